@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine with Python (3.11 or newer) and make:
+#   make demo   the main job on data that ships with a dependency; ends in a report to open
+#   make test   what CI runs: lint, types, tests
+# And for those who work on mooring:
+#   make bench  speed and quality as ratios in one run; prints a table, writes benchmarks/results/*.json
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint types unit bench docs clean
+
+demo: .venv/.demo
+	$(BIN)/mooring demo --output demo-report
+
+test: lint types unit
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+unit: .venv/.dev
+	$(BIN)/python -m pytest
+
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks.run
+
+docs: .venv/.bench
+	$(BIN)/python -m benchmarks.certified_share
+	$(BIN)/python -m benchmarks.render
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/.demo
+
+.venv/.bench: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev,bench]'
+	@touch $@ .venv/.dev .venv/.demo
+
+clean:
+	rm -rf .venv demo-report build src/*.egg-info

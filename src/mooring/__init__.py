@@ -1,0 +1,46 @@
+"""mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away."""
+
+from mooring import theory
+from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
+from mooring.anchors import check_anchor, make_anchor
+from mooring.collaboration import Collaboration, collaborate
+from mooring.errors import InputError, MissingExtraError, MooringError
+from mooring.geometry import RigidMap
+from mooring.guarantee import Guarantee, Neighbours, clip_rows, guarantee_for
+from mooring.mechanisms import METHODS, Method, Upload, coupled_noise, represent
+from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.randomness import Streams
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "Alignment",
+    "Certificate",
+    "Collaboration",
+    "Guarantee",
+    "InputError",
+    "Method",
+    "MissingExtraError",
+    "MooringError",
+    "Neighbours",
+    "Projection",
+    "RigidMap",
+    "Streams",
+    "Termination",
+    "Upload",
+    "align",
+    "align_batch",
+    "align_to_reference",
+    "check_anchor",
+    "clip_rows",
+    "collaborate",
+    "coupled_noise",
+    "gaussian_projection",
+    "guarantee_for",
+    "make_anchor",
+    "no_projection",
+    "public_svd_projection",
+    "represent",
+    "theory",
+]

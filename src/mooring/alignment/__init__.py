@@ -1,0 +1,8 @@
+"""Bringing uploads into one coordinate system: to a reference participant, or by generalized Procrustes."""
+
+from mooring.alignment.certificate import Certificate
+from mooring.alignment.reference import align_to_reference
+from mooring.alignment.solution import Alignment, Termination
+from mooring.alignment.solve import align, align_batch
+
+__all__ = ["Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"]

@@ -1,0 +1,134 @@
+"""Is this the global optimum? A proof by duality, or an honest 'not shown'.
+
+Legend: Λ = blkdiag(sym((GR)_i R_iᵀ)) and L = Λ − G, both pd × pd; C_i = B̄_i R_i; P_i = sym(C_iᵀ S); δ a shift.
+
+Every stack of orthogonal maps X satisfies tr(Xᵀ G X) = tr Λ − tr(Xᵀ L X), and tr Λ is the objective at R. So if L ⪰ −δ I,
+no maps whatsoever have an objective above the present one by more than δ p d; with δ = 0, the present one is the global
+optimum. L has d zero eigenvalues that mean nothing, because turning everybody at once (the gauge) changes nothing.
+
+L is never formed. In the frame of the aligned blocks it is blkdiag(P_i) − CᵀC, and by the Schur complement
+
+    L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0,
+
+an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof; Lanczos, which only ever
+overestimates a smallest eigenvalue, proves nothing and is used only to report the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from mooring.alignment.problem import ProcrustesProblem
+from mooring.geometry.backend import Array, are_positive_definite, identity_like, namespace_of, to_numpy, transposed
+
+CERTIFIED_GAP = 1e-7
+"""Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""
+
+_LARGEST_PROVABLE_GAP = 1.0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about global optimality.
+
+    Attributes
+    ----------
+    certified : bool
+        True if it is proved that no maps have an objective higher by more than 1e-7 of it. False means 'not shown':
+        either a better alignment exists, or this method of proof cannot tell.
+    min_eigenvalue : float
+        Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; negative rules this proof out.
+    optimality_gap : float
+        Proved bound: the global optimum exceeds the objective by at most this share of it.
+    """
+
+    certified: bool
+    min_eigenvalue: float
+    optimality_gap: float
+
+    def __str__(self) -> str:
+        if self.certified:
+            return "Certified: no other maps have a higher objective (to one part in ten million)."
+        bound = f"if there is a better one, it is better by at most {self.optimality_gap:.2%}"
+        return f"Not shown to be the global optimum; {bound}."
+
+
+def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
+    """Try to prove that `maps` (p, d, d) solve problem `index` of a batch globally."""
+    C, P = _aligned_frame(problem, maps, index)
+    typical = float(namespace_of(P).mean(namespace_of(P).linalg.diagonal(P)))  # δ over this is the relative gap
+    smallest = _smallest_eigenvalue(to_numpy(C), to_numpy(P))
+    gap = CERTIFIED_GAP
+    if not _proves(C, P, shift=gap * typical):
+        gap = max(2 * gap, -1.01 * smallest / typical)
+        while gap < _LARGEST_PROVABLE_GAP and not _proves(C, P, shift=gap * typical):
+            gap *= 1.5
+    return Certificate(
+        certified=gap <= CERTIFIED_GAP, min_eigenvalue=smallest, optimality_gap=min(gap, _LARGEST_PROVABLE_GAP)
+    )
+
+
+def seems_optimal(problem: ProcrustesProblem, maps: Array) -> npt.NDArray[np.bool_]:
+    """Say of each problem whether L is positive definite outside the gauge; for maps that are only roughly at rest."""
+    xp = namespace_of(maps)
+    answers = np.zeros(problem.n_problems, dtype=np.bool_)
+    for index in range(problem.n_problems):
+        C, P = _aligned_frame(problem, maps[index], index)
+        if not are_positive_definite(P).all():
+            continue
+        S = xp.sum(C, axis=0)
+        gauge = S @ xp.linalg.solve(S.T @ S, S.T)
+        answers[index] = bool(are_positive_definite(_schur_complement(C, P) + gauge))
+    return answers
+
+
+def _aligned_frame(problem: ProcrustesProblem, maps: Array, index: int) -> tuple[Array, Array]:
+    xp = namespace_of(maps)
+    C = problem.centred_block(index) @ maps
+    M = transposed(C) @ xp.sum(C, axis=0)
+    return C, 0.5 * (M + transposed(M))
+
+
+def _proves(C: Array, P: Array, *, shift: float) -> bool:
+    shifted = P + shift * identity_like(P)
+    return bool(are_positive_definite(shifted).all()) and bool(are_positive_definite(_schur_complement(C, shifted)))
+
+
+def _schur_complement(C: Array, P: Array) -> Array:
+    """I_r − Σ C_i P_i⁻¹ C_iᵀ."""
+    xp = namespace_of(C)
+    n_participants, n_rows, n_components = C.shape
+    solved = xp.linalg.solve(P, transposed(C))
+    side_by_side = xp.reshape(xp.permute_dims(C, (1, 0, 2)), (n_rows, n_participants * n_components))
+    explained = side_by_side @ xp.reshape(solved, (n_participants * n_components, n_rows))
+    return identity_like(explained) - 0.5 * (explained + explained.T)
+
+
+def _smallest_eigenvalue(C: npt.NDArray[Any], P: npt.NDArray[Any]) -> float:
+    """Smallest eigenvalue of L outside the gauge, by Lanczos on x ↦ P_i x_i − C_iᵀ Σ C_j x_j."""
+    p, _, d = C.shape
+
+    def without_gauge(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.asarray(x - x.mean(axis=0))
+
+    def applied(flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        x = without_gauge(flat.reshape(p, d, 1))
+        return np.asarray(
+            without_gauge(P @ x - np.swapaxes(C, 1, 2) @ (C @ x).sum(axis=0)) + far * (flat.reshape(p, d, 1) - x)
+        ).ravel()
+
+    far = float(np.max(np.trace(P, axis1=1, axis2=2)))  # the gauge is moved out of sight, beyond every eigenvalue of P
+    operator = LinearOperator((p * d, p * d), matvec=applied, dtype=C.dtype)
+    start = without_gauge(np.random.default_rng(0).standard_normal((p, d, 1))).ravel()
+    if p * d <= 2:
+        return float(np.min(np.linalg.eigvalsh(np.stack([applied(column) for column in np.eye(p * d)]))))
+    try:
+        return float(eigsh(operator, k=1, which="SA", v0=start, tol=1e-5, return_eigenvectors=False)[0])
+    except ArpackNoConvergence as unfinished:  # an estimate only: report the best there is
+        best = unfinished.eigenvalues
+        return float(best[0]) if best.size else float(start @ applied(start) / (start @ start))

@@ -1,0 +1,223 @@
+"""The generalized orthogonal Procrustes problem (GOPP) in max-trace form, for a batch of problems of one shape.
+
+Legend, for one problem: B_i the anchor representation of participant i (r × d), b_i its mean row, B̄_i = B_i − 1 b_iᵀ;
+R_i ∈ O(d); S = Σ B̄_i R_i; G the block Gram matrix with G_ij = B̄_iᵀ B̄_j.
+
+The objective is tr(Rᵀ G R) = ‖S‖² (Proposition: reduction to max-trace form). G itself is pd × pd and never formed: with
+the centred blocks side by side in one r × pd matrix D, G R = Dᵀ (D R), two plain matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mooring.errors import InputError
+from mooring.geometry.backend import Array, are_positive_definite, as_float64, identity_like, namespace_of, transposed
+from mooring.geometry.orthogonal import polar_factor
+
+_SMALLEST_RELATIVE_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class ProcrustesProblem:
+    """A batch of centred Procrustes problems of one shape.
+
+    Attributes
+    ----------
+    blocks : array of shape (n_problems, r, p·d)
+        D: the centred anchor representations, side by side.
+    means : array of shape (n_problems, p, d)
+        The mean rows b_i, which the alignment maps subtract.
+    n_participants, n_components : int
+        p and d.
+    """
+
+    blocks: Array
+    means: Array
+    n_participants: int
+    n_components: int
+
+    @property
+    def n_problems(self) -> int:
+        """How many problems the batch holds."""
+        return int(self.blocks.shape[0])
+
+    def weighted_sum(self, maps: Array) -> Array:
+        """S = Σ B̄_i R_i, of shape (n_problems, r, d)."""
+        xp = namespace_of(maps)
+        stacked = xp.reshape(maps, (self.n_problems, self.n_participants * self.n_components, maps.shape[-1]))
+        return self.blocks @ stacked
+
+    def pulled_back(self, weighted_sum: Array) -> Array:
+        """(G R)_i = B̄_iᵀ S, of shape (n_problems, p, d, d)."""
+        xp = namespace_of(weighted_sum)
+        shape = (self.n_problems, self.n_participants, self.n_components, weighted_sum.shape[-1])
+        return xp.reshape(transposed(self.blocks) @ weighted_sum, shape)
+
+    def objective(self, maps: Array) -> Array:
+        """tr(Rᵀ G R) of each problem."""
+        xp = namespace_of(maps)
+        S = self.weighted_sum(maps)
+        return xp.sum(S * S, axis=(-2, -1))
+
+    def fixed_point_gap(self, maps: Array) -> Array:
+        """‖Π(G R) − R‖_F over the whole stack, for each problem: zero exactly where the power method rests."""
+        xp = namespace_of(maps)
+        gap = polar_factor(self.pulled_back(self.weighted_sum(maps))) - maps
+        return xp.sqrt(xp.sum(gap * gap, axis=(-3, -2, -1)))
+
+    def centred_block(self, problem: int) -> Array:
+        """The centred representations of one problem, of shape (p, r, d)."""
+        xp = namespace_of(self.blocks)
+        n_rows = self.blocks.shape[1]
+        return xp.permute_dims(
+            xp.reshape(self.blocks[problem], (n_rows, self.n_participants, self.n_components)), (1, 0, 2)
+        )
+
+    def taken(self, indices: Array) -> ProcrustesProblem:
+        """The sub-batch at `indices`."""
+        return ProcrustesProblem(self.blocks[indices], self.means[indices], self.n_participants, self.n_components)
+
+    def in_precision(self, dtype: object) -> ProcrustesProblem:
+        """The same batch with its blocks in another floating-point type."""
+        xp = namespace_of(self.blocks)
+        if self.blocks.dtype == dtype:
+            return self
+        return ProcrustesProblem(xp.astype(self.blocks, dtype), self.means, self.n_participants, self.n_components)
+
+
+def fixed_point_residual(gap: float, n_participants: int, n_components: int) -> float:
+    """Scale a fixed-point gap as the paper reports it: ‖Π(GR) − R‖_F / max(1, ‖R‖_F), where ‖R‖_F = √(pd)."""
+    return gap / max(1.0, math.sqrt(n_participants * n_components))
+
+
+def problem_from(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
+    """Check one problem's anchor representations and centre them.
+
+    Parameters
+    ----------
+    anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
+
+    Returns
+    -------
+    ProcrustesProblem
+        A batch of one.
+    """
+    arrays = [as_float64(array) for array in anchor_representations]
+    if len(arrays) < 2:
+        raise InputError(
+            "anchor_representations",
+            expected="those of at least two participants",
+            got=f"{len(arrays)}",
+            cure="Alignment brings uploads together; wait for a second one.",
+        )
+    for index, array in enumerate(arrays):
+        if len(array.shape) != 2:
+            raise InputError(
+                f"anchor representation {index}",
+                expected="a matrix of anchor rows by components",
+                got=f"shape {tuple(array.shape)}",
+                cure="Pass one r × d matrix a participant; use align_batch for several problems at once.",
+            )
+        if array.shape != arrays[0].shape:
+            raise InputError(
+                f"anchor representation {index}",
+                expected=f"of shape {tuple(arrays[0].shape)} like that of participant 0",
+                got=f"shape {tuple(array.shape)}",
+                cure="All participants must use the same anchor and the same projection.",
+            )
+    xp = namespace_of(*arrays)
+    return _centred(xp.stack(arrays, axis=1)[None, ...])
+
+
+def batch_from(anchor_representations: Array) -> ProcrustesProblem:
+    """Check and centre a whole batch given as one array of shape (n_problems, p, r, d)."""
+    array = as_float64(anchor_representations)
+    if len(array.shape) != 4 or array.shape[0] < 1 or array.shape[1] < 2:
+        raise InputError(
+            "anchor_representations",
+            expected="of shape (n_problems, n_participants, n_anchor_rows, n_components) with two participants or more",
+            got=f"shape {tuple(array.shape)}",
+            cure="Stack problems of one shape along the first axis; use align for a single problem.",
+        )
+    xp = namespace_of(array)
+    return _centred(xp.asarray(xp.permute_dims(array, (0, 2, 1, 3)), copy=True))
+
+
+def centred_newcomer(anchor_representation: Array, *, template: Array) -> tuple[Array, Array]:
+    """Check one late joiner's anchor representation against the template; return it centred, and its mean row."""
+    array = as_float64(anchor_representation)
+    xp = namespace_of(array, template)
+    if tuple(array.shape) != tuple(template.shape):
+        raise InputError(
+            "anchor_representation",
+            expected=f"of shape {tuple(template.shape)} like the template",
+            got=f"shape {tuple(array.shape)}",
+            cure="A late joiner must use the study's anchor and projection.",
+        )
+    _require_finite(array[:, None, :][None, ...])
+    mean = xp.mean(array, axis=0)
+    return array - mean, mean
+
+
+def _centred(stacked: Array) -> ProcrustesProblem:
+    """Centre representations of shape (n_problems, r, p, d); the array is owned here and changed in place."""
+    xp = namespace_of(stacked)
+    n_problems, n_rows, n_participants, n_components = stacked.shape
+    if n_components < 1:
+        raise InputError(
+            "anchor_representations",
+            expected="at least one column wide",
+            got="no columns",
+            cure="Check the projection.",
+        )
+    if n_rows < n_components + 1:
+        raise InputError(
+            "anchor_representations",
+            expected=f"at least n_components + 1 = {n_components + 1} rows long",
+            got=f"{n_rows} rows",
+            cure="Deal a longer anchor: centring costs one rank, and d directions must be left.",
+        )
+    _require_finite(stacked)
+    means = xp.mean(stacked, axis=1)
+    stacked -= means[:, None, :, :]
+    _require_full_rank(stacked)
+    return ProcrustesProblem(
+        xp.reshape(stacked, (n_problems, n_rows, n_participants * n_components)), means, n_participants, n_components
+    )
+
+
+def _require_finite(stacked: Array) -> None:
+    xp = namespace_of(stacked)
+    # A sum of finite numbers this size cannot overflow, and one NaN or Inf anywhere shows in it.
+    if bool(xp.all(xp.isfinite(xp.sum(xp.abs(stacked), axis=(1, 3))))):
+        return
+    broken = xp.any(~xp.isfinite(stacked), axis=(0, 1, 3))
+    names = [str(index) for index in range(broken.shape[0]) if bool(broken[index])]
+    raise InputError(
+        "anchor_representations",
+        expected="finite",
+        got=f"NaN or Inf from participant {', '.join(names)}",
+        cure="Ask for that upload again, or leave it out.",
+    )
+
+
+def _require_full_rank(stacked: Array) -> None:
+    """Refuse centred blocks whose columns do not span d directions: they cannot fix an orthogonal map."""
+    xp = namespace_of(stacked)
+    blocks = xp.permute_dims(stacked, (0, 2, 1, 3))
+    gram = transposed(blocks) @ blocks
+    n_components = gram.shape[-1]
+    typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / n_components
+    full = are_positive_definite(gram - _SMALLEST_RELATIVE_VARIANCE * typical * identity_like(gram))
+    if full.all():
+        return
+    names = [str(index) for index in range(full.shape[1]) if not full[:, index].all()]
+    raise InputError(
+        "anchor_representations",
+        expected=f"of rank {n_components} after centring",
+        got=f"less from participant {', '.join(names)}",
+        cure="The anchor is rank-poor: make one with mooring.make_anchor, which checks this.",
+    )

@@ -1,0 +1,58 @@
+"""Alignment to one reference participant (Algorithm 2): exact when the anchors carry no noise.
+
+Legend: s the reference; R_i = Π(B̄_iᵀ B̄_s); the map is T ↦ (T − 1 b_iᵀ) R_i + 1 b_sᵀ, and the identity for s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mooring.alignment.problem import fixed_point_residual, problem_from
+from mooring.alignment.solution import Alignment, Termination, map_around
+from mooring.errors import InputError
+from mooring.geometry.backend import Array, identity_like, namespace_of, transposed
+from mooring.geometry.orthogonal import svd_polar_factor
+
+
+def align_to_reference(anchor_representations: Sequence[Array] | Array, *, reference: int = 0) -> Alignment:
+    """Bring every upload into the coordinate system of one participant.
+
+    Parameters
+    ----------
+    anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
+    reference : int, default 0
+        The participant whose coordinates everybody else is brought to.
+
+    Returns
+    -------
+    Alignment
+        Every map lands in the reference's own coordinates; the reference's map is the identity.
+    """
+    problem = problem_from(anchor_representations)
+    if not 0 <= reference < problem.n_participants:
+        raise InputError(
+            "reference",
+            expected=f"a participant's index, 0 to {problem.n_participants - 1}",
+            got=str(reference),
+            cure="Count participants from zero.",
+        )
+    xp = namespace_of(problem.blocks)
+    centred, means = problem.centred_block(0), problem.means[0]
+    R = svd_polar_factor(transposed(centred) @ centred[reference])
+    here = xp.reshape(xp.arange(problem.n_participants, device=R.device), (-1, 1, 1)) == reference
+    R = xp.where(here, identity_like(R), R)
+    S = xp.sum(centred @ R, axis=0)
+    objective = float(xp.sum(S * S))
+    return Alignment(
+        maps=tuple(map_around(R[i], means[i], means[reference]) for i in range(problem.n_participants)),
+        template=S / problem.n_participants,
+        origin=means[reference],
+        objective=objective,
+        misfit=float(xp.sum(centred * centred)) - objective / problem.n_participants,
+        iterations=0,
+        step=0.0,
+        residual=fixed_point_residual(
+            float(problem.fixed_point_gap(R[None, ...])[0]), problem.n_participants, problem.n_components
+        ),
+        termination=Termination.CLOSED_FORM,
+    )

@@ -1,0 +1,86 @@
+"""What an alignment gives back, whichever solver made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mooring.alignment.certificate import Certificate
+from mooring.alignment.problem import centred_newcomer
+from mooring.geometry.backend import Array
+from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
+
+
+class Termination(Enum):
+    """Why a solver stopped, as a sentence."""
+
+    CONVERGED = "The maps rest: one more power-method step would move them by less than the tolerance."
+    ITERATION_LIMIT = "The iteration limit was reached before the maps came to rest."
+    STALLED = "No step improved the objective any further at this precision, though the tolerance was not met."
+    CLOSED_FORM = "The problem has a closed-form solution; no iterations were needed."
+    SPECTRAL_ONLY = "Only the spectral estimate was asked for; it was not refined."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Maps that bring every participant's upload into one coordinate system, and how they were found.
+
+    Attributes
+    ----------
+    maps : tuple of RigidMap
+        One a participant; `maps[i].apply(representation)` lies in the common space.
+    template : array of shape (r, d)
+        The mean of the aligned, centred anchor representations: what late joiners are aligned to.
+    origin : array of shape (d,)
+        Where the common space puts the anchor's mean: zero, or the reference participant's.
+    objective : float
+        tr(Rᵀ G R), which the Procrustes solvers maximise.
+    misfit : float
+        The minimised sum of squared distances to the template: what the objective leaves over.
+    iterations : int
+        Solver iterations in all.
+    step : float
+        ‖R_new − R_old‖_F of the last iteration, over the whole stack.
+    residual : float
+        ‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual.
+    termination : Termination
+        Why the solver stopped; `str(termination)` is a sentence.
+    certificate : Certificate or None
+        Whether the objective is shown to be the global optimum; None if that was not asked for.
+    """
+
+    maps: tuple[RigidMap, ...]
+    template: Array
+    origin: Array
+    objective: float
+    misfit: float
+    iterations: int
+    step: float
+    residual: float
+    termination: Termination
+    certificate: Certificate | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solver met its own aim; not converging is a normal outcome, not an error."""
+        return self.termination in (Termination.CONVERGED, Termination.CLOSED_FORM, Termination.SPECTRAL_ONLY)
+
+    def admit(self, anchor_representation: Array) -> RigidMap:
+        """Align a late joiner to the template, moving nobody else.
+
+        Parameters
+        ----------
+        anchor_representation : array of shape (r, d)
+            The newcomer's upload, made with the same anchor.
+        """
+        centred, mean = centred_newcomer(anchor_representation, template=self.template)
+        return map_around(polar_factor(centred.T @ self.template), mean, self.origin)
+
+
+def map_around(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:
+    """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s)."""
+    return RigidMap(orthogonal, origin - mean @ orthogonal)

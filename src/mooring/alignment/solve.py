@@ -1,0 +1,145 @@
+"""The entrance: check the uploads, choose a solver, hand back an `Alignment`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+from mooring.alignment.accelerated import solve_accelerated
+from mooring.alignment.certificate import certify as certificate_of
+from mooring.alignment.outcome import SolverOutcome
+from mooring.alignment.power_method import solve_by_power_method
+from mooring.alignment.problem import ProcrustesProblem, batch_from, fixed_point_residual, problem_from
+from mooring.alignment.solution import Alignment, Termination, map_around
+from mooring.alignment.spectral import spectral_maps
+from mooring.errors import InputError
+from mooring.geometry.backend import Array, namespace_of
+from mooring.geometry.orthogonal import reorthogonalised
+
+Solver: TypeAlias = Literal["accelerated", "gpm", "spectral"]
+
+
+def align(
+    anchor_representations: Sequence[Array] | Array,
+    *,
+    solver: Solver = "accelerated",
+    max_iterations: int = 500,
+    tolerance: float = 1e-7,
+    certify: bool = False,
+) -> Alignment:
+    """Solve the generalized orthogonal Procrustes problem for one set of uploads.
+
+    Parameters
+    ----------
+    anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
+        What the participants uploaded of the anchor, noise and all. NumPy or torch; torch stays on its device.
+    solver : {"accelerated", "gpm", "spectral"}, default "accelerated"
+        Ours; the paper's power method to the letter; or its spectral start alone.
+    max_iterations : int, default 500
+    tolerance : float, default 1e-7
+        Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as at rest.
+    certify : bool, default False
+        Whether to try to prove global optimality, which costs about as much as a few iterations.
+
+    Returns
+    -------
+    Alignment
+        Not converging is a normal value of it: look at `converged` and `termination`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mooring import RigidMap, make_anchor
+    >>> rng = np.random.default_rng(0)
+    >>> anchor = make_anchor(20, 4, rng=rng)
+    >>> secrets = [RigidMap.sample(4, rng=rng) for _ in range(3)]
+    >>> alignment = align([secret.apply(anchor) for secret in secrets], certify=True)
+    >>> rows = rng.standard_normal((5, 4))
+    >>> aligned = [map.apply(secret.apply(rows)) for map, secret in zip(alignment.maps, secrets)]
+    >>> bool(np.allclose(aligned[0], aligned[1])), alignment.certificate.certified
+    (True, True)
+    """
+    problem = problem_from(anchor_representations)
+    return _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)[0]
+
+
+def align_batch(
+    anchor_representations: Array,
+    *,
+    solver: Solver = "accelerated",
+    max_iterations: int = 500,
+    tolerance: float = 1e-7,
+    certify: bool = False,
+) -> tuple[Alignment, ...]:
+    """Solve many problems of one shape together, which on a GPU is far cheaper than one after the other.
+
+    Parameters
+    ----------
+    anchor_representations : array of shape (n_problems, p, r, d)
+    solver, max_iterations, tolerance, certify
+        As for `align`.
+
+    Returns
+    -------
+    tuple of Alignment
+        One a problem.
+    """
+    problem = batch_from(anchor_representations)
+    return _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)
+
+
+def _solved(
+    problem: ProcrustesProblem, *, solver: str, max_iterations: int, tolerance: float, certify: bool
+) -> tuple[Alignment, ...]:
+    if solver not in _SOLVERS:
+        raise InputError(
+            "solver",
+            expected=f"one of {', '.join(map(repr, _SOLVERS))}",
+            got=repr(solver),
+            cure="'accelerated' is the default.",
+        )
+    if max_iterations < 0:
+        raise InputError("max_iterations", expected="zero or more", got=str(max_iterations), cure="500 is the default.")
+    if not tolerance > 0:
+        raise InputError("tolerance", expected="a positive number", got=str(tolerance), cure="1e-7 is the default.")
+    outcome = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
+    maps = reorthogonalised(outcome.maps, tolerance=1e-15)
+    gaps = problem.fixed_point_gap(maps)
+    return tuple(
+        _alignment(problem, maps[index], outcome, index, gap=float(gaps[index]), certify=certify)
+        for index in range(problem.n_problems)
+    )
+
+
+def _alignment(
+    problem: ProcrustesProblem, maps: Array, outcome: SolverOutcome, index: int, *, gap: float, certify: bool
+) -> Alignment:
+    xp = namespace_of(maps)
+    p, d = problem.n_participants, problem.n_components
+    blocks, means = problem.blocks[index], problem.means[index]
+    S = blocks @ xp.reshape(maps, (p * d, d))
+    objective = float(xp.sum(S * S))
+    origin = xp.zeros_like(means[0])
+    return Alignment(
+        maps=tuple(map_around(maps[participant], means[participant], origin) for participant in range(p)),
+        template=S / p,  # eq. gopp_C_update
+        origin=origin,
+        objective=objective,
+        misfit=float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
+        iterations=int(outcome.iterations[index]),
+        step=float(outcome.step[index]),
+        residual=fixed_point_residual(gap, p, d),
+        termination=outcome.terminations[index],
+        certificate=certificate_of(problem, maps, index=index) if certify else None,
+    )
+
+
+def _spectral_only(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> SolverOutcome:
+    return SolverOutcome.started(spectral_maps(problem), termination=Termination.SPECTRAL_ONLY)
+
+
+_SOLVERS: dict[str, Callable[..., SolverOutcome]] = {
+    "accelerated": solve_accelerated,
+    "gpm": solve_by_power_method,
+    "spectral": _spectral_only,
+}

@@ -1,0 +1,45 @@
+"""Every exception mooring raises on purpose.
+
+A message says what was wrong, what was expected, what came instead, and what to do about it. It never quotes values of
+private records: shapes, names and counts only.
+"""
+
+from __future__ import annotations
+
+
+class MooringError(Exception):
+    """Root of all errors that mooring raises on purpose."""
+
+
+class InputError(MooringError, ValueError):
+    """An argument that cannot be used.
+
+    Parameters
+    ----------
+    what : str
+        The argument, in the caller's words.
+    expected : str
+        What it must be.
+    got : str
+        What it was: a shape, a type, a count; never a private value.
+    cure : str
+        What the caller can do about it.
+
+    Examples
+    --------
+    >>> print(InputError("n_components", expected="at least 1", got="0", cure="Ask for one component or more."))
+    n_components must be at least 1, got 0 instead. Ask for one component or more.
+    """
+
+    def __init__(self, what: str, *, expected: str, got: str, cure: str) -> None:
+        self.what, self.expected, self.got, self.cure = what, expected, got, cure
+        super().__init__(f"{what} must be {expected}, got {got} instead. {cure}")
+
+
+class MissingExtraError(MooringError, ImportError):
+    """An optional dependency that this call needs and that is not installed."""
+
+    def __init__(self, *, needed_for: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{needed_for} needs {package}, which is not installed. Install it with: pip install 'mooring[{extra}]'"
+        )

@@ -1,0 +1,95 @@
+"""NumPy or torch (CPU or CUDA) behind the array API standard.
+
+The mathematics is written once, against the namespace of the arrays it is given. This file holds the few things the
+standard leaves out: moving data between libraries, and a Cholesky test that answers instead of raising.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+
+Array: TypeAlias = Any
+"""An array of any library that follows the array API standard."""
+
+Namespace: TypeAlias = Any
+"""The module whose functions work on an `Array`."""
+
+
+def namespace_of(*arrays: Array) -> Namespace:
+    """Return the array namespace that all `arrays` share, or say that they do not share one."""
+    try:
+        return array_api_compat.array_namespace(*arrays)
+    except TypeError:
+        kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
+        raise InputError(
+            "the arrays of one call",
+            expected="all of one array library (NumPy or torch)",
+            got=kinds,
+            cure="Convert them first, for instance with numpy.asarray or torch.as_tensor.",
+        ) from None
+
+
+def device_of(array: Array) -> Any:
+    """Return the device that holds `array`."""
+    return array_api_compat.device(array)
+
+
+def as_float64(array: Array) -> Array:
+    """Return `array` in float64; lists and integer arrays are welcome."""
+    if not array_api_compat.is_array_api_obj(array):
+        return np.asarray(array, dtype=np.float64)
+    xp = namespace_of(array)
+    return array if array.dtype == xp.float64 else xp.astype(array, xp.float64)
+
+
+def to_numpy(array: Array) -> npt.NDArray[Any]:
+    """Return `array` as a NumPy array, brought over from its device if need be."""
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu())
+    return np.asarray(array)
+
+
+def like(values: Array, reference: Array) -> Array:
+    """Return `values` as an array of the same library, device and type as `reference`."""
+    xp = namespace_of(reference)
+    return xp.asarray(to_numpy(values), dtype=reference.dtype, device=device_of(reference))
+
+
+def indices_beside(indices: npt.NDArray[Any], reference: Array) -> Array:
+    """Return an index or mask array on the library and device of `reference`."""
+    return namespace_of(reference).asarray(indices, device=device_of(reference))
+
+
+def transposed(matrices: Array) -> Array:
+    """Return the transpose of the last two axes."""
+    return namespace_of(matrices).matrix_transpose(matrices)
+
+
+def identity_like(matrices: Array) -> Array:
+    """Return the identity of the size, type and device of square `matrices`."""
+    xp = namespace_of(matrices)
+    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
+
+
+def are_positive_definite(matrices: Array) -> npt.NDArray[np.bool_]:
+    """Say of each symmetric matrix in a batch whether its Cholesky factorisation exists."""
+    if array_api_compat.is_torch_array(matrices):
+        import torch
+
+        return np.asarray(torch.linalg.cholesky_ex(matrices).info.cpu() == 0)
+    flat = np.reshape(matrices, (-1, *matrices.shape[-2:]))
+    return np.reshape([_has_cholesky(matrix) for matrix in flat], matrices.shape[:-2])
+
+
+def _has_cholesky(matrix: npt.NDArray[Any]) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""Bounds and laws of sections 4.2 and 4.3: what theory says before anything is measured.
+
+Legend: p participants, d components, r anchor rows, v the anchor noise scale; η_i the mean anchor noise of participant i;
+𝓔 the rotational alignment error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mooring.errors import InputError
+
+_EMPIRICAL_CONSTANT = 1.89  # where the cited experiments see the transition (eq. paigdp_ling_empirical_scale)
+_CONDITION_CONSTANT = 14336.0  # traced from the cited proofs (eq. paigdp_ling_theoretical_condition)
+_BOUND_CONSTANT = 6.0 / (1.0 - 1.0 / 1024.0)  # eq. paigdp_ling_rotation_bound
+
+
+def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int) -> float:
+    """v_PT: the anchor noise scale near which the power method stops finding certifiably global solutions.
+
+    An empirical reference, not a theorem (eq. paigdp_ling_empirical_scale).
+
+    Examples
+    --------
+    >>> round(transition_scale(10, 100, 400), 4)
+    0.0977
+    """
+    _require_study(n_participants, n_components, n_anchor_rows)
+    p, d, r = n_participants, n_components, n_anchor_rows
+    return _EMPIRICAL_CONSTANT * math.sqrt(p) / (math.sqrt(p * d) + math.sqrt(r - 1) + 2 * math.sqrt(p * math.log(p)))
+
+
+def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int, *, gamma: float = 3.0) -> float:
+    """Largest v for which the theorem guarantees linear convergence to the global optimum.
+
+    With probability at least 1 − O(p^(2−γ)), γ > 2. Very conservative: some four orders of magnitude below what works.
+    """
+    _require_study(n_participants, n_components, n_anchor_rows)
+    return math.sqrt(n_participants) / (
+        _CONDITION_CONSTANT * math.sqrt(n_components) * _noise_norm(n_participants, n_components, n_anchor_rows, gamma)
+    )
+
+
+def rotation_error_bound(
+    n_participants: int, n_components: int, n_anchor_rows: int, anchor_noise_scale: float, *, gamma: float = 3.0
+) -> float:
+    """The theorem's bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
+
+    It speaks of scales up to `sufficient_scale`; above that it is a formula without a proof.
+    """
+    _require_study(n_participants, n_components, n_anchor_rows)
+    _require_scale(anchor_noise_scale)
+    norm = _noise_norm(n_participants, n_components, n_anchor_rows, gamma)
+    return _BOUND_CONSTANT * anchor_noise_scale * math.sqrt(n_components) * norm / math.sqrt(n_participants)
+
+
+@dataclass(frozen=True)
+class ResidualTranslation:
+    """The law of the translation that anchor noise leaves between participants, whatever the solver does.
+
+    Each R̂_iᵀ η_i is N(0, v²/r I); the difference between two participants is N(0, 2v²/r I).
+
+    Attributes
+    ----------
+    n_components, n_anchor_rows : int
+    anchor_noise_scale : float
+    """
+
+    n_components: int
+    n_anchor_rows: int
+    anchor_noise_scale: float
+
+    def __post_init__(self) -> None:
+        _require_study(2, self.n_components, self.n_anchor_rows)
+        _require_scale(self.anchor_noise_scale)
+
+    @property
+    def variance(self) -> float:
+        """Variance of each coordinate of one participant's residual translation: v²/r."""
+        return self.anchor_noise_scale**2 / self.n_anchor_rows
+
+    @property
+    def pairwise_variance(self) -> float:
+        """Variance of each coordinate of the disagreement between two participants: 2v²/r."""
+        return 2 * self.variance
+
+    @property
+    def pairwise_mean_square(self) -> float:
+        """Expected squared length of the disagreement: 2dv²/r (eq. paigdp_pairwise_translation_mse)."""
+        return self.n_components * self.pairwise_variance
+
+    def pairwise_bound(self, failure_probability: float) -> float:
+        """Length that the disagreement exceeds with at most this probability (eq. paigdp_pairwise_translation_tail)."""
+        if not 0 < failure_probability < 1:
+            raise InputError(
+                "failure_probability",
+                expected="between 0 and 1",
+                got=str(failure_probability),
+                cure="0.05 is a usual choice.",
+            )
+        return math.sqrt(self.pairwise_variance) * (
+            math.sqrt(self.n_components) + math.sqrt(2 * math.log(1 / failure_probability))
+        )
+
+
+def _noise_norm(p: int, d: int, r: int, gamma: float) -> float:
+    """√(pd) + √(r−1) + √(2γ p log p): the high-probability norm of the stacked, centred noise."""
+    if not gamma > 2:
+        raise InputError("gamma", expected="greater than 2", got=str(gamma), cure="3 is the default.")
+    return math.sqrt(p * d) + math.sqrt(r - 1) + math.sqrt(2 * gamma * p * math.log(p))
+
+
+def _require_study(n_participants: int, n_components: int, n_anchor_rows: int) -> None:
+    if n_participants < 2:
+        raise InputError(
+            "n_participants",
+            expected="at least 2",
+            got=str(n_participants),
+            cure="One participant has nobody to align with.",
+        )
+    if n_components < 1:
+        raise InputError(
+            "n_components", expected="at least 1", got=str(n_components), cure="Ask for one component or more."
+        )
+    if n_anchor_rows < n_components + 1:
+        raise InputError(
+            "n_anchor_rows",
+            expected=f"at least n_components + 1 = {n_components + 1}",
+            got=str(n_anchor_rows),
+            cure="Deal a longer anchor.",
+        )
+
+
+def _require_scale(anchor_noise_scale: float) -> None:
+    if not (math.isfinite(anchor_noise_scale) and anchor_noise_scale >= 0):
+        raise InputError(
+            "anchor_noise_scale",
+            expected="zero or more, and finite",
+            got=str(anchor_noise_scale),
+            cure="0 means no noise.",
+        )
