@@ -100,7 +100,7 @@ class Climb:
         return np.asarray(likely)
 
     def _advance(self, running: npt.NDArray[np.int64]) -> None:
-        """Propose a step for every problem, take it where the objective does not fall, shorten it elsewhere."""
+        """Propose a step for the running problems, take it where the objective does not fall, shorten it elsewhere."""
         xp = namespace_of(self.maps)
         self._taken += 1
         if self._taken in _REFRESH_AT:
@@ -110,11 +110,13 @@ class Climb:
         turn = self._bounded(self._direction())
         exponential = xp.astype(turn + 0.5 * (turn @ turn), self.maps.dtype)
         maps = reorthogonalised(self.maps + self.maps @ exponential, tolerance=self._accuracy)
+        if running.size < self.iterations.size:
+            maps = self._moved(np.isin(np.arange(self.iterations.size), running), maps)
         old_value, old_gradient, old_image = self._value, self._gradient, self._image()
         weighted_sum = self._evaluate(maps)
         accepted = to_numpy(self._value >= old_value - 30 * self._accuracy * xp.abs(old_value))
         if not accepted.all():
-            maps = xp.where(indices_beside(accepted, maps)[:, None, None, None], maps, self.maps)
+            maps = self._moved(accepted, maps)
             weighted_sum = self._evaluate(maps)
         self.maps = maps
         self._differentiate(weighted_sum)
@@ -125,6 +127,10 @@ class Climb:
         self._memory.forget(self._share < _SHRINK)
         self.step[running] = np.where(accepted, to_numpy(_norm(turn)), 0.0)[running]
         self.iterations[running] += 1
+
+    def _moved(self, movers: npt.NDArray[np.bool_], maps: Array) -> Array:
+        """The new maps of the movers, and the old maps of the others."""
+        return namespace_of(maps).where(indices_beside(movers, maps)[:, None, None, None], maps, self.maps)
 
     def _evaluate(self, maps: Array) -> Array:
         xp = namespace_of(maps)
