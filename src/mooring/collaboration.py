@@ -57,6 +57,7 @@ def collaborate(
     anchor_noise_scale: float = 0.0,
     reference: int = 0,
     solver: Solver = "accelerated",
+    certify: bool = False,
 ) -> Collaboration:
     """Run a method from private data to collaboration matrix.
 
@@ -72,7 +73,8 @@ def collaborate(
     anchor : array of shape (r, d), optional
     data_noise_scale, anchor_noise_scale : float, default 0
     reference : int, default 0
-    solver : {"accelerated", "gpm", "spectral"}, default "accelerated"
+    solver, certify
+        As for `align`; they matter to the methods with anchor noise only.
 
     Examples
     --------
@@ -127,7 +129,7 @@ def collaborate(
                 data_noise=noise,
             )
         )
-    alignment = _aligned(method, uploads, reference=reference, solver=solver)
+    alignment = _aligned(method, uploads, reference=reference, solver=solver, certify=certify)
     maps = [None] * len(uploads) if alignment is None else alignment.maps
     aligned = tuple(
         upload.representation if map is None else map.apply(upload.representation)
@@ -136,7 +138,9 @@ def collaborate(
     return Collaboration(method, tuple(uploads), aligned, alignment, tuple(secrets))
 
 
-def _aligned(method: Method, uploads: Sequence[Upload], *, reference: int, solver: Solver) -> Alignment | None:
+def _aligned(
+    method: Method, uploads: Sequence[Upload], *, reference: int, solver: Solver, certify: bool
+) -> Alignment | None:
     representations = [upload.anchor_representation for upload in uploads]
     match method.alignment:
         case "none":
@@ -144,4 +148,4 @@ def _aligned(method: Method, uploads: Sequence[Upload], *, reference: int, solve
         case "reference":
             return align_to_reference(representations, reference=reference)
         case "procrustes":
-            return align(representations, solver=solver)
+            return align(representations, solver=solver, certify=certify)

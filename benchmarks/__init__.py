@@ -1,0 +1,1 @@
+"""Speed and quality, measured as ratios in one run."""

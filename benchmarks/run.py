@@ -1,0 +1,96 @@
+"""`make bench`: every measure in one run; a table on the screen, and a JSON file beside the machine's description."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import gpu, machine, measures, quality
+from benchmarks.measures import Row
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description="Measure mooring against the obvious way, as ratios in one run.")
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed, no (10, 400, 1600) at v = 0.06, no quality table"
+    )
+    parser.add_argument("--gpu-only", action="store_true", help="the GPU part alone")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON files")
+    chosen = parser.parse_args()
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    console = Console(width=160)
+    if not chosen.gpu_only:
+        _cpu_part(console, chosen.output, quick=chosen.quick)
+    if machine.gpu_name():
+        _write(chosen.output / "gpu.json", {"gpu": gpu.measured()})
+    else:
+        console.print("No CUDA device here: the GPU part was not run.")
+
+
+def _cpu_part(console: Console, output: Path, *, quick: bool) -> None:
+    seeds = range(1) if quick else range(3)
+    parts: list[Callable[[], list[Row]]] = [
+        lambda: measures.against_the_loop(10, 100, 400, 0.05, seeds=seeds, reach=0.5, library=False),
+        lambda: measures.against_the_loop(10, 100, 400, 0.08, seeds=seeds, reach=0.1, library=True),
+        lambda: measures.against_the_loop(10, 100, 400, 0.10, seeds=seeds, reach=0.1, library=True),
+        lambda: measures.against_the_loop(10, 400, 1600, 0.02, seeds=range(1), reach=0.5, library=False),
+        measures.growth,
+        measures.many_participants,
+        lambda: measures.memory(0.5),
+        lambda: measures.memory(0.9),
+    ]
+    if not quick:
+        parts.insert(
+            4, lambda: measures.against_the_loop(10, 400, 1600, 0.06, seeds=range(1), reach=0.1, library=False)
+        )
+        parts.insert(4, lambda: measures.against_qc_procrustes(0.08))
+    rows: list[Row] = []
+    for part in parts:
+        with console.status(f"measuring, {len(rows)} rows so far …"):
+            rows += part()
+        console.print(f"{rows[-1].measure}: {rows[-1].ours}, ratio {rows[-1].ratio:.3f}")
+    console.print(_table(rows))
+    _write(output / "cpu.json", {"rows": [{**asdict(row), "met": row.met} for row in rows]})
+    if not quick:
+        with console.status("twenty seeds at three noise scales …"):
+            found = [quality.optima(noise, seeds=range(20)) for noise in (0.06, 0.08, 0.10)]
+        _write(output / "quality.json", {"noises": found})
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(title="mooring against the obvious way")
+    for heading in ("measure", "obvious way", "mooring", "ratio", "reach", "met", "note"):
+        table.add_column(
+            heading, justify="right" if heading in ("obvious way", "mooring", "ratio", "reach") else "left"
+        )
+    for row in rows:
+        cells = (
+            row.measure,
+            row.obvious,
+            row.ours,
+            f"{row.ratio:.3f}",
+            f"{row.reach:.3f}",
+            "yes" if row.met else "no",
+            row.note,
+        )
+        table.add_row(*cells)
+    return table
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    content = {"machine": machine.described(), "date": datetime.now(UTC).date().isoformat(), **content}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The demonstration: twenty-five participants with forty handwritten digits each, from uploads to one model."""

@@ -1,0 +1,118 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import Projection, RigidMap, align, align_to_reference, coupled_noise, make_anchor, represent
+from mooring.geometry.backend import are_positive_definite, as_float64, identity_like, like, namespace_of, to_numpy
+
+Refused = Callable[..., None]
+ONE_LIBRARY = {"what": "the arrays of one call", "expected": "all of one array library", "got": "numpy.ndarray, torch"}
+
+
+@pytest.fixture
+def numpy_map() -> RigidMap:
+    return RigidMap.sample(3, rng=np.random.default_rng(0))
+
+
+@pytest.fixture
+def torch_map(numpy_map: RigidMap, torch: ModuleType) -> RigidMap:
+    return numpy_map.moved_to(torch.zeros(1))
+
+
+def test_one_library_is_recognised(on_backend: Callable[[Any], Any]) -> None:
+    array = on_backend(np.ones((2, 2)))
+    assert type(namespace_of(array, array).zeros(1)) is type(array)
+
+
+def test_two_libraries_in_one_call_are_refused(torch: ModuleType, refused: Refused) -> None:
+    refused(lambda: namespace_of(np.ones(2), torch.ones(2)), **ONE_LIBRARY)
+
+
+def test_rows_of_another_library_than_the_map_are_refused(
+    numpy_map: RigidMap, torch_map: RigidMap, torch: ModuleType, refused: Refused
+) -> None:
+    refused(lambda: numpy_map.apply(torch.ones((2, 3))), **ONE_LIBRARY)
+    refused(lambda: numpy_map.invert(torch.ones((2, 3))), **ONE_LIBRARY)
+    refused(lambda: torch_map.apply(np.ones((2, 3))), **ONE_LIBRARY)
+    refused(lambda: RigidMap(np.eye(3), torch.zeros(3)), **ONE_LIBRARY)
+
+
+def test_uploads_of_two_libraries_are_refused(torch: ModuleType, refused: Refused) -> None:
+    anchor = make_anchor(8, 2, rng=np.random.default_rng(0))
+    for solve in (align, align_to_reference):
+        refused(lambda solve=solve: solve([anchor, torch.as_tensor(anchor)]), **ONE_LIBRARY)
+    alignment = align([anchor, anchor])
+    refused(lambda: alignment.admit(torch.as_tensor(anchor)), **ONE_LIBRARY)
+
+
+def test_data_secret_and_anchor_of_two_libraries_are_refused(
+    numpy_map: RigidMap, torch_map: RigidMap, torch: ModuleType, refused: Refused
+) -> None:
+    rng = np.random.default_rng(0)
+    anchor = make_anchor(12, 3, rng=rng)
+    rows = torch.ones((4, 3), dtype=torch.float64)
+    refused(lambda: represent("i-gdp", rows, numpy_map, rng=rng), **ONE_LIBRARY)
+    refused(lambda: represent("aa-i-gdp", rows, torch_map, rng=rng, anchor=anchor), **ONE_LIBRARY)
+
+
+@pytest.mark.xfail(strict=True, raises=(TypeError, Warning), reason="bug: compose does not look at the library")
+@pytest.mark.parametrize("numpy_first", [True, False])
+def test_composing_maps_of_two_libraries_is_refused(
+    numpy_first: bool, numpy_map: RigidMap, torch_map: RigidMap, refused: Refused
+) -> None:
+    first, then = (numpy_map, torch_map) if numpy_first else (torch_map, numpy_map)
+    refused(lambda: first.compose(then), **ONE_LIBRARY)
+
+
+@pytest.mark.xfail(strict=True, raises=Warning, reason="bug: a projection does not look at the library of its rows")
+def test_projecting_rows_of_another_library_is_refused(torch: ModuleType, refused: Refused) -> None:
+    projection = Projection(np.eye(3), np.eye(3), "none")
+    refused(lambda: projection.encode(torch.ones((2, 3), dtype=torch.float64)), **ONE_LIBRARY)
+
+
+@pytest.mark.xfail(strict=True, raises=(TypeError, Warning), reason="bug: given noise is added whatever its library")
+def test_given_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
+    rng, rows, noise = np.random.default_rng(0), np.ones((4, 3)), torch.ones((4, 3), dtype=torch.float64)
+    refused(
+        lambda: represent("c-gdp-data-noise", rows, numpy_map, rng=rng, data_noise_scale=1.0, data_noise=noise),
+        **ONE_LIBRARY,
+    )
+
+
+@pytest.mark.xfail(strict=True, raises=Warning, reason="bug: coupled_noise does not look at the library")
+def test_coupling_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
+    noise = torch.ones((4, 3), dtype=torch.float64)
+    refused(lambda: coupled_noise(noise, own=numpy_map, reference=numpy_map), **ONE_LIBRARY)
+
+
+def test_something_that_is_no_array_is_refused(refused: Refused) -> None:
+    refused(lambda: namespace_of([1.0]), what="the arrays of one call", expected="array library", got="builtins.list")
+
+
+def test_lists_integers_and_single_precision_become_float64(torch: ModuleType) -> None:
+    assert as_float64([[1, 2]]).dtype == np.float64
+    assert as_float64(np.arange(3)).dtype == np.float64
+    assert as_float64(np.ones(2, dtype=np.float32)).dtype == np.float64
+    assert as_float64(torch.ones(2)).dtype == torch.float64
+
+
+def test_like_brings_values_to_the_library_and_type_of_the_reference(torch: ModuleType) -> None:
+    moved = like(np.arange(3.0), torch.zeros(1, dtype=torch.float32))
+    assert moved.dtype == torch.float32
+    assert np.array_equal(to_numpy(moved), np.arange(3.0))
+
+
+def test_identity_like_has_the_size_and_type_of_the_matrices(on_backend: Callable[[Any], Any]) -> None:
+    matrices = on_backend(np.ones((5, 3, 3), dtype=np.float32))
+    assert np.array_equal(to_numpy(identity_like(matrices)), np.eye(3))
+    assert identity_like(matrices).dtype == matrices.dtype
+
+
+def test_positive_definite_matrices_of_a_batch_are_told_apart(on_backend: Callable[[Any], Any]) -> None:
+    matrices = np.stack([np.eye(2), np.diag([1.0, -1e-9]), np.zeros((2, 2)), np.diag([1e-9, 1.0])])
+    assert are_positive_definite(on_backend(matrices)).tolist() == [True, False, False, True]
+    assert are_positive_definite(on_backend(matrices.reshape(2, 2, 2, 2))).shape == (2, 2)
+    assert bool(are_positive_definite(on_backend(np.eye(2))))

@@ -1,0 +1,97 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import Termination, align, align_batch
+from mooring.geometry.backend import to_numpy
+
+SOLVERS = ["accelerated", "gpm", "spectral"]
+
+
+@pytest.fixture(scope="module")
+def batch(make_study: Callable[..., Any]) -> np.ndarray:
+    """Seven problems of which some are far harder than others, so that they stop at different times."""
+    noises = [0.0, 0.01, 0.05, 0.1, 0.2, 0.02, 0.25]
+    return np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
+
+
+def effective_gauge(one: Any, other: Any) -> np.ndarray:
+    """What turns the first alignment's common space into the second's, as each participant sees it."""
+    return np.stack(
+        [to_numpy(a.orthogonal).T @ to_numpy(b.orthogonal) for a, b in zip(one.maps, other.maps, strict=True)]
+    )
+
+
+def assert_same(one: Any, other: Any, *, atol: float) -> None:
+    """Equal alignments, up to the one orthogonal map of the common space that every solver is free to choose."""
+    assert one.objective == pytest.approx(other.objective, rel=1e-10)
+    assert one.misfit == pytest.approx(other.misfit, rel=1e-8, abs=1e-10)
+    gauge = effective_gauge(one, other)
+    assert np.allclose(gauge, gauge[0], atol=atol)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_batch_equals_its_problems_one_at_a_time(solver: str, batch: np.ndarray) -> None:
+    together = align_batch(batch, solver=solver, certify=True)
+    assert len(together) == len(batch)
+    for alignment, uploads in zip(together, batch, strict=True):
+        alone = align(uploads, solver=solver, certify=True)
+        assert_same(alignment, alone, atol=1e-6)
+        assert alignment.termination is alone.termination
+        assert alignment.certificate.certified == alone.certificate.certified
+
+
+def test_two_participants_come_in_batches_too(make_study: Callable[..., Any]) -> None:
+    uploads = np.stack([make_study(2, 3, 12, noise=0.3, seed=seed).uploads for seed in range(3)])
+    for alignment, one in zip(align_batch(uploads), uploads, strict=True):
+        assert alignment.termination is Termination.CLOSED_FORM
+        assert_same(alignment, align(one), atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_torch_equals_numpy(solver: str, batch: np.ndarray, torch: ModuleType) -> None:
+    expected, got = align_batch(batch, solver=solver), align_batch(torch.as_tensor(batch), solver=solver)
+    for one, other in zip(expected, got, strict=True):
+        assert_same(one, other, atol=1e-6)
+        assert isinstance(other.template, torch.Tensor)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_single_precision_uploads_are_welcome(solver: str, batch: np.ndarray, on_backend: Callable[[Any], Any]) -> None:
+    for exact, rounded in zip(
+        align_batch(batch, solver=solver), align_batch(on_backend(batch.astype(np.float32)), solver=solver), strict=True
+    ):
+        assert rounded.objective == pytest.approx(exact.objective, rel=1e-5)
+        assert to_numpy(rounded.template).dtype == np.float64
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "gpm"])
+def test_each_problem_of_a_batch_stops_by_itself(solver: str, batch: np.ndarray) -> None:
+    alignments = align_batch(batch, solver=solver)
+    assert all(alignment.termination is Termination.CONVERGED for alignment in alignments)
+    iterations = [alignment.iterations for alignment in alignments]
+    assert iterations[0] < iterations[-1]
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "gpm"])
+@pytest.mark.parametrize("max_iterations", [0, 1, 2, 4, 7, 12])
+def test_no_problem_of_a_batch_goes_over_the_limit(
+    solver: str, max_iterations: int, make_study: Callable[..., Any]
+) -> None:
+    noises = [0.0, 0.1, 1.0, 0.5, 2.0]
+    uploads = np.stack([make_study(6, 3, 9, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
+    alignments = align_batch(uploads, solver=solver, max_iterations=max_iterations)
+    assert all(alignment.iterations <= max_iterations for alignment in alignments)
+    assert any(not alignment.converged for alignment in alignments)
+
+
+def test_noisy_problems_of_a_batch_are_solved_about_as_well_as_alone(make_study: Callable[..., Any]) -> None:
+    """In high noise there are many local optima, and which one is found may depend on the company; not by much."""
+    uploads = np.stack([make_study(6, 3, 12, noise=1.0, seed=seed).uploads for seed in range(10)])
+    together = np.array([alignment.objective for alignment in align_batch(uploads)])
+    alone = np.array([align(one).objective for one in uploads])
+    assert np.all(np.abs(together / alone - 1) < 0.05)
+    assert abs(np.mean(together / alone) - 1) < 0.01

@@ -1,0 +1,40 @@
+import copy
+import pickle
+
+import pytest
+
+from mooring import InputError, MissingExtraError, MooringError
+
+
+@pytest.fixture
+def error() -> InputError:
+    return InputError("n_components", expected="at least 1", got="0", cure="Ask for one component or more.")
+
+
+def test_an_input_error_says_what_expected_got_and_cure(error: InputError) -> None:
+    assert str(error) == "n_components must be at least 1, got 0 instead. Ask for one component or more."
+
+
+def test_an_input_error_keeps_its_parts(error: InputError) -> None:
+    assert (error.what, error.expected, error.got) == ("n_components", "at least 1", "0")
+    assert error.cure == "Ask for one component or more."
+
+
+def test_an_input_error_can_be_caught_as_a_value_error_or_as_mooring_s(error: InputError) -> None:
+    assert isinstance(error, ValueError)
+    assert isinstance(error, MooringError)
+
+
+def test_a_missing_extra_says_what_to_install() -> None:
+    error = MissingExtraError(needed_for="Calibration", package="dp-accounting", extra="dp")
+    assert isinstance(error, ImportError)
+    assert isinstance(error, MooringError)
+    assert str(error) == (
+        "Calibration needs dp-accounting, which is not installed. Install it with: pip install 'mooring[dp]'"
+    )
+
+
+@pytest.mark.xfail(strict=True, raises=TypeError, reason="bug: keyword-only constructors break pickling")
+def test_an_error_survives_the_way_back_from_a_worker_process(error: InputError) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert str(copy.copy(error)) == str(error)

@@ -1,0 +1,192 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import InputError, RigidMap
+from mooring.geometry import orthogonality_defect
+from mooring.geometry.backend import to_numpy
+
+Refused = Callable[..., None]
+REFLECTION = np.array([[0.0, 1.0], [1.0, 0.0]])
+QUARTER_TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_apply_multiplies_from_the_right_and_then_translates() -> None:
+    """S O + 1 Ψᵀ with a quarter turn: (1, 2) → (-2, 1) → (8, 21). Oᵀ instead of O would give (12, 19)."""
+    secret = RigidMap(QUARTER_TURN, np.array([10.0, 20.0]))
+    assert np.array_equal(secret.apply(np.array([[1.0, 2.0]])), [[8.0, 21.0]])
+
+
+def test_invert_undoes_apply_by_hand() -> None:
+    secret = RigidMap(QUARTER_TURN, np.array([10.0, 20.0]))
+    assert np.array_equal(secret.invert(np.array([[8.0, 21.0]])), [[1.0, 2.0]])
+
+
+def test_invert_undoes_apply(rng: np.random.Generator, on_backend: Callable[[Any], Any]) -> None:
+    rows = on_backend(rng.standard_normal((7, 4)))
+    secret = RigidMap.sample(4, rng=rng).moved_to(rows)
+    assert np.allclose(to_numpy(secret.invert(secret.apply(rows))), to_numpy(rows), atol=1e-13)
+
+
+def test_compose_applies_this_map_first(rng: np.random.Generator) -> None:
+    first, then = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng)
+    rows = rng.standard_normal((5, 3))
+    assert np.allclose(first.compose(then).apply(rows), then.apply(first.apply(rows)), atol=1e-13)
+    assert not np.allclose(first.compose(then).apply(rows), first.apply(then.apply(rows)))
+
+
+def test_inverse_is_the_map_that_inverts(rng: np.random.Generator) -> None:
+    secret, rows = RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
+    assert np.allclose(secret.inverse().apply(rows), secret.invert(rows), atol=1e-13)
+    assert np.allclose(secret.inverse().inverse().translation, secret.translation, atol=1e-13)
+
+
+def test_identity_changes_nothing(rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((5, 3))
+    assert np.array_equal(RigidMap.identity(3).apply(rows), rows)
+
+
+def test_reflections_are_rigid_maps_too() -> None:
+    assert np.linalg.det(RigidMap(REFLECTION, np.zeros(2)).orthogonal) == pytest.approx(-1.0)
+
+
+def test_translations_are_standard_normal() -> None:
+    """20,000 coordinates: mean within 0.03 (four spreads), variance within 0.04 (four spreads)."""
+    translations = RigidMap.sample(4, rng=np.random.default_rng(1), batch_shape=(5000,)).translation
+    assert abs(translations.mean()) < 0.03
+    assert abs(translations.var() - 1.0) < 0.04
+
+
+def test_a_batch_of_maps_acts_map_by_map(rng: np.random.Generator) -> None:
+    maps, others = (RigidMap.sample(3, rng=rng, batch_shape=(4,)) for _ in range(2))
+    rows = rng.standard_normal((4, 6, 3))
+    for i in range(4):
+        one = RigidMap(maps.orthogonal[i], maps.translation[i])
+        other = RigidMap(others.orthogonal[i], others.translation[i])
+        assert np.allclose(maps.apply(rows)[i], one.apply(rows[i]))
+        assert np.allclose(maps.invert(rows)[i], one.invert(rows[i]))
+        assert np.allclose(maps.inverse().apply(rows)[i], one.inverse().apply(rows[i]))
+        assert np.allclose(maps.compose(others).apply(rows)[i], one.compose(other).apply(rows[i]))
+
+
+def test_a_batch_of_maps_acts_on_the_same_rows(rng: np.random.Generator) -> None:
+    maps, rows = RigidMap.sample(3, rng=rng, batch_shape=(4,)), rng.standard_normal((6, 3))
+    assert maps.apply(rows).shape == (4, 6, 3)
+    assert np.allclose(maps.invert(maps.apply(rows)), rows)
+
+
+def test_one_map_composes_with_a_batch(rng: np.random.Generator) -> None:
+    one, many = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng, batch_shape=(4,))
+    rows = rng.standard_normal((6, 3))
+    assert np.allclose(one.compose(many).apply(rows), many.apply(one.apply(rows)))
+    assert np.allclose(many.compose(one).apply(rows), one.apply(many.apply(rows)))
+
+
+def test_moved_to_keeps_the_numbers_and_stays_in_float64(rng: np.random.Generator, torch: ModuleType) -> None:
+    secret = RigidMap.sample(3, rng=rng)
+    moved = secret.moved_to(torch.zeros(1, dtype=torch.float32))
+    assert moved.orthogonal.dtype == torch.float64
+    assert np.array_equal(to_numpy(moved.orthogonal), secret.orthogonal)
+    assert np.array_equal(moved.moved_to(np.zeros(1)).translation, secret.translation)
+
+
+def test_single_precision_maps_and_rows_are_brought_to_float64() -> None:
+    secret = RigidMap(QUARTER_TURN.astype(np.float32), np.zeros(2, dtype=np.float32))
+    assert secret.orthogonal.dtype == np.float64
+    assert secret.apply(np.ones((2, 2), dtype=np.float32)).dtype == np.float64
+
+
+def test_apply_leaves_its_rows_alone(rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((5, 3))
+    before = rows.copy()
+    image = RigidMap.identity(3).apply(rows)
+    image += 1.0
+    assert np.array_equal(rows, before)
+
+
+def test_the_printed_form_shows_the_shape_and_no_secret(rng: np.random.Generator) -> None:
+    assert repr(RigidMap.sample(3, rng=rng)) == "RigidMap(n_components=3)"
+    assert repr(RigidMap.sample(3, rng=rng, batch_shape=(2, 5))) == "RigidMap(n_components=3, batch_shape=(2, 5))"
+    assert str(RigidMap.identity(2)) == "RigidMap(n_components=2)"
+
+
+def test_a_long_chain_of_maps_stays_rigid(rng: np.random.Generator) -> None:
+    chain = RigidMap.identity(4)
+    for _ in range(200):
+        chain = chain.compose(RigidMap.sample(4, rng=rng))
+    assert orthogonality_defect(chain.orthogonal) < 1e-12
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (4, 3, 2)])
+def test_an_orthogonal_part_that_is_not_square_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
+    refused(
+        lambda: RigidMap(np.zeros(shape), np.zeros(3)),
+        what="orthogonal",
+        expected="square, of shape (..., d, d)",
+        got=f"shape {shape}",
+    )
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (3, 1), ()])
+def test_a_translation_of_another_shape_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
+    refused(
+        lambda: RigidMap(np.eye(3), np.zeros(shape)),
+        what="translation",
+        expected="of shape (3,)",
+        got=f"shape {shape}",
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_translation_that_is_not_finite_is_refused(value: float, refused: Refused) -> None:
+    refused(
+        lambda: RigidMap(np.eye(2), np.array([0.0, value])), what="translation", expected="finite", got="NaN or Inf"
+    )
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [2 * np.eye(2), np.eye(2) + 1e-7, np.array([[1.0, np.nan], [0.0, 1.0]])],
+    ids=["scaled", "slightly off", "NaN"],
+)
+def test_a_part_that_is_not_orthogonal_is_refused(matrix: np.ndarray, refused: Refused) -> None:
+    refused(
+        lambda: RigidMap(matrix, np.zeros(2)), what="orthogonal", expected="orthogonal to 1e-08", got="|OᵀO − I| up to"
+    )
+
+
+@pytest.mark.parametrize("method", ["apply", "invert"])
+@pytest.mark.parametrize("shape", [(3,), (5, 2), (5, 4), (2, 5, 4)])
+def test_rows_of_another_width_are_refused(method: str, shape: tuple[int, ...], refused: Refused) -> None:
+    refused(
+        lambda: getattr(RigidMap.identity(3), method)(np.zeros(shape)),
+        what="rows",
+        expected="of shape (..., m, 3), as wide as the map",
+        got=f"shape {shape}",
+    )
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="bug: compose does not check the width of the other map")
+def test_composing_maps_of_different_width_is_refused() -> None:
+    with pytest.raises(InputError):
+        RigidMap.identity(3).compose(RigidMap.identity(4))
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="bug: the largest entry of an empty matrix is asked for")
+def test_a_map_of_no_components_is_refused() -> None:
+    with pytest.raises(InputError):
+        RigidMap.identity(0)
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="bug: Inf is multiplied by zero before it is refused")
+def test_an_infinite_orthogonal_part_is_refused_without_a_warning() -> None:
+    with pytest.raises(InputError):
+        RigidMap(np.array([[np.inf, 0.0], [0.0, 1.0]]), np.zeros(2))
