@@ -34,7 +34,7 @@ def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int)
 def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int, *, gamma: float = 3.0) -> float:
     """Largest v for which the theorem guarantees linear convergence to the global optimum.
 
-    With probability at least 1 − O(p^(2−γ)), γ > 2. Very conservative: some four orders of magnitude below what works.
+    With probability at least 1 − O(p^(2−γ)), γ > 2. Very conservative: some five orders of magnitude below what works.
     """
     _require_study(n_participants, n_components, n_anchor_rows)
     return math.sqrt(n_participants) / (

@@ -50,13 +50,15 @@ def test_the_iteration_limit_is_kept(solver: str, max_iterations: int, make_stud
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])
-def test_converged_maps_rest_within_the_tolerance(solver: str, study: Any) -> None:
-    """The residual is relative to ‖R‖_F = √24; the tolerance is absolute. One more step moves less than it."""
-    for tolerance in (1e-3, 1e-7):
-        alignment = align(study.uploads, solver=solver, tolerance=tolerance)
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5, 1e-7])
+def test_converged_maps_rest_within_the_tolerance(
+    solver: str, tolerance: float, make_study: Callable[..., Any]
+) -> None:
+    """The tolerance is absolute and the residual relative to ‖R‖_F = √24: one more step moves less than the tolerance."""
+    for seed in range(10):
+        alignment = align(make_study(6, 4, 16, noise=0.3, seed=seed).uploads, solver=solver, tolerance=tolerance)
         assert alignment.termination is Termination.CONVERGED
-        assert alignment.residual * np.sqrt(24) <= 1.01 * tolerance
-    assert alignment.iterations > 1
+        assert alignment.residual * np.sqrt(24) <= 1.001 * tolerance
 
 
 def test_an_impossible_tolerance_ends_all_the_same_and_says_so(study: Any) -> None:

@@ -103,6 +103,12 @@ def test_the_solver_can_be_chosen(solver: str) -> None:
     assert (together.alignment.termination is Termination.SPECTRAL_ONLY) == (solver == "spectral")
 
 
+def test_a_certificate_can_be_asked_for() -> None:
+    noisy = {"method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": 0.01}
+    assert run(**noisy).alignment.certificate is None
+    assert run(**noisy, certify=True).alignment.certificate.certified
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_torch_gives_the_same_rows_up_to_one_rigid_map(method: str, torch: ModuleType) -> None:
     """Procrustes leaves one common orthogonal map open, so distances are what two libraries must agree on."""

@@ -69,7 +69,9 @@ def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certi
         while gap < _LARGEST_PROVABLE_GAP and not _proves(C, P, shift=gap * typical):
             gap *= 1.5
     return Certificate(
-        certified=gap <= CERTIFIED_GAP, min_eigenvalue=smallest, optimality_gap=min(gap, _LARGEST_PROVABLE_GAP)
+        certified=gap <= CERTIFIED_GAP,
+        min_eigenvalue=smallest * float(problem.unit[index]) ** 2,
+        optimality_gap=min(gap, _LARGEST_PROVABLE_GAP),
     )
 
 

@@ -11,6 +11,7 @@ projected onto O(d). This is a short stretch of the Riemannian staircase for the
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,8 @@ def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
     n, r, p, d = problem.n_problems, problem.blocks.shape[1], problem.n_participants, problem.n_components
     blocks = xp.zeros((n, r, p, d + extra), dtype=problem.blocks.dtype, device=device_of(problem.blocks))
     blocks[..., :d] = xp.reshape(problem.blocks, (n, r, p, d))
-    return ProcrustesProblem(xp.reshape(blocks, (n, r, p * (d + extra))), problem.means, p, d + extra)
+    blocks = xp.reshape(blocks, (n, r, p * (d + extra)))
+    return replace(problem, blocks=blocks, n_components=d + extra)
 
 
 def _lifted(maps: Array, k: int) -> Array:

@@ -9,9 +9,11 @@ the centred blocks side by side in one r × pd matrix D, G R = Dᵀ (D R), two p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, are_positive_definite, as_float64, identity_like, namespace_of, transposed
@@ -27,7 +29,10 @@ class ProcrustesProblem:
     Attributes
     ----------
     blocks : array of shape (n_problems, r, p·d)
-        D: the centred anchor representations, side by side.
+        D: the centred anchor representations, side by side, divided by the problem's unit.
+    unit : array of shape (n_problems,)
+        The root mean square norm of a centred column. In this unit float32 holds every product, whatever the uploads'
+        own; the maps do not depend on it, and objectives are multiplied by its square when they are reported.
     means : array of shape (n_problems, p, d)
         The mean rows b_i, which the alignment maps subtract.
     n_participants, n_components : int
@@ -35,6 +40,7 @@ class ProcrustesProblem:
     """
 
     blocks: Array
+    unit: Array
     means: Array
     n_participants: int
     n_components: int
@@ -57,7 +63,7 @@ class ProcrustesProblem:
         return xp.reshape(transposed(self.blocks) @ weighted_sum, shape)
 
     def objective(self, maps: Array) -> Array:
-        """tr(Rᵀ G R) of each problem."""
+        """tr(Rᵀ G R) of each problem, in squares of its unit."""
         xp = namespace_of(maps)
         S = self.weighted_sum(maps)
         return xp.sum(S * S, axis=(-2, -1))
@@ -69,7 +75,7 @@ class ProcrustesProblem:
         return xp.sqrt(xp.sum(gap * gap, axis=(-3, -2, -1)))
 
     def centred_block(self, problem: int) -> Array:
-        """The centred representations of one problem, of shape (p, r, d)."""
+        """The centred representations of one problem, of shape (p, r, d), in its unit."""
         xp = namespace_of(self.blocks)
         n_rows = self.blocks.shape[1]
         return xp.permute_dims(
@@ -78,19 +84,14 @@ class ProcrustesProblem:
 
     def taken(self, indices: Array) -> ProcrustesProblem:
         """The sub-batch at `indices`."""
-        return ProcrustesProblem(self.blocks[indices], self.means[indices], self.n_participants, self.n_components)
+        return replace(self, blocks=self.blocks[indices], unit=self.unit[indices], means=self.means[indices])
 
     def in_precision(self, dtype: object) -> ProcrustesProblem:
         """The same batch with its blocks in another floating-point type."""
         xp = namespace_of(self.blocks)
         if self.blocks.dtype == dtype:
             return self
-        return ProcrustesProblem(xp.astype(self.blocks, dtype), self.means, self.n_participants, self.n_components)
-
-
-def fixed_point_residual(gap: float, n_participants: int, n_components: int) -> float:
-    """Scale a fixed-point gap as the paper reports it: ‖Π(GR) − R‖_F / max(1, ‖R‖_F), where ‖R‖_F = √(pd)."""
-    return gap / max(1.0, math.sqrt(n_participants * n_components))
+        return replace(self, blocks=xp.astype(self.blocks, dtype))
 
 
 def problem_from(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
@@ -132,16 +133,23 @@ def problem_from(anchor_representations: Sequence[Array] | Array) -> ProcrustesP
     return _centred(xp.stack(arrays, axis=1)[None, ...])
 
 
-def batch_from(anchor_representations: Array) -> ProcrustesProblem:
-    """Check and centre a whole batch given as one array of shape (n_problems, p, r, d)."""
-    array = as_float64(anchor_representations)
-    if len(array.shape) != 4 or array.shape[0] < 1 or array.shape[1] < 2:
+def require_batch(anchor_representations: Array) -> None:
+    """Refuse what is not one array of shape (n_problems, p, r, d)."""
+    shape = tuple(getattr(anchor_representations, "shape", ()))
+    if len(shape) != 4 or shape[0] < 1 or shape[1] < 2:
         raise InputError(
             "anchor_representations",
-            expected="of shape (n_problems, n_participants, n_anchor_rows, n_components) with two participants or more",
-            got=f"shape {tuple(array.shape)}",
+            expected="one array of shape (n_problems, n_participants, n_anchor_rows, n_components) "
+            "with two participants or more",
+            got=f"shape {shape}" if shape else type(anchor_representations).__name__,
             cure="Stack problems of one shape along the first axis; use align for a single problem.",
         )
+
+
+def batch_from(anchor_representations: Array) -> ProcrustesProblem:
+    """Check and centre a whole batch given as one array of shape (n_problems, p, r, d)."""
+    require_batch(anchor_representations)
+    array = as_float64(anchor_representations)
     xp = namespace_of(array)
     return _centred(xp.asarray(xp.permute_dims(array, (0, 2, 1, 3)), copy=True))
 
@@ -157,9 +165,18 @@ def centred_newcomer(anchor_representation: Array, *, template: Array) -> tuple[
             got=f"shape {tuple(array.shape)}",
             cure="A late joiner must use the study's anchor and projection.",
         )
-    _require_finite(array[:, None, :][None, ...])
+    if not bool(xp.all(xp.isfinite(array))):
+        raise InputError("anchor_representation", expected="finite", got="NaN or Inf", cure="Ask for the upload again.")
     mean = xp.mean(array, axis=0)
-    return array - mean, mean
+    centred = array - mean
+    if not _have_full_rank(centred[None, ...]).all():
+        raise InputError(
+            "anchor_representation",
+            expected=f"of rank {array.shape[1]} after centring",
+            got="less",
+            cure="The newcomer's anchor is rank-poor: it must use the study's own.",
+        )
+    return centred, mean
 
 
 def _centred(stacked: Array) -> ProcrustesProblem:
@@ -184,9 +201,10 @@ def _centred(stacked: Array) -> ProcrustesProblem:
     means = xp.mean(stacked, axis=1)
     stacked -= means[:, None, :, :]
     _require_full_rank(stacked)
-    return ProcrustesProblem(
-        xp.reshape(stacked, (n_problems, n_rows, n_participants * n_components)), means, n_participants, n_components
-    )
+    unit = xp.sqrt(xp.sum(stacked * stacked, axis=(1, 2, 3)) / (n_participants * n_components))
+    stacked /= unit[:, None, None, None]
+    blocks = xp.reshape(stacked, (n_problems, n_rows, n_participants * n_components))
+    return ProcrustesProblem(blocks, unit, means, n_participants, n_components)
 
 
 def _require_finite(stacked: Array) -> None:
@@ -207,17 +225,20 @@ def _require_finite(stacked: Array) -> None:
 def _require_full_rank(stacked: Array) -> None:
     """Refuse centred blocks whose columns do not span d directions: they cannot fix an orthogonal map."""
     xp = namespace_of(stacked)
-    blocks = xp.permute_dims(stacked, (0, 2, 1, 3))
-    gram = transposed(blocks) @ blocks
-    n_components = gram.shape[-1]
-    typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / n_components
-    full = are_positive_definite(gram - _SMALLEST_RELATIVE_VARIANCE * typical * identity_like(gram))
+    full = _have_full_rank(xp.permute_dims(stacked, (0, 2, 1, 3)))
     if full.all():
         return
     names = [str(index) for index in range(full.shape[1]) if not full[:, index].all()]
     raise InputError(
         "anchor_representations",
-        expected=f"of rank {n_components} after centring",
+        expected=f"of rank {stacked.shape[-1]} after centring",
         got=f"less from participant {', '.join(names)}",
         cure="The anchor is rank-poor: make one with mooring.make_anchor, which checks this.",
     )
+
+
+def _have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:
+    xp = namespace_of(centred)
+    gram = transposed(centred) @ centred
+    typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / gram.shape[-1]
+    return are_positive_definite(gram - _SMALLEST_RELATIVE_VARIANCE * typical * identity_like(gram))

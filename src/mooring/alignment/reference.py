@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mooring.alignment.problem import fixed_point_residual, problem_from
-from mooring.alignment.solution import Alignment, Termination, map_around
+from mooring.alignment.problem import problem_from
+from mooring.alignment.solution import Alignment, Termination, alignment_of
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, identity_like, namespace_of, transposed
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -41,18 +41,13 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
     R = svd_polar_factor(transposed(centred) @ centred[reference])
     here = xp.reshape(xp.arange(problem.n_participants, device=R.device), (-1, 1, 1)) == reference
     R = xp.where(here, identity_like(R), R)
-    S = xp.sum(centred @ R, axis=0)
-    objective = float(xp.sum(S * S))
-    return Alignment(
-        maps=tuple(map_around(R[i], means[i], means[reference]) for i in range(problem.n_participants)),
-        template=S / problem.n_participants,
+    return alignment_of(
+        problem,
+        R,
+        index=0,
         origin=means[reference],
-        objective=objective,
-        misfit=float(xp.sum(centred * centred)) - objective / problem.n_participants,
         iterations=0,
         step=0.0,
-        residual=fixed_point_residual(
-            float(problem.fixed_point_gap(R[None, ...])[0]), problem.n_participants, problem.n_components
-        ),
+        gap=float(problem.fixed_point_gap(R[None, ...])[0]),
         termination=Termination.CLOSED_FORM,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
 from mooring.alignment.certificate import Certificate
-from mooring.alignment.problem import centred_newcomer
-from mooring.geometry.backend import Array
+from mooring.alignment.problem import ProcrustesProblem, centred_newcomer
+from mooring.geometry.backend import Array, namespace_of
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 
@@ -79,6 +80,38 @@ class Alignment:
         """
         centred, mean = centred_newcomer(anchor_representation, template=self.template)
         return map_around(polar_factor(centred.T @ self.template), mean, self.origin)
+
+
+def alignment_of(
+    problem: ProcrustesProblem,
+    maps: Array,
+    *,
+    index: int,
+    origin: Array,
+    iterations: int,
+    step: float,
+    gap: float,
+    termination: Termination,
+    certificate: Certificate | None = None,
+) -> Alignment:
+    """Put together what problem `index` of a batch gives back, from its maps (p, d, d) and how they were found."""
+    xp = namespace_of(maps)
+    p, d = problem.n_participants, problem.n_components
+    blocks, means, unit = problem.blocks[index], problem.means[index], float(problem.unit[index])
+    S = blocks @ xp.reshape(maps, (p * d, d))
+    objective = unit**2 * float(xp.sum(S * S))
+    return Alignment(
+        maps=tuple(map_around(maps[participant], means[participant], origin) for participant in range(p)),
+        template=(unit / p) * S,  # eq. gopp_C_update
+        origin=origin,
+        objective=objective,
+        misfit=unit**2 * float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
+        iterations=iterations,
+        step=step,
+        residual=gap / max(1.0, math.sqrt(p * d)),  # ‖R‖_F = √(pd)
+        termination=termination,
+        certificate=certificate,
+    )
 
 
 def map_around(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:

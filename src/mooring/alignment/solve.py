@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
@@ -9,12 +10,14 @@ from mooring.alignment.accelerated import solve_accelerated
 from mooring.alignment.certificate import certify as certificate_of
 from mooring.alignment.outcome import SolverOutcome
 from mooring.alignment.power_method import solve_by_power_method
-from mooring.alignment.problem import ProcrustesProblem, batch_from, fixed_point_residual, problem_from
-from mooring.alignment.solution import Alignment, Termination, map_around
+from mooring.alignment.problem import ProcrustesProblem, batch_from, problem_from, require_batch
+from mooring.alignment.solution import Alignment, Termination, alignment_of
 from mooring.alignment.spectral import spectral_maps
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, namespace_of
 from mooring.geometry.orthogonal import reorthogonalised
+
+_NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
 
 Solver: TypeAlias = Literal["accelerated", "gpm", "spectral"]
 
@@ -84,8 +87,14 @@ def align_batch(
     tuple of Alignment
         One a problem.
     """
-    problem = batch_from(anchor_representations)
-    return _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)
+    require_batch(anchor_representations)
+    n_problems, *shape = anchor_representations.shape
+    at_once = max(1, _NUMBERS_AT_ONCE // math.prod(shape))
+    solved: list[Alignment] = []
+    for start in range(0, n_problems, at_once):
+        problem = batch_from(anchor_representations[start : start + at_once])
+        solved += _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)
+    return tuple(solved)
 
 
 def _solved(
@@ -105,32 +114,20 @@ def _solved(
     outcome = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
     maps = reorthogonalised(outcome.maps, tolerance=1e-15)
     gaps = problem.fixed_point_gap(maps)
+    origin = namespace_of(maps).zeros_like(problem.means[0, 0])
     return tuple(
-        _alignment(problem, maps[index], outcome, index, gap=float(gaps[index]), certify=certify)
+        alignment_of(
+            problem,
+            maps[index],
+            index=index,
+            origin=origin,
+            iterations=int(outcome.iterations[index]),
+            step=float(outcome.step[index]),
+            gap=float(gaps[index]),
+            termination=outcome.terminations[index],
+            certificate=certificate_of(problem, maps[index], index=index) if certify else None,
+        )
         for index in range(problem.n_problems)
-    )
-
-
-def _alignment(
-    problem: ProcrustesProblem, maps: Array, outcome: SolverOutcome, index: int, *, gap: float, certify: bool
-) -> Alignment:
-    xp = namespace_of(maps)
-    p, d = problem.n_participants, problem.n_components
-    blocks, means = problem.blocks[index], problem.means[index]
-    S = blocks @ xp.reshape(maps, (p * d, d))
-    objective = float(xp.sum(S * S))
-    origin = xp.zeros_like(means[0])
-    return Alignment(
-        maps=tuple(map_around(maps[participant], means[participant], origin) for participant in range(p)),
-        template=S / p,  # eq. gopp_C_update
-        origin=origin,
-        objective=objective,
-        misfit=float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
-        iterations=int(outcome.iterations[index]),
-        step=float(outcome.step[index]),
-        residual=fixed_point_residual(gap, p, d),
-        termination=outcome.terminations[index],
-        certificate=certificate_of(problem, maps, index=index) if certify else None,
     )
 
 
