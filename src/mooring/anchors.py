@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, as_float64, identity_like, namespace_of
+from mooring.geometry.orthogonal import require_components
 
 ANCHOR_TOLERANCE = 1e-10
 
@@ -82,10 +83,7 @@ def check_anchor(anchor: Array) -> None:
 
 
 def _require_shape(n_anchor_rows: int, n_components: int) -> None:
-    if n_components < 1:
-        raise InputError(
-            "n_components", expected="at least 1", got=str(n_components), cure="Ask for one component or more."
-        )
+    require_components(n_components)
     if n_anchor_rows < n_components + 1:
         raise InputError(
             "n_anchor_rows",

@@ -97,6 +97,14 @@ def collaborate(
             got="none",
             cure="Pass one matrix a participant.",
         )
+    widths = sorted({part.shape[-1] for part in rows if len(part.shape) == 2})
+    if len(widths) != 1 or any(len(part.shape) != 2 for part in rows):
+        raise InputError(
+            "private_data",
+            expected="matrices of one width",
+            got=f"shapes {', '.join(str(tuple(part.shape)) for part in rows)}",
+            cure="Project every participant's records in the same way.",
+        )
     if not 0 <= reference < len(rows):
         raise InputError(
             "reference",

@@ -6,6 +6,8 @@ private records: shapes, names and counts only.
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class MooringError(Exception):
     """Root of all errors that mooring raises on purpose."""
@@ -35,11 +37,19 @@ class InputError(MooringError, ValueError):
         self.what, self.expected, self.got, self.cure = what, expected, got, cure
         super().__init__(f"{what} must be {expected}, got {got} instead. {cure}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        keywords = {"expected": self.expected, "got": self.got, "cure": self.cure}
+        return partial(type(self), **keywords), (self.what,)  # errors must survive the way back from a worker process
+
 
 class MissingExtraError(MooringError, ImportError):
     """An optional dependency that this call needs and that is not installed."""
 
     def __init__(self, *, needed_for: str, package: str, extra: str) -> None:
+        self.needed_for, self.package, self.extra = needed_for, package, extra
         super().__init__(
             f"{needed_for} needs {package}, which is not installed. Install it with: pip install 'mooring[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), needed_for=self.needed_for, package=self.package, extra=self.extra), ()

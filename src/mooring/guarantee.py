@@ -60,8 +60,13 @@ def clip_rows(rows: Array, clipping_norm: float) -> Array:
     _require_positive("clipping_norm", clipping_norm)
     rows = as_float64(rows)
     xp = namespace_of(rows)
-    norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
-    return rows * (clipping_norm / xp.clip(norms, min=clipping_norm))
+    if not bool(xp.all(xp.isfinite(rows))):
+        raise InputError("rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
+    scaled = rows / largest  # the squares of these cannot overflow
+    lengths = xp.clip(xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True)), min=1.0)  # one at least, unless zero
+    return xp.where(largest * lengths > clipping_norm, scaled * (clipping_norm / lengths), rows)
 
 
 def guarantee_for(
@@ -98,6 +103,13 @@ def guarantee_for(
             expected="between 0 and 1",
             got=str(delta),
             cure="Choose it well below one over the number of records.",
+        )
+    if not isinstance(neighbours, Neighbours):
+        raise InputError(
+            "neighbours",
+            expected="a member of mooring.Neighbours",
+            got=repr(neighbours),
+            cure="Neighbours.REPLACE_ONE is the default.",
         )
     try:
         from dp_accounting.pld.accountant import get_smallest_gaussian_noise

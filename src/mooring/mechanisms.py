@@ -149,15 +149,8 @@ def represent(
     rows = _checked_rows(private_data)
     representation = secret.apply(rows)
     if data_noise_scale > 0:
-        noise = like(rng.standard_normal(tuple(rows.shape)), rows) if data_noise is None else as_float64(data_noise)
-        if tuple(noise.shape) != tuple(rows.shape):
-            raise InputError(
-                "data_noise",
-                expected=f"of shape {tuple(rows.shape)}",
-                got=f"shape {tuple(noise.shape)}",
-                cure="One value a cell.",
-            )
-        representation = representation + data_noise_scale * noise
+        noise = like(rng.standard_normal(tuple(rows.shape)), rows) if data_noise is None else data_noise
+        representation = representation + data_noise_scale * _checked_noise(noise, rows)
     return Upload(representation, _anchor_representation(method, anchor, secret, anchor_noise_scale, rng))
 
 
@@ -176,7 +169,9 @@ def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
     Corollary: collaboration-output equivalence under private-data noise. To go the other way, from C-GDP's noise to
     AA-I-GDP's, swap the two maps.
     """
-    return as_float64(noise) @ own.orthogonal.T @ reference.orthogonal
+    noise = as_float64(noise)
+    namespace_of(noise, own.orthogonal, reference.orthogonal)
+    return noise @ own.orthogonal.T @ reference.orthogonal
 
 
 def _anchor_representation(
@@ -196,6 +191,21 @@ def _anchor_representation(
     if scale > 0:
         representation = representation + scale * like(rng.standard_normal(tuple(representation.shape)), representation)
     return representation
+
+
+def _checked_noise(noise: Array, rows: Array) -> Array:
+    noise = as_float64(noise)
+    xp = namespace_of(noise, rows)
+    if tuple(noise.shape) != tuple(rows.shape):
+        raise InputError(
+            "data_noise",
+            expected=f"of shape {tuple(rows.shape)} like the rows",
+            got=f"shape {tuple(noise.shape)}",
+            cure="One value a cell.",
+        )
+    if not bool(xp.all(xp.isfinite(noise))):
+        raise InputError("data_noise", expected="finite", got="NaN or Inf", cure="Draw it again.")
+    return noise
 
 
 def _checked_rows(private_data: Array) -> Array:

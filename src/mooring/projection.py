@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, as_float64, namespace_of
+from mooring.geometry.backend import Array, as_float64, like, namespace_of
 
 Matrix = npt.NDArray[np.float64]
 _BLOCK_NUMBERS = 2**24
@@ -49,24 +49,30 @@ class Projection:
 
     def encode(self, rows: Array) -> Array:
         """X F."""
-        return self._checked(rows, self.n_features) @ self.matrix
+        return self._checked(rows, self.matrix) @ self.matrix
 
     def decode(self, projected: Array) -> Array:
         """X̃ F†, the least-squares way back."""
-        return self._checked(projected, self.n_components) @ self.decoder
+        return self._checked(projected, self.decoder) @ self.decoder
 
     def projection_only(self, rows: Array) -> Array:
         """X F F†: what is left of the rows when nothing but the projection stands between them and the reader."""
         return self.decode(self.encode(rows))
 
+    def moved_to(self, reference: Array) -> Projection:
+        """Return this projection on the array library and device of `reference`, in float64."""
+        xp = namespace_of(reference)
+        target = xp.astype(reference, xp.float64)
+        return Projection(like(self.matrix, target), like(self.decoder, target), self.kind)
+
     @staticmethod
-    def _checked(rows: Array, width: int) -> Array:
+    def _checked(rows: Array, matrix: Array) -> Array:
         rows = as_float64(rows)
-        namespace_of(rows)
-        if len(rows.shape) < 2 or rows.shape[-1] != width:
+        namespace_of(rows, matrix)
+        if len(rows.shape) < 2 or rows.shape[-1] != matrix.shape[0]:
             raise InputError(
                 "rows",
-                expected=f"of shape (..., m, {width})",
+                expected=f"of shape (..., m, {matrix.shape[0]})",
                 got=f"shape {tuple(rows.shape)}",
                 cure="Check the order of encode and decode.",
             )
@@ -123,6 +129,13 @@ def public_svd_projection(
     """
     blocks = _block_reader(public_rows)
     n_rows, n_features = _counted(blocks)
+    if next(blocks(), None) is None:
+        raise InputError(
+            "public_rows",
+            expected="a function that starts afresh at every call",
+            got="one whose blocks can be read only once",
+            cure="Open the file, or make the generator, inside the function.",
+        )
     _require_width(n_features, n_components)
     if n_rows < n_components:
         raise InputError(
@@ -133,6 +146,8 @@ def public_svd_projection(
         )
     if n_passes < 1:
         raise InputError("n_passes", expected="at least 1", got=str(n_passes), cure="4 is the default.")
+    if oversampling < 0:
+        raise InputError("oversampling", expected="zero or more", got=str(oversampling), cure="16 is the default.")
     width = min(n_components + oversampling, n_features)
     Q = np.linalg.qr(rng.standard_normal((n_features, width)))[0]
     for _ in range(n_passes - 1):
@@ -174,6 +189,13 @@ def _block_reader(source: npt.ArrayLike | Callable[[], Iterable[npt.ArrayLike]])
 def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
     n_rows, widths = 0, set()
     for block in blocks():
+        if block.ndim != 2:
+            raise InputError(
+                "public_rows",
+                expected="blocks that are matrices of rows by features",
+                got=f"a block of shape {block.shape}",
+                cure="Flatten images to rows first.",
+            )
         if not np.isfinite(block).all():
             raise InputError(
                 "public_rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first."
@@ -183,8 +205,8 @@ def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
     if len(widths) != 1:
         raise InputError(
             "public_rows",
-            expected="blocks of one width",
-            got=f"widths {sorted(widths)}",
+            expected="blocks of one width, at least one of them",
+            got=f"widths {sorted(widths)}" if widths else "no blocks",
             cure="Every block must have the same features.",
         )
     return n_rows, widths.pop()

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from mooring.errors import InputError
+from mooring.geometry.orthogonal import require_components
 
 _EMPIRICAL_CONSTANT = 1.89  # where the cited experiments see the transition (eq. paigdp_ling_empirical_scale)
 _CONDITION_CONSTANT = 14336.0  # traced from the cited proofs (eq. paigdp_ling_theoretical_condition)
@@ -119,10 +120,7 @@ def _require_study(n_participants: int, n_components: int, n_anchor_rows: int) -
             got=str(n_participants),
             cure="One participant has nobody to align with.",
         )
-    if n_components < 1:
-        raise InputError(
-            "n_components", expected="at least 1", got=str(n_components), cure="Ask for one component or more."
-        )
+    require_components(n_components)
     if n_anchor_rows < n_components + 1:
         raise InputError(
             "n_anchor_rows",

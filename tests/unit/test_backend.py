@@ -58,7 +58,6 @@ def test_data_secret_and_anchor_of_two_libraries_are_refused(
     refused(lambda: represent("aa-i-gdp", rows, torch_map, rng=rng, anchor=anchor), **ONE_LIBRARY)
 
 
-@pytest.mark.xfail(strict=True, raises=(TypeError, Warning), reason="bug: compose does not look at the library")
 @pytest.mark.parametrize("numpy_first", [True, False])
 def test_composing_maps_of_two_libraries_is_refused(
     numpy_first: bool, numpy_map: RigidMap, torch_map: RigidMap, refused: Refused
@@ -67,13 +66,11 @@ def test_composing_maps_of_two_libraries_is_refused(
     refused(lambda: first.compose(then), **ONE_LIBRARY)
 
 
-@pytest.mark.xfail(strict=True, raises=Warning, reason="bug: a projection does not look at the library of its rows")
 def test_projecting_rows_of_another_library_is_refused(torch: ModuleType, refused: Refused) -> None:
     projection = Projection(np.eye(3), np.eye(3), "none")
     refused(lambda: projection.encode(torch.ones((2, 3), dtype=torch.float64)), **ONE_LIBRARY)
 
 
-@pytest.mark.xfail(strict=True, raises=(TypeError, Warning), reason="bug: given noise is added whatever its library")
 def test_given_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
     rng, rows, noise = np.random.default_rng(0), np.ones((4, 3)), torch.ones((4, 3), dtype=torch.float64)
     refused(
@@ -82,7 +79,6 @@ def test_given_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: M
     )
 
 
-@pytest.mark.xfail(strict=True, raises=Warning, reason="bug: coupled_noise does not look at the library")
 def test_coupling_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
     noise = torch.ones((4, 3), dtype=torch.float64)
     refused(lambda: coupled_noise(noise, own=numpy_map, reference=numpy_map), **ONE_LIBRARY)

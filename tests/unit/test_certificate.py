@@ -181,11 +181,6 @@ def test_the_certificate_does_not_depend_on_everybody_s_frame(make_study: Callab
     assert one.min_eigenvalue == pytest.approx(other.min_eigenvalue, rel=1e-3)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="bug: where no shift below one proves anything, a bound of 1 is reported as proved all the same",
-)
 @pytest.mark.parametrize("solver", ["gpm", "spectral"])
 def test_the_gap_bounds_the_optimum_even_when_the_maps_are_poor(solver: str) -> None:
     uploads = trap()
@@ -195,7 +190,6 @@ def test_the_gap_bounds_the_optimum_even_when_the_maps_are_poor(solver: str) -> 
     assert known <= alignment.objective * (1 + alignment.certificate.optimality_gap)
 
 
-@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="bug: an objective of zero is divided by")
 def test_maps_that_cancel_are_not_certified() -> None:
     column = np.array([[1.0], [-1.0]])
     certificate = certify(problem_from(np.stack([column, column])), np.array([[[1.0]], [[-1.0]]]))

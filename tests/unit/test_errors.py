@@ -34,7 +34,6 @@ def test_a_missing_extra_says_what_to_install() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="bug: keyword-only constructors break pickling")
 def test_an_error_survives_the_way_back_from_a_worker_process(error: InputError) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(copy.copy(error)) == str(error)

@@ -124,7 +124,6 @@ def test_given_noise_of_another_shape_is_refused(refused: Refused) -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="bug: given noise is not checked for NaN and Inf")
 def test_given_noise_that_is_not_finite_is_refused() -> None:
     with pytest.raises(InputError):
         made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=np.full((4, 3), np.nan))

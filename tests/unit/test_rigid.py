@@ -154,8 +154,8 @@ def test_a_translation_that_is_not_finite_is_refused(value: float, refused: Refu
 
 @pytest.mark.parametrize(
     "matrix",
-    [2 * np.eye(2), np.eye(2) + 1e-7, np.array([[1.0, np.nan], [0.0, 1.0]])],
-    ids=["scaled", "slightly off", "NaN"],
+    [2 * np.eye(2), np.eye(2) + 1e-7],
+    ids=["scaled", "slightly off"],
 )
 def test_a_part_that_is_not_orthogonal_is_refused(matrix: np.ndarray, refused: Refused) -> None:
     refused(
@@ -174,19 +174,17 @@ def test_rows_of_another_width_are_refused(method: str, shape: tuple[int, ...], 
     )
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="bug: compose does not check the width of the other map")
 def test_composing_maps_of_different_width_is_refused() -> None:
     with pytest.raises(InputError):
         RigidMap.identity(3).compose(RigidMap.identity(4))
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="bug: the largest entry of an empty matrix is asked for")
 def test_a_map_of_no_components_is_refused() -> None:
     with pytest.raises(InputError):
         RigidMap.identity(0)
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="bug: Inf is multiplied by zero before it is refused")
-def test_an_infinite_orthogonal_part_is_refused_without_a_warning() -> None:
-    with pytest.raises(InputError):
-        RigidMap(np.array([[np.inf, 0.0], [0.0, 1.0]]), np.zeros(2))
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_an_orthogonal_part_that_is_not_finite_is_refused_without_a_warning(value: float, refused: Refused) -> None:
+    matrix = np.array([[value, 0.0], [0.0, 1.0]])
+    refused(lambda: RigidMap(matrix, np.zeros(2)), what="orthogonal", expected="finite", got="NaN or Inf")

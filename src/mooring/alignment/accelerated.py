@@ -1,4 +1,4 @@
-"""mooring's own solver and the default: a better optimum than the power method's, in far fewer and far cheaper steps.
+"""mooring's own solver and the default: the power method's optimum or a better one, in far fewer and cheaper steps.
 
 1. Spectral start and a first climb, in float32.
 2. If the dual certificate already holds, roughly, the basin is the right one. If not, a lifted climb looks for a better

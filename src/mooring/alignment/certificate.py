@@ -16,6 +16,7 @@ overestimates a smallest eigenvalue, proves nothing and is used only to report t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from mooring.geometry.backend import Array, are_positive_definite, identity_like
 CERTIFIED_GAP = 1e-7
 """Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""
 
-_LARGEST_PROVABLE_GAP = 1.0
+_HOPELESS_GAP = 1e6
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Certificate:
     min_eigenvalue : float
         Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; negative rules this proof out.
     optimality_gap : float
-        Proved bound: the global optimum exceeds the objective by at most this share of it.
+        Proved bound: the global optimum exceeds the objective by at most this share of it. Infinite if nothing is
+        proved.
     """
 
     certified: bool
@@ -54,6 +56,8 @@ class Certificate:
     def __str__(self) -> str:
         if self.certified:
             return "Certified: no other maps have a higher objective (to one part in ten million)."
+        if math.isinf(self.optimality_gap):
+            return "Not shown to be the global optimum, and nothing is proved of how much better another could be."
         bound = f"if there is a better one, it is better by at most {self.optimality_gap:.2%}"
         return f"Not shown to be the global optimum; {bound}."
 
@@ -61,17 +65,11 @@ class Certificate:
 def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
     """Try to prove that `maps` (p, d, d) solve problem `index` of a batch globally."""
     C, P = _aligned_frame(problem, maps, index)
-    typical = float(namespace_of(P).mean(namespace_of(P).linalg.diagonal(P)))  # δ over this is the relative gap
     smallest = _smallest_eigenvalue(to_numpy(C), to_numpy(P))
-    gap = CERTIFIED_GAP
-    if not _proves(C, P, shift=gap * typical):
-        gap = max(2 * gap, -1.01 * smallest / typical)
-        while gap < _LARGEST_PROVABLE_GAP and not _proves(C, P, shift=gap * typical):
-            gap *= 1.5
     return Certificate(
-        certified=gap <= CERTIFIED_GAP,
+        certified=(gap := _proved_gap(C, P, smallest=smallest)) <= CERTIFIED_GAP,
         min_eigenvalue=smallest * float(problem.unit[index]) ** 2,
-        optimality_gap=min(gap, _LARGEST_PROVABLE_GAP),
+        optimality_gap=gap,
     )
 
 
@@ -87,6 +85,20 @@ def seems_optimal(problem: ProcrustesProblem, maps: Array) -> npt.NDArray[np.boo
         gauge = S @ xp.linalg.solve(S.T @ S, S.T)
         answers[index] = bool(are_positive_definite(_schur_complement(C, P) + gauge))
     return answers
+
+
+def _proved_gap(C: Array, P: Array, *, smallest: float) -> float:
+    """The smallest relative gap, from a rough ladder, that a factorisation proves; infinite if none does."""
+    xp = namespace_of(P)
+    typical = float(xp.mean(xp.linalg.diagonal(P)))  # δ over this is the relative gap
+    if not typical > 0:
+        return math.inf
+    gap = CERTIFIED_GAP
+    while not _proves(C, P, shift=gap * typical):
+        gap = max(1.5 * gap, -1.01 * smallest / typical)
+        if gap > _HOPELESS_GAP:
+            return math.inf
+    return gap
 
 
 def _aligned_frame(problem: ProcrustesProblem, maps: Array, index: int) -> tuple[Array, Array]:

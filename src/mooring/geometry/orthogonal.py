@@ -47,13 +47,18 @@ def sample_orthogonal(
     >>> bool(np.allclose(O.T @ O, np.eye(3)))
     True
     """
+    require_components(n_components)
+    Q, R = np.linalg.qr(rng.standard_normal((*batch_shape, n_components, n_components)))
+    signs = np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
+    return np.asarray(Q * signs[..., None, :])
+
+
+def require_components(n_components: int) -> None:
+    """Refuse a dimension below one."""
     if n_components < 1:
         raise InputError(
             "n_components", expected="at least 1", got=str(n_components), cure="Ask for one component or more."
         )
-    Q, R = np.linalg.qr(rng.standard_normal((*batch_shape, n_components, n_components)))
-    signs = np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
-    return np.asarray(Q * signs[..., None, :])
 
 
 def orthogonality_defect(matrices: Array) -> float:
@@ -69,6 +74,8 @@ def polar_factor(matrices: Array) -> Array:
     factor of a full SVD is a nearest one, as the paper allows.
     """
     xp = namespace_of(matrices)
+    largest = xp.max(xp.abs(matrices), axis=(-2, -1), keepdims=True)
+    matrices = matrices / xp.where(largest > 0, largest, xp.ones_like(largest))  # fourth powers must not overflow
     X, settled = _schulz_polar(matrices)
     if bool(xp.all(settled)):
         return X
@@ -107,6 +114,8 @@ def inverse_square_root(matrices: Array) -> Array | None:
     xp = namespace_of(matrices)
     identity = identity_like(matrices)
     scale = _frobenius(matrices)
+    if not bool(xp.all(scale > 0)):
+        return None
     Y = matrices / scale
     Z = xp.broadcast_to(identity, Y.shape)
     for _ in range(_MAX_SCHULZ_STEPS):

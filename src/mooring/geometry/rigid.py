@@ -11,7 +11,12 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, as_float64, like, namespace_of, transposed
-from mooring.geometry.orthogonal import orthogonality_defect, polar_factor, sample_orthogonal
+from mooring.geometry.orthogonal import (
+    orthogonality_defect,
+    polar_factor,
+    require_components,
+    sample_orthogonal,
+)
 
 _ORTHOGONALITY_TOLERANCE = 1e-8
 
@@ -62,6 +67,10 @@ class RigidMap:
                 got=f"shape {tuple(translation.shape)}",
                 cure="Pass one vector of d values a map.",
             )
+        if not bool(xp.all(xp.isfinite(orthogonal))):
+            raise InputError(
+                "orthogonal", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
+            )
         if not bool(xp.all(xp.isfinite(translation))):
             raise InputError(
                 "translation", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
@@ -86,6 +95,7 @@ class RigidMap:
     @classmethod
     def identity(cls, n_components: int) -> RigidMap:
         """The map that changes nothing."""
+        require_components(n_components)
         return cls(np.eye(n_components), np.zeros(n_components))
 
     @property
@@ -105,6 +115,14 @@ class RigidMap:
 
     def compose(self, then: RigidMap) -> RigidMap:
         """Return the map that applies this one and then `then`."""
+        namespace_of(self.orthogonal, then.orthogonal)
+        if then.n_components != self.n_components:
+            raise InputError(
+                "then",
+                expected=f"a map of {self.n_components} components like this one",
+                got=f"one of {then.n_components}",
+                cure="Only maps of one width can follow each other.",
+            )
         return RigidMap(self.orthogonal @ then.orthogonal, then.apply(self.translation[..., None, :])[..., 0, :])
 
     def inverse(self) -> RigidMap:
