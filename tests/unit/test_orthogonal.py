@@ -142,12 +142,12 @@ def test_reorthogonalised_falls_back_on_the_polar_factor_far_from_orthogonal() -
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0, 1e4])
-def test_inverse_square_root_is_good_to_three_digits(condition: float, on_backend: Callable[[Any], Any]) -> None:
+def test_inverse_square_root_is_good_to_two_digits(condition: float, on_backend: Callable[[Any], Any]) -> None:
     matrices = np.stack([positive_definite(condition, 5, rng=np.random.default_rng(seed)) for seed in range(5)])
     root = inverse_square_root(on_backend(matrices))
     assert root is not None
     whitened = to_numpy(root) @ matrices @ to_numpy(root)
-    assert np.max(np.abs(whitened - np.eye(5))) < 5e-3
+    assert np.max(np.abs(whitened - np.eye(5))) < 2e-2
 
 
 @pytest.mark.parametrize("eigenvalues", [[1.0, 2.0, -0.5], [1.0, 2.0, -1e-6], [1.0, 2.0, 0.0], [-1.0, -1.0, -1.0]])

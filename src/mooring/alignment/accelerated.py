@@ -24,9 +24,9 @@ from mooring.alignment.spectral import spectral_maps
 from mooring.geometry.backend import Array, identity_like, indices_beside, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
 
-_ROUGH = 1e-3  # relative fixed-point gap at which basins can be told apart
+_ROUGH = 2e-3  # relative fixed-point gap at which basins can be told apart
 _SINGLE_PRECISION_FLOOR = 3e-5  # relative fixed-point gap that float32 still resolves
-_LIFTED_ITERATIONS = 60
+_LIFTED_ITERATIONS = 20
 
 
 def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> SolverOutcome:
@@ -41,36 +41,43 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     doubtful = np.flatnonzero(~seems_optimal(single, climb.maps) & (climb.iterations < max_iterations))
     if doubtful.size:
         maps, spent = climb.maps, climb.iterations
-        del climb  # its memory makes room for that of the lifted one
-        maps, more = _with_better_basins(
-            single, maps, doubtful, whole=whole, max_iterations=max_iterations - int(spent.max())
-        )
-        climb = Climb(single, maps)
-        climb.iterations += spent + more
+        del climb, single  # their memory makes room for the lifted problem
+        climb = _in_better_basins(problem, maps, doubtful, spent=spent, max_iterations=max_iterations)
+    else:
+        del single
     climb.run(gap_tolerance=max(tolerance, _SINGLE_PRECISION_FLOOR * whole), max_iterations=max_iterations)
-    del single
     climb.sharpen(problem)
     climb.run(gap_tolerance=tolerance, max_iterations=max_iterations)
-    return SolverOutcome(climb.maps, climb.step, climb.iterations, _terminations(climb), active=np.arange(0))
+    return SolverOutcome(climb.maps, climb.step, climb.iterations, _terminations(climb), climb.gap, np.arange(0))
 
 
-def _with_better_basins(
-    problem: ProcrustesProblem, maps: Array, doubtful: npt.NDArray[np.int64], *, whole: float, max_iterations: int
-) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Try a lifted climb for the doubtful problems; return the better maps of each problem, and iterations spent."""
+def _in_better_basins(
+    problem: ProcrustesProblem,
+    maps: Array,
+    doubtful: npt.NDArray[np.int64],
+    *,
+    spent: npt.NDArray[np.int64],
+    max_iterations: int,
+) -> Climb:
+    """Try a lifted climb for the doubtful problems; go on from the better maps of each problem, in float32."""
     xp = namespace_of(maps)
     rows = indices_beside(doubtful, maps)
     batch = problem if doubtful.size == problem.n_problems else problem.taken(rows)
-    found, lifted_iterations = lifted_ascent(
-        batch, maps[rows], max_iterations=min(_LIFTED_ITERATIONS, max_iterations // 2)
-    )
-    climb = Climb(batch, found)
-    climb.run(gap_tolerance=_ROUGH * whole, max_iterations=max_iterations - int(lifted_iterations.max()))
-    better = batch.objective(climb.maps) > batch.objective(maps[rows])
+    left = max_iterations - int(spent.max())
+    found, lifted_iterations = lifted_ascent(batch, maps[rows], max_iterations=min(_LIFTED_ITERATIONS, left // 2))
+    climb = Climb(batch.in_precision(xp.float32), found)
+    climb.iterations += spent[doubtful] + lifted_iterations
+    whole = math.sqrt(problem.n_participants * problem.n_components)
+    climb.run(gap_tolerance=_ROUGH * whole, max_iterations=max_iterations)
+    better = climb.problem.objective(climb.maps) > climb.problem.objective(maps[rows])
+    if batch is problem and bool(xp.all(better)):
+        return climb
     maps[rows] = xp.where(better[:, None, None, None], climb.maps, maps[rows])
-    spent = np.zeros(problem.n_problems, dtype=np.int64)
-    spent[doubtful] = lifted_iterations + climb.iterations
-    return maps, spent
+    iterations = spent.copy()
+    iterations[doubtful] = climb.iterations
+    climb = Climb(problem.in_precision(xp.float32), maps)
+    climb.iterations += iterations
+    return climb
 
 
 def _two_participants(problem: ProcrustesProblem) -> SolverOutcome:

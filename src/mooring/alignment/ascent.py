@@ -15,11 +15,23 @@ import numpy.typing as npt
 
 from mooring.alignment.curvature import Memory, Preconditioner
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import Array, identity_like, indices_beside, like, namespace_of, to_numpy, transposed
-from mooring.geometry.orthogonal import polar_factor, reorthogonalised
+from mooring.geometry.backend import (
+    Array,
+    identity_like,
+    indices_beside,
+    like,
+    namespace_of,
+    to_numpy,
+    transposed,
+    vector_norms,
+)
+from mooring.geometry.orthogonal import polar_factor, reorthogonalised, retracted
 
-_REFRESH_AT = frozenset({3, 9, 27, 81, 243})
+_REFRESH_AT = frozenset({4, 16, 64, 256})
 _LARGEST_TURN = 0.5  # root mean square of a skew block's rows: about the radians that one step may turn
+_SADDLE_GAP = 1.0  # a turned direction alone makes a gap of two
+_TIDY_EVERY = 8  # iterations: rounding makes maps drift off O(d), slowly
+_SLACK = 30  # units of rounding that an objective may seem to fall by
 _SHRINK = 0.3
 _SMALLEST_SHARE = 1e-4
 _WORTH_SPLITTING = 0.6
@@ -34,21 +46,25 @@ class Climb:
         Where each problem is now.
     iterations, step : numpy.ndarray of shape (n_problems,)
         Iterations so far, and the Frobenius norm of each problem's last step.
+    gap : numpy.ndarray of shape (n_problems,)
+        The fixed-point gap of the problems that came to rest; not a number for the others.
     rested, stalled : numpy.ndarray of bool
         How the last `run` ended; neither means that the iteration limit came first.
     """
 
-    _arrays = ("maps", "_value", "_slopes", "_gradient", "_size", "_proposal", "_preconditioned")
-    _counts = ("iterations", "step", "rested", "stalled", "_share")
+    _arrays = ("maps", "_value", "_slopes", "_size", "_proposal", "_preconditioned")
+    _counts = ("iterations", "step", "gap", "rested", "stalled", "_share", "_misjudgement")
 
     def __init__(self, problem: ProcrustesProblem, maps: Array) -> None:
         n = problem.n_problems
         self.problem = problem
         self.iterations: npt.NDArray[np.int64] = np.zeros(n, dtype=np.int64)
         self.step: npt.NDArray[np.float64] = np.zeros(n)
+        self.gap: npt.NDArray[np.float64] = np.full(n, np.nan)
         self.rested: npt.NDArray[np.bool_] = np.zeros(n, dtype=np.bool_)
         self.stalled: npt.NDArray[np.bool_] = np.zeros(n, dtype=np.bool_)
         self._share: npt.NDArray[np.float64] = np.ones(n)
+        self._misjudgement: npt.NDArray[np.float64] = np.ones(n)
         self._taken = 0
         self._place(maps)
         self._preconditioner = Preconditioner(self._slopes)
@@ -61,7 +77,7 @@ class Climb:
         The tolerance is absolute and on the whole stack: it is the size of the step the power method would take from here.
         `max_iterations` counts all iterations of a problem so far, over all runs.
         """
-        self.rested[:], self.stalled[:], self._share[:] = False, False, 1.0
+        self.rested[:], self.stalled[:], self._share[:], self.gap[:] = False, False, 1.0, np.nan
         while True:
             running = np.flatnonzero(~self.rested & ~self.stalled & (self.iterations < max_iterations))
             if running.size:
@@ -91,13 +107,25 @@ class Climb:
 
     def _at_rest(self, gap_tolerance: float) -> npt.NDArray[np.bool_]:
         """Whether the power method would move each problem by no more than the tolerance."""
-        xp = namespace_of(self.maps)
-        # The preconditioned gradient is the power method's step to first order; in float64 the step itself decides.
-        likely = to_numpy(self._size * _norm(self._preconditioned)) <= 1.2 * gap_tolerance
-        if likely.any() and self.problem.blocks.dtype == xp.float64:
-            gap = _norm(polar_factor(self._slopes) - identity_like(self._slopes))
-            likely = likely & (to_numpy(gap) <= gap_tolerance)
-        return np.asarray(likely)
+        # The preconditioned gradient is about the power method's step and costs nothing; the step itself decides.
+        estimate = to_numpy(self._size * _norm(self._preconditioned)).astype(np.float64)
+        likely = self._misjudgement * estimate <= gap_tolerance
+        if not likely.any():
+            return likely
+        rest = polar_factor(self._slopes)
+        found = to_numpy(_norm(rest - identity_like(rest))).astype(np.float64)
+        astray = likely & (found > _SADDLE_GAP)
+        if (
+            astray.any()
+        ):  # no slope left, yet some direction points the wrong way: the power method's step turns it round
+            self._place(self._moved(astray, self.maps @ rest))
+            self._memory.forget(astray)
+            self._precondition()
+        ratio = found / np.maximum(estimate, gap_tolerance * 1e-3)
+        self._misjudgement = np.where(likely & ~astray, np.maximum(ratio, 1.0), self._misjudgement)
+        likely &= found <= gap_tolerance
+        self.gap = np.where(likely, found, np.nan)
+        return likely
 
     def _advance(self, running: npt.NDArray[np.int64]) -> None:
         """Propose a step for the running problems, take it where the objective does not fall, shorten it elsewhere."""
@@ -107,22 +135,22 @@ class Climb:
             self._preconditioner = Preconditioner(self._slopes)
             self._memory.forget()
             self._precondition()
-        turn = self._bounded(self._direction())
-        exponential = xp.astype(turn + 0.5 * (turn @ turn), self.maps.dtype)
-        maps = reorthogonalised(self.maps + self.maps @ exponential, tolerance=self._accuracy)
+        turn = self._turn()
+        maps = retracted(self.maps, turn, tolerance=_SLACK * self._accuracy, exactly=self._taken % _TIDY_EVERY == 0)
         if running.size < self.iterations.size:
             maps = self._moved(np.isin(np.arange(self.iterations.size), running), maps)
-        old_value, old_gradient, old_image = self._value, self._gradient, self._image()
+        old_value, old_gradient, old_image = self._value, self._sized(self._proposal), self._sized(self._preconditioned)
         weighted_sum = self._evaluate(maps)
-        accepted = to_numpy(self._value >= old_value - 30 * self._accuracy * xp.abs(old_value))
+        accepted = to_numpy(self._value >= old_value - _SLACK * self._accuracy * xp.abs(old_value))
         if not accepted.all():
             maps = self._moved(accepted, maps)
             weighted_sum = self._evaluate(maps)
         self.maps = maps
         self._differentiate(weighted_sum)
         self._precondition()
-        change = xp.astype(old_gradient - self._gradient, turn.dtype)
-        self._memory.add(turn, change, old_image - self._image(), accepted=accepted)  # H₀ y, by linearity
+        old_gradient -= self._sized(self._proposal)  # y
+        old_image -= self._sized(self._preconditioned)  # H₀ y, by linearity
+        self._memory.add(turn, old_gradient, old_image, accepted=accepted)
         self._share = np.where(accepted, 1.0, self._share * _SHRINK)
         self._memory.forget(self._share < _SHRINK)
         self.step[running] = np.where(accepted, to_numpy(_norm(turn)), 0.0)[running]
@@ -133,39 +161,38 @@ class Climb:
         return namespace_of(maps).where(indices_beside(movers, maps)[:, None, None, None], maps, self.maps)
 
     def _evaluate(self, maps: Array) -> Array:
-        xp = namespace_of(maps)
         S = self.problem.weighted_sum(maps)
-        self._value = xp.sum(S * S, axis=(-2, -1))
+        self._value = _inner(S, S)
         return S
 
     def _differentiate(self, weighted_sum: Array) -> None:
+        xp = namespace_of(weighted_sum)
         self._slopes = transposed(self.maps) @ self.problem.pulled_back(weighted_sum)
-        self._gradient = 0.5 * (self._slopes - transposed(self._slopes))
+        gradient = self._slopes - transposed(self._slopes)
+        size = 0.5 * _norm(gradient)
+        self._size = xp.where(size > 0, size, xp.ones_like(size))
+        gradient *= (0.5 / self._size)[:, None, None, None]
+        self._proposal = xp.astype(gradient, xp.float32)
 
     def _precondition(self) -> None:
-        xp = namespace_of(self._gradient)
-        size = _norm(self._gradient)
-        self._size = xp.where(size > 0, size, xp.ones_like(size))
-        self._proposal = xp.astype(self._gradient / self._size[:, None, None, None], xp.float32)
         self._preconditioned = self._preconditioner.applied(self._proposal)
 
-    def _image(self) -> Array:
-        return self._preconditioned * _beside(self._size, self._preconditioned)
+    def _sized(self, directions: Array) -> Array:
+        """Directions for a gradient of unit length, for the gradient as it is."""
+        return directions * namespace_of(directions).astype(self._size, directions.dtype)[:, None, None, None]
 
-    def _direction(self) -> Array:
+    def _turn(self) -> Array:
+        """The quasi-Newton direction, shortened by the problem's share and so that no block turns too far."""
         xp = namespace_of(self._proposal)
         direction = self._memory.ascent_direction(self._proposal, self._preconditioned)
-        rising = xp.sum(direction * self._proposal, axis=(1, 2, 3)) > 0
+        rising = _inner(direction, self._proposal) > 0
         if not bool(xp.all(rising)):
             direction = xp.where(rising[:, None, None, None], direction, self._preconditioned)
-        return 0.5 * (direction - transposed(direction)) * _beside(self._size, direction)
-
-    def _bounded(self, direction: Array) -> Array:
-        """Shorten directions by the problem's share, and so that no block turns further than a step may."""
-        xp = namespace_of(direction)
-        turn = xp.max(xp.sqrt(xp.sum(direction * direction, axis=(-2, -1))), axis=-1) / self.problem.n_components**0.5
+        n, p, d, _ = direction.shape
+        size = xp.astype(self._size, direction.dtype)
+        turn = size * xp.max(vector_norms(xp.reshape(direction, (n, p, d * d))), axis=-1) / d**0.5
         limit = xp.clip(_LARGEST_TURN / xp.clip(turn, min=float(xp.finfo(turn.dtype).tiny)), max=1.0)
-        return direction * (limit * like(self._share, limit))[:, None, None, None]
+        return direction * (size * limit * like(self._share, limit))[:, None, None, None]
 
     def _split(self, rows: npt.NDArray[np.int64]) -> Climb:
         """A climb of some problems only."""
@@ -192,12 +219,12 @@ class Climb:
         self._taken = part._taken
 
 
+def _inner(first: Array, second: Array) -> Array:
+    """Inner product of each problem's whole stack."""
+    xp = namespace_of(first, second)
+    return xp.linalg.vecdot(xp.reshape(first, (first.shape[0], -1)), xp.reshape(second, (second.shape[0], -1)))
+
+
 def _norm(directions: Array) -> Array:
     """Frobenius norm of each problem's whole stack."""
-    xp = namespace_of(directions)
-    return xp.sqrt(xp.sum(directions * directions, axis=(1, 2, 3)))
-
-
-def _beside(numbers: Array, directions: Array) -> Array:
-    """One number a problem, in the type of `directions` and ready to multiply them."""
-    return namespace_of(directions).astype(numbers, directions.dtype)[:, None, None, None]
+    return namespace_of(directions).sqrt(_inner(directions, directions))

@@ -25,12 +25,21 @@ import numpy.typing as npt
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import Array, are_positive_definite, identity_like, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import (
+    Array,
+    are_positive_definite,
+    device_of,
+    identity_like,
+    namespace_of,
+    to_numpy,
+    transposed,
+)
 
 CERTIFIED_GAP = 1e-7
 """Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""
 
 _HOPELESS_GAP = 1e6
+_NUMBERS_AT_ONCE = 2**23
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,11 @@ class Certificate:
 
 def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
     """Try to prove that `maps` (p, d, d) solve problem `index` of a batch globally."""
-    C, P = _aligned_frame(problem, maps, index)
-    smallest = _smallest_eigenvalue(to_numpy(C), to_numpy(P))
+    dual = _Dual.at(problem, maps, index)
+    smallest = _smallest_eigenvalue(dual)
+    gap = _proved_gap(dual, smallest=smallest)
     return Certificate(
-        certified=(gap := _proved_gap(C, P, smallest=smallest)) <= CERTIFIED_GAP,
+        certified=gap <= CERTIFIED_GAP,
         min_eigenvalue=smallest * float(problem.unit[index]) ** 2,
         optimality_gap=gap,
     )
@@ -75,72 +85,92 @@ def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certi
 
 def seems_optimal(problem: ProcrustesProblem, maps: Array) -> npt.NDArray[np.bool_]:
     """Say of each problem whether L is positive definite outside the gauge; for maps that are only roughly at rest."""
-    xp = namespace_of(maps)
-    answers = np.zeros(problem.n_problems, dtype=np.bool_)
-    for index in range(problem.n_problems):
-        C, P = _aligned_frame(problem, maps[index], index)
-        if not are_positive_definite(P).all():
-            continue
-        S = xp.sum(C, axis=0)
-        gauge = S @ xp.linalg.solve(S.T @ S, S.T)
-        answers[index] = bool(are_positive_definite(_schur_complement(C, P) + gauge))
-    return answers
+    return np.array([_is_positive_outside_the_gauge(problem, maps[i], i) for i in range(problem.n_problems)])
 
 
-def _proved_gap(C: Array, P: Array, *, smallest: float) -> float:
+def _is_positive_outside_the_gauge(problem: ProcrustesProblem, maps: Array, index: int) -> bool:
+    dual = _Dual.at(problem, maps, index)
+    if not are_positive_definite(dual.P).all():
+        return False
+    S = dual.weighted_sum
+    gauge = S @ namespace_of(S).linalg.solve(S.T @ S, S.T)
+    return bool(are_positive_definite(dual.schur_complement(dual.P) + gauge))
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """One problem and its maps, seen from the dual side; C itself is made a few participants at a time."""
+
+    blocks: Array  # D, of shape (r, p·d)
+    maps: Array  # R, of shape (p, d, d)
+    weighted_sum: Array  # S, of shape (r, d)
+    P: Array  # of shape (p, d, d)
+
+    @classmethod
+    def at(cls, problem: ProcrustesProblem, maps: Array, index: int) -> _Dual:
+        xp = namespace_of(maps)
+        blocks = problem.blocks[index]
+        p, d, _ = maps.shape
+        S = blocks @ xp.reshape(maps, (p * d, d))
+        M = transposed(maps) @ xp.reshape(blocks.T @ S, (p, d, d))
+        return cls(blocks, maps, S, 0.5 * (M + transposed(M)))
+
+    def schur_complement(self, P: Array) -> Array:
+        """I_r − Σ C_i P_i⁻¹ C_iᵀ."""
+        xp = namespace_of(P)
+        n_rows = self.blocks.shape[0]
+        p, d, _ = P.shape
+        at_once = max(1, _NUMBERS_AT_ONCE // (n_rows * d))
+        explained = xp.zeros((n_rows, n_rows), dtype=P.dtype, device=device_of(P))
+        for start in range(0, p, at_once):
+            some = slice(start, min(start + at_once, p))
+            blocks = xp.reshape(self.blocks[:, some.start * d : some.stop * d], (n_rows, -1, d))
+            C = xp.permute_dims(blocks, (1, 0, 2)) @ self.maps[some]
+            solved = xp.linalg.solve(P[some], transposed(C))
+            side_by_side = xp.reshape(xp.permute_dims(C, (1, 0, 2)), (n_rows, -1))
+            explained += side_by_side @ xp.reshape(solved, (-1, n_rows))
+        return identity_like(explained) - 0.5 * (explained + explained.T)
+
+
+def _proved_gap(dual: _Dual, *, smallest: float) -> float:
     """The smallest relative gap, from a rough ladder, that a factorisation proves; infinite if none does."""
-    xp = namespace_of(P)
-    typical = float(xp.mean(xp.linalg.diagonal(P)))  # δ over this is the relative gap
+    xp = namespace_of(dual.P)
+    typical = float(xp.mean(xp.linalg.diagonal(dual.P)))  # δ over this is the relative gap
     if not typical > 0:
         return math.inf
     gap = CERTIFIED_GAP
-    while not _proves(C, P, shift=gap * typical):
+    while not _proves(dual, shift=gap * typical):
         gap = max(1.5 * gap, -1.01 * smallest / typical)
         if gap > _HOPELESS_GAP:
             return math.inf
     return gap
 
 
-def _aligned_frame(problem: ProcrustesProblem, maps: Array, index: int) -> tuple[Array, Array]:
-    xp = namespace_of(maps)
-    C = problem.centred_block(index) @ maps
-    M = transposed(C) @ xp.sum(C, axis=0)
-    return C, 0.5 * (M + transposed(M))
+def _proves(dual: _Dual, *, shift: float) -> bool:
+    """Whether factorisations of the shifted blocks and of their Schur complement exist, so that L ⪰ −shift I."""
+    shifted = dual.P + shift * identity_like(dual.P)
+    return bool(are_positive_definite(shifted).all()) and bool(are_positive_definite(dual.schur_complement(shifted)))
 
 
-def _proves(C: Array, P: Array, *, shift: float) -> bool:
-    shifted = P + shift * identity_like(P)
-    return bool(are_positive_definite(shifted).all()) and bool(are_positive_definite(_schur_complement(C, shifted)))
-
-
-def _schur_complement(C: Array, P: Array) -> Array:
-    """I_r − Σ C_i P_i⁻¹ C_iᵀ."""
-    xp = namespace_of(C)
-    n_participants, n_rows, n_components = C.shape
-    solved = xp.linalg.solve(P, transposed(C))
-    side_by_side = xp.reshape(xp.permute_dims(C, (1, 0, 2)), (n_rows, n_participants * n_components))
-    explained = side_by_side @ xp.reshape(solved, (n_participants * n_components, n_rows))
-    return identity_like(explained) - 0.5 * (explained + explained.T)
-
-
-def _smallest_eigenvalue(C: npt.NDArray[Any], P: npt.NDArray[Any]) -> float:
-    """Smallest eigenvalue of L outside the gauge, by Lanczos on x ↦ P_i x_i − C_iᵀ Σ C_j x_j."""
-    p, _, d = C.shape
+def _smallest_eigenvalue(dual: _Dual) -> float:
+    """Smallest eigenvalue of L outside the gauge, by Lanczos on x ↦ P_i x_i − C_iᵀ Σ C_j x_j, on the host."""
+    D, R, P = to_numpy(dual.blocks), to_numpy(dual.maps), to_numpy(dual.P)
+    p, d, _ = P.shape
 
     def without_gauge(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.asarray(x - x.mean(axis=0))
 
     def applied(flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
         x = without_gauge(flat.reshape(p, d, 1))
-        return np.asarray(
-            without_gauge(P @ x - np.swapaxes(C, 1, 2) @ (C @ x).sum(axis=0)) + far * (flat.reshape(p, d, 1) - x)
-        ).ravel()
+        coupling = (D.T @ (D @ (R @ x).reshape(p * d))).reshape(p, d, 1)
+        image = without_gauge(P @ x - np.swapaxes(R, 1, 2) @ coupling)
+        return np.asarray(image + far * (flat.reshape(p, d, 1) - x)).ravel()
 
     far = float(np.max(np.trace(P, axis1=1, axis2=2)))  # the gauge is moved out of sight, beyond every eigenvalue of P
-    operator = LinearOperator((p * d, p * d), matvec=applied, dtype=C.dtype)
-    start = without_gauge(np.random.default_rng(0).standard_normal((p, d, 1))).ravel()
     if p * d <= 2:
         return float(np.min(np.linalg.eigvalsh(np.stack([applied(column) for column in np.eye(p * d)]))))
+    operator = LinearOperator((p * d, p * d), matvec=applied, dtype=P.dtype)
+    start = without_gauge(np.random.default_rng(0).standard_normal((p, d, 1))).ravel()
     try:
         return float(eigsh(operator, k=1, which="SA", v0=start, tol=1e-5, return_eigenvectors=False)[0])
     except ArpackNoConvergence as unfinished:  # an estimate only: report the best there is

@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.geometry.backend import Array, device_of, identity_like, like, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import (
+    Array,
+    blockwise,
+    device_of,
+    identity_like,
+    like,
+    namespace_of,
+    to_numpy,
+    transposed,
+    vector_norms,
+)
 from mooring.geometry.orthogonal import inverse_square_root
 
 _MEMORY_SIZE = 8
@@ -41,7 +51,7 @@ class Preconditioner:
 
     def applied(self, directions: Array) -> Array:
         """H₀ applied to skew directions of shape (n_problems, p, d, d)."""
-        return self._root @ directions @ self._root
+        return blockwise(lambda root, direction: root @ direction @ root, self._root, directions)
 
     def taken(self, indices: Array) -> Preconditioner:
         """That of some problems only."""
@@ -77,7 +87,7 @@ class Memory:
         """Remember s, y and u = H₀ y; problems that rejected the step get an empty slot."""
         xp = namespace_of(step)
         self._newest = slot = (self._newest + 1) % self._size
-        length = xp.sqrt(xp.sum(step * step, axis=(1, 2, 3), keepdims=True))
+        length = vector_norms(xp.reshape(step, (-1, self._length)))[:, None, None, None]
         scale = 1.0 / xp.where(length > 0, length, xp.ones_like(length))
         self._vectors[:, slot, :] = xp.reshape(step * scale, (-1, self._length))
         self._vectors[:, self._size + slot, :] = xp.reshape(image * scale, (-1, self._length))

@@ -21,14 +21,14 @@ from mooring.alignment.problem import ProcrustesProblem
 from mooring.geometry.backend import Array, device_of, identity_like, like, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
 
-_NUDGE = 0.1  # radians: enough to leave a saddle, little enough to keep what the maps already know
+_NUDGE = 0.3  # radians: enough to leave a saddle, little enough to keep what the maps already know
 _REST = 3e-3  # relative fixed-point gap at which the lifted ascent has said what it has to say
 
 
 def lifted_ascent(
     problem: ProcrustesProblem, maps: Array, *, max_iterations: int
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Lift the maps, climb, and round back to O(d); return a start for another climb, and the iterations spent."""
+    """Lift the maps, climb in float32, and round back to O(d); return a start for a climb, and iterations spent."""
     p, d = problem.n_participants, problem.n_components
     lifted_problem = _padded(problem, extra=max(2, math.ceil(d / 20)))
     k = lifted_problem.n_components
@@ -40,8 +40,8 @@ def lifted_ascent(
 def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
     xp = namespace_of(problem.blocks)
     n, r, p, d = problem.n_problems, problem.blocks.shape[1], problem.n_participants, problem.n_components
-    blocks = xp.zeros((n, r, p, d + extra), dtype=problem.blocks.dtype, device=device_of(problem.blocks))
-    blocks[..., :d] = xp.reshape(problem.blocks, (n, r, p, d))
+    blocks = xp.zeros((n, r, p, d + extra), dtype=xp.float32, device=device_of(problem.blocks))
+    blocks[..., :d] = xp.astype(xp.reshape(problem.blocks, (n, r, p, d)), xp.float32)
     blocks = xp.reshape(blocks, (n, r, p * (d + extra)))
     return replace(problem, blocks=blocks, n_components=d + extra)
 

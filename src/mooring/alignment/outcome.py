@@ -19,13 +19,14 @@ class SolverOutcome:
     step: npt.NDArray[np.float64]
     iterations: npt.NDArray[np.int64]
     terminations: list[Termination]
+    gap: npt.NDArray[np.float64]  # fixed-point gap; not a number where the solver did not come to know it
     active: npt.NDArray[np.int64]
 
     @classmethod
     def started(cls, maps: Array, *, termination: Termination = Termination.ITERATION_LIMIT) -> SolverOutcome:
         """An account of maps that no iteration has touched; a problem keeps `termination` until a solver records another."""
         n = int(maps.shape[0])
-        return cls(maps, np.zeros(n), np.zeros(n, dtype=np.int64), [termination] * n, np.arange(n))
+        return cls(maps, np.zeros(n), np.zeros(n, dtype=np.int64), [termination] * n, np.full(n, np.nan), np.arange(n))
 
     def record(
         self,

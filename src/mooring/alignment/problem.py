@@ -16,7 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, are_positive_definite, as_float64, identity_like, namespace_of, transposed
+from mooring.geometry.backend import (
+    Array,
+    are_positive_definite,
+    as_float64,
+    identity_like,
+    namespace_of,
+    transposed,
+    vector_norms,
+)
 from mooring.geometry.orthogonal import polar_factor
 
 _SMALLEST_RELATIVE_VARIANCE = 1e-12
@@ -201,7 +209,7 @@ def _centred(stacked: Array) -> ProcrustesProblem:
     means = xp.mean(stacked, axis=1)
     stacked -= means[:, None, :, :]
     _require_full_rank(stacked)
-    unit = xp.sqrt(xp.sum(stacked * stacked, axis=(1, 2, 3)) / (n_participants * n_components))
+    unit = vector_norms(xp.reshape(stacked, (n_problems, -1))) / (n_participants * n_components) ** 0.5
     stacked /= unit[:, None, None, None]
     blocks = xp.reshape(stacked, (n_problems, n_rows, n_participants * n_components))
     return ProcrustesProblem(blocks, unit, means, n_participants, n_components)
@@ -209,11 +217,12 @@ def _centred(stacked: Array) -> ProcrustesProblem:
 
 def _require_finite(stacked: Array) -> None:
     xp = namespace_of(stacked)
-    # A sum of finite numbers this size cannot overflow, and one NaN or Inf anywhere shows in it.
-    if bool(xp.all(xp.isfinite(xp.sum(xp.abs(stacked), axis=(1, 3))))):
+    if bool(xp.all(xp.isfinite(xp.sum(stacked, axis=(1, 3))))):  # one NaN or Inf anywhere shows in the sum
         return
     broken = xp.any(~xp.isfinite(stacked), axis=(0, 1, 3))
     names = [str(index) for index in range(broken.shape[0]) if bool(broken[index])]
+    if not names:  # finite numbers too large to sum
+        return
     raise InputError(
         "anchor_representations",
         expected="finite",

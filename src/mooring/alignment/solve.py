@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from mooring.alignment.accelerated import solve_accelerated
 from mooring.alignment.certificate import certify as certificate_of
 from mooring.alignment.outcome import SolverOutcome
@@ -14,7 +16,7 @@ from mooring.alignment.problem import ProcrustesProblem, batch_from, problem_fro
 from mooring.alignment.solution import Alignment, Termination, alignment_of
 from mooring.alignment.spectral import spectral_maps
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, namespace_of
+from mooring.geometry.backend import Array, namespace_of, to_numpy
 from mooring.geometry.orthogonal import reorthogonalised
 
 _NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
@@ -113,7 +115,7 @@ def _solved(
         raise InputError("tolerance", expected="a positive number", got=str(tolerance), cure="1e-7 is the default.")
     outcome = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
     maps = reorthogonalised(outcome.maps, tolerance=1e-15)
-    gaps = problem.fixed_point_gap(maps)
+    gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(outcome.gap).any() else outcome.gap
     origin = namespace_of(maps).zeros_like(problem.means[0, 0])
     return tuple(
         alignment_of(

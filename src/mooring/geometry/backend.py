@@ -6,6 +6,8 @@ standard leaves out: moving data between libraries, and a Cholesky test that ans
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -19,6 +21,10 @@ Array: TypeAlias = Any
 
 Namespace: TypeAlias = Any
 """The module whose functions work on an `Array`."""
+
+
+_NUMBERS_IN_CACHE = 2**20
+_NUMBERS_ON_GPU = 2**26
 
 
 def namespace_of(*arrays: Array) -> Namespace:
@@ -75,6 +81,34 @@ def identity_like(matrices: Array) -> Array:
     """Return the identity of the size, type and device of square `matrices`."""
     xp = namespace_of(matrices)
     return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
+
+
+def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
+    """Apply a function of matrices to stacks of them, a few at a time.
+
+    Whatever the function allocates on its way then stays small, and on a CPU in the cache.
+    """
+    xp = namespace_of(*stacks)
+    *leading, n_rows, n_columns = stacks[0].shape
+    n_matrices = math.prod(leading)
+    at_once = max(1, (_NUMBERS_ON_GPU if _is_on_gpu(stacks[0]) else _NUMBERS_IN_CACHE) // (n_rows * n_columns))
+    if n_matrices <= at_once:
+        return function(*stacks)
+    flat = [xp.reshape(stack, (n_matrices, *stack.shape[-2:])) for stack in stacks]
+    results = xp.empty_like(flat[0])
+    for start in range(0, n_matrices, at_once):
+        results[start : start + at_once] = function(*(stack[start : start + at_once] for stack in flat))
+    return xp.reshape(results, stacks[0].shape)
+
+
+def vector_norms(vectors: Array) -> Array:
+    """Euclidean norms along the last axis, in one pass and without a temporary."""
+    xp = namespace_of(vectors)
+    return xp.sqrt(xp.linalg.vecdot(vectors, vectors))
+
+
+def _is_on_gpu(array: Array) -> bool:
+    return bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 
 def are_positive_definite(matrices: Array) -> npt.NDArray[np.bool_]:

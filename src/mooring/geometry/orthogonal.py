@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, identity_like, namespace_of, transposed
+from mooring.geometry.backend import Array, blockwise, identity_like, namespace_of, transposed
 
 _MAX_SCHULZ_STEPS = 40
+_PRECONDITIONER_ACCURACY = 1e-2
 
 
 def sample_orthogonal(
@@ -73,14 +74,7 @@ def polar_factor(matrices: Array) -> Array:
     Newton–Schulz, and a full SVD for the rare blocks so close to singular that it has not settled. For a singular M any
     factor of a full SVD is a nearest one, as the paper allows.
     """
-    xp = namespace_of(matrices)
-    largest = xp.max(xp.abs(matrices), axis=(-2, -1), keepdims=True)
-    matrices = matrices / xp.where(largest > 0, largest, xp.ones_like(largest))  # fourth powers must not overflow
-    X, settled = _schulz_polar(matrices)
-    if bool(xp.all(settled)):
-        return X
-    U, _, Vt = xp.linalg.svd(matrices, full_matrices=True)
-    return xp.where(settled[..., None, None], X, U @ Vt)
+    return blockwise(_polar_factors, matrices)
 
 
 def svd_polar_factor(matrices: Array) -> Array:
@@ -94,12 +88,37 @@ def reorthogonalised(matrices: Array, *, tolerance: float) -> Array:
 
     Each step squares the defect, so one or two steps are enough for what a retraction leaves behind.
     """
+    return blockwise(lambda block: _reorthogonalised(block, tolerance), matrices)
+
+
+def retracted(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
+    """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω.
+
+    I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is, unless
+    it is asked for exactly; elsewhere it is brought back onto O(d). The turns may be of lower precision than the maps,
+    whose precision the result has.
+    """
+
+    def moved(maps: Array, turns: Array) -> Array:
+        xp = namespace_of(maps)
+        square = turns @ turns
+        result = maps + maps @ xp.astype(turns + 0.5 * square, maps.dtype)
+        # The Frobenius norm of Ω², over √d, is the mean square angle of the turn; four times that is a generous maximum.
+        largest_square = 4 * float(xp.max(_frobenius(square))) / math.sqrt(maps.shape[-1])
+        if not exactly and largest_square * largest_square / 4 <= tolerance:
+            return result
+        return _reorthogonalised(result, tolerance)
+
+    return blockwise(moved, maps, turns)
+
+
+def _reorthogonalised(matrices: Array, tolerance: float) -> Array:
     xp = namespace_of(matrices)
     for _ in range(_MAX_SCHULZ_STEPS):
         defect = transposed(matrices) @ matrices - identity_like(matrices)
         size = float(xp.max(xp.abs(defect))) * math.sqrt(matrices.shape[-1])
         if not size < 1.0:
-            return polar_factor(matrices)
+            return _polar_factors(matrices)
         matrices = matrices - 0.5 * (matrices @ defect)
         if size * size <= tolerance:
             break
@@ -107,13 +126,13 @@ def reorthogonalised(matrices: Array, *, tolerance: float) -> Array:
 
 
 def inverse_square_root(matrices: Array) -> Array | None:
-    """Return P^(−1/2) for a batch of symmetric positive definite P, to about three digits; None if one is not.
+    """Return P^(−1/2) for a batch of symmetric positive definite P, to about two digits; None if one is not.
 
-    Meant for preconditioners, where three digits are plenty: coupled Newton–Schulz on P / s with s ≥ λ_max(P).
+    Meant for preconditioners, where two digits are plenty: coupled Newton–Schulz on P / s with s ≥ λ_max(P).
     """
     xp = namespace_of(matrices)
     identity = identity_like(matrices)
-    scale = _frobenius(matrices)
+    scale = xp.sqrt(_frobenius(matrices @ matrices))  # the Schatten-4 norm: λ_max ≤ s ≤ d^(1/4) λ_max
     if not bool(xp.all(scale > 0)):
         return None
     Y = matrices / scale
@@ -123,11 +142,22 @@ def inverse_square_root(matrices: Array) -> Array | None:
         size = float(xp.max(xp.abs(gap)))
         if not size < 1.0 + 1e-3:  # the eigenvalues of P / s lie in (0, 1], and then so do those of every gap
             return None
-        if size < 1e-3:
+        if size < _PRECONDITIONER_ACCURACY:
             return Z / xp.sqrt(scale)
         update = identity + 0.5 * gap
         Y, Z = Y @ update, update @ Z
     return None
+
+
+def _polar_factors(matrices: Array) -> Array:
+    xp = namespace_of(matrices)
+    largest = xp.max(xp.abs(matrices), axis=(-2, -1), keepdims=True)
+    matrices = matrices / xp.where(largest > 0, largest, xp.ones_like(largest))  # fourth powers must not overflow
+    X, settled = _schulz_polar(matrices)
+    if bool(xp.all(settled)):
+        return X
+    U, _, Vt = xp.linalg.svd(matrices, full_matrices=True)
+    return xp.where(settled[..., None, None], X, U @ Vt)
 
 
 def _schulz_polar(matrices: Array) -> tuple[Array, Array]:
