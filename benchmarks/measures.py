@@ -94,13 +94,16 @@ def many_participants(count: int = 10_000) -> list[Row]:
 def memory(share: float) -> list[Row]:
     """Peak resident memory of a process that aligns (50, 400, 1600), its uploads and Python included."""
     code = (
-        "import json, resource, mooring\n"
+        "import json, mooring\n"
+        "from pathlib import Path\n"
         "from benchmarks.problems import noisy_uploads\n"
+        "def peak():\n"
+        "    lines = Path('/proc/self/status').read_text().splitlines()\n"
+        "    return next(int(line.split()[1]) for line in lines if line.startswith('VmHWM'))\n"
         f"uploads = noisy_uploads(50, 400, 1600, {share} * mooring.theory.transition_scale(50, 400, 1600), 0)\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak()\n"
         "alignment = mooring.align(uploads, max_iterations=60)\n"
-        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "print(json.dumps([before, peak, alignment.iterations]))\n"
+        "print(json.dumps([before, peak(), alignment.iterations]))\n"
     )
     answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     before, peak, iterations = json.loads(answer.stdout)

@@ -37,7 +37,7 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     whole = math.sqrt(problem.n_participants * problem.n_components)
     single = problem.in_precision(xp.float32)
     climb = Climb(single, spectral_maps(single))
-    climb.run(gap_tolerance=max(tolerance, _ROUGH * whole), max_iterations=max_iterations)
+    climb.run(gap_tolerance=max(tolerance, _ROUGH * whole), max_iterations=max_iterations, roughly=True)
     doubtful = np.flatnonzero(~seems_optimal(single, climb.maps) & (climb.iterations < max_iterations))
     if doubtful.size:
         maps, spent = climb.maps, climb.iterations
@@ -68,7 +68,7 @@ def _in_better_basins(
     climb = Climb(batch.in_precision(xp.float32), found)
     climb.iterations += spent[doubtful] + lifted_iterations
     whole = math.sqrt(problem.n_participants * problem.n_components)
-    climb.run(gap_tolerance=_ROUGH * whole, max_iterations=max_iterations)
+    climb.run(gap_tolerance=_ROUGH * whole, max_iterations=max_iterations, roughly=True)
     better = climb.problem.objective(climb.maps) > climb.problem.objective(maps[rows])
     if batch is problem and bool(xp.all(better)):
         return climb

@@ -71,24 +71,25 @@ class Climb:
         self._precondition()
         self._memory = Memory(self._proposal, data_size=int(np.prod(problem.blocks.shape)))
 
-    def run(self, *, gap_tolerance: float, max_iterations: int) -> None:
+    def run(self, *, gap_tolerance: float, max_iterations: int, roughly: bool = False) -> None:
         """Climb until the fixed-point gap ‖Π(GR) − R‖_F is at most `gap_tolerance`, problem by problem.
 
         The tolerance is absolute and on the whole stack: it is the size of the step the power method would take from here.
-        `max_iterations` counts all iterations of a problem so far, over all runs.
+        `max_iterations` counts all iterations of a problem so far, over all runs. A rough run trusts its estimate of the
+        gap; any other computes it before it ends.
         """
         self.rested[:], self.stalled[:], self._share[:], self.gap[:] = False, False, 1.0, np.nan
         while True:
             running = np.flatnonzero(~self.rested & ~self.stalled & (self.iterations < max_iterations))
             if running.size:
-                self.rested[running] = self._at_rest(gap_tolerance)[running]
+                self.rested[running] = self._at_rest(gap_tolerance, roughly=roughly)[running]
             self.stalled = ~self.rested & (self._share < _SMALLEST_SHARE)
             running = running[~self.rested[running] & ~self.stalled[running]]
             if not running.size:
                 return
             if running.size <= _WORTH_SPLITTING * self.iterations.size:
                 rest = self._split(running)
-                rest.run(gap_tolerance=gap_tolerance, max_iterations=max_iterations)
+                rest.run(gap_tolerance=gap_tolerance, max_iterations=max_iterations, roughly=roughly)
                 self._merge(running, rest)
                 return
             self._advance(running)
@@ -105,19 +106,18 @@ class Climb:
         self.maps = reorthogonalised(xp.astype(maps, self.problem.blocks.dtype), tolerance=self._accuracy)
         self._differentiate(self._evaluate(self.maps))
 
-    def _at_rest(self, gap_tolerance: float) -> npt.NDArray[np.bool_]:
+    def _at_rest(self, gap_tolerance: float, *, roughly: bool) -> npt.NDArray[np.bool_]:
         """Whether the power method would move each problem by no more than the tolerance."""
         # The preconditioned gradient is about the power method's step and costs nothing; the step itself decides.
         estimate = to_numpy(self._size * _norm(self._preconditioned)).astype(np.float64)
         likely = self._misjudgement * estimate <= gap_tolerance
-        if not likely.any():
-            return likely
+        if roughly or not likely.any():
+            return np.asarray(likely)
         rest = polar_factor(self._slopes)
         found = to_numpy(_norm(rest - identity_like(rest))).astype(np.float64)
         astray = likely & (found > _SADDLE_GAP)
-        if (
-            astray.any()
-        ):  # no slope left, yet some direction points the wrong way: the power method's step turns it round
+        if astray.any():
+            # No slope is left, yet some direction points the wrong way: the power method's step turns it round.
             self._place(self._moved(astray, self.maps @ rest))
             self._memory.forget(astray)
             self._precondition()
@@ -139,7 +139,7 @@ class Climb:
         maps = retracted(self.maps, turn, tolerance=_SLACK * self._accuracy, exactly=self._taken % _TIDY_EVERY == 0)
         if running.size < self.iterations.size:
             maps = self._moved(np.isin(np.arange(self.iterations.size), running), maps)
-        old_value, old_gradient, old_image = self._value, self._sized(self._proposal), self._sized(self._preconditioned)
+        old_value, old_size, old_proposal, old_image = self._value, self._size, self._proposal, self._preconditioned
         weighted_sum = self._evaluate(maps)
         accepted = to_numpy(self._value >= old_value - _SLACK * self._accuracy * xp.abs(old_value))
         if not accepted.all():
@@ -148,9 +148,14 @@ class Climb:
         self.maps = maps
         self._differentiate(weighted_sum)
         self._precondition()
-        old_gradient -= self._sized(self._proposal)  # y
-        old_image -= self._sized(self._preconditioned)  # H₀ y, by linearity
-        self._memory.add(turn, old_gradient, old_image, accepted=accepted)
+        ratio = xp.astype(old_size / self._size, turn.dtype)[:, None, None, None]
+        self._memory.add(
+            turn,
+            old_proposal * ratio - self._proposal,  # y, in units of the gradient
+            old_image * ratio - self._preconditioned,  # H₀ y, by linearity
+            unit=xp.astype(self._size, turn.dtype),
+            accepted=accepted,
+        )
         self._share = np.where(accepted, 1.0, self._share * _SHRINK)
         self._memory.forget(self._share < _SHRINK)
         self.step[running] = np.where(accepted, to_numpy(_norm(turn)), 0.0)[running]
@@ -176,10 +181,6 @@ class Climb:
 
     def _precondition(self) -> None:
         self._preconditioned = self._preconditioner.applied(self._proposal)
-
-    def _sized(self, directions: Array) -> Array:
-        """Directions for a gradient of unit length, for the gradient as it is."""
-        return directions * namespace_of(directions).astype(self._size, directions.dtype)[:, None, None, None]
 
     def _turn(self) -> Array:
         """The quasi-Newton direction, shortened by the problem's share and so that no block turns too far."""

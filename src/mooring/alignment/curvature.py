@@ -83,15 +83,15 @@ class Memory:
         """Forget the steps of some problems, or of all."""
         self._weight[slice(None) if problems is None else problems] = 0.0
 
-    def add(self, step: Array, change: Array, image: Array, *, accepted: npt.NDArray[np.bool_]) -> None:
-        """Remember s, y and u = H₀ y; problems that rejected the step get an empty slot."""
+    def add(self, step: Array, change: Array, image: Array, *, unit: Array, accepted: npt.NDArray[np.bool_]) -> None:
+        """Remember s, y and u = H₀ y, the latter two in `unit`; problems that rejected the step get an empty slot."""
         xp = namespace_of(step)
         self._newest = slot = (self._newest + 1) % self._size
-        length = vector_norms(xp.reshape(step, (-1, self._length)))[:, None, None, None]
-        scale = 1.0 / xp.where(length > 0, length, xp.ones_like(length))
-        self._vectors[:, slot, :] = xp.reshape(step * scale, (-1, self._length))
-        self._vectors[:, self._size + slot, :] = xp.reshape(image * scale, (-1, self._length))
-        products = self._products_with(change * scale)
+        length = vector_norms(xp.reshape(step, (-1, self._length)))
+        scale = 1.0 / xp.where(length > 0, length, xp.ones_like(length))  # the recursion does not care about scale
+        self._vectors[:, slot, :] = xp.reshape(step, (-1, self._length)) * scale[:, None]
+        self._vectors[:, self._size + slot, :] = xp.reshape(image, (-1, self._length)) * (scale * unit)[:, None]
+        products = self._products_with(change) * to_numpy(scale * unit).astype(np.float64)[:, None]
         self._step_change[:, :, slot] = products[:, : self._size]
         self._change_image[:, :, slot] = self._change_image[:, slot, :] = products[:, self._size :]
         curvature = products[:, slot]

@@ -33,7 +33,7 @@ def lifted_ascent(
     lifted_problem = _padded(problem, extra=max(2, math.ceil(d / 20)))
     k = lifted_problem.n_components
     climb = Climb(lifted_problem, _lifted(maps, k))
-    climb.run(gap_tolerance=_REST * math.sqrt(p * k), max_iterations=max_iterations)
+    climb.run(gap_tolerance=_REST * math.sqrt(p * k), max_iterations=max_iterations, roughly=True)
     return _rounded(lifted_problem, climb.maps, d), climb.iterations
 
 
