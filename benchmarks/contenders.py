@@ -22,6 +22,7 @@ class Result:
     objective: float
     gap: float  # ‖Π(GR) − R‖_F over the whole stack
     iterations: int
+    good: bool = True  # at least as good as what it is compared with
 
 
 def loop(uploads: Array, *, max_iterations: int = 500, tolerance: float = 1e-7) -> Result:
@@ -114,7 +115,7 @@ def mooring_solver(uploads: Array, *, objective: float, gap: float) -> Result:
         found_gap = alignment.residual * max(1.0, (uploads.shape[0] * uploads.shape[2]) ** 0.5)
         good = alignment.objective >= objective * (1 - 1e-12) and found_gap <= gap
         if good or tolerance <= 1e-10:
-            return Result(seconds, alignment.objective, found_gap, alignment.iterations)
+            return Result(seconds, alignment.objective, found_gap, alignment.iterations, good)
         tolerance /= 10
 
 

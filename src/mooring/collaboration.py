@@ -53,8 +53,8 @@ def collaborate(
     *,
     streams: Streams,
     anchor: Array | None = None,
-    data_noise_scale: float = 0.0,
-    anchor_noise_scale: float = 0.0,
+    data_noise_scale: float | None = None,
+    anchor_noise_scale: float | None = None,
     reference: int = 0,
     solver: Solver = "accelerated",
     certify: bool = False,
@@ -71,7 +71,8 @@ def collaborate(
         Two methods run with the same streams are therefore matched: C-GDP uses the reference's map, and its private-data
         noise is coupled to AA-I-GDP's as in the equivalence corollary, so that their outputs coincide.
     anchor : array of shape (r, d), optional
-    data_noise_scale, anchor_noise_scale : float, default 0
+    data_noise_scale, anchor_noise_scale : float, optional
+        As for `represent`: to be stated, be it 0, for a method that has such a noise.
     reference : int, default 0
     solver, certify
         As for `align`; they matter to the methods with anchor noise only.
@@ -120,7 +121,7 @@ def collaborate(
     uploads = []
     for i, part in enumerate(rows):
         noise = None
-        if method.transform == "common" and data_noise_scale > 0:
+        if method.transform == "common" and (data_noise_scale or 0) > 0:
             drawn = streams.named(f"participant/{i}/noise").standard_normal(tuple(part.shape))
             noise = coupled_noise(
                 namespace_of(part).asarray(drawn, device=part.device), own=own[i], reference=own[reference]

@@ -7,6 +7,10 @@ clipped to norm C, replacing one record moves Y_i by at most 2C, and blanking on
 Gaussian noise of a scale calibrated to that gives (ε, δ)-differential privacy for the features of each record, with the
 number of rows and the labels taken as public, for one upload. The calibration is the accounting library's, not ours.
 
+It is a statement about ideal Gaussian noise. Sampling in floating point from a generator that is not cryptographic, as
+here, is outside it; so is any scaling or centring that was computed from the data, and a person whose records are with two
+participants is in two uploads.
+
 Anchor noise gives no such guarantee: Y_i then carries no noise at all.
 """
 

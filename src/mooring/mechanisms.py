@@ -109,8 +109,8 @@ def represent(
     *,
     rng: np.random.Generator,
     anchor: Array | None = None,
-    data_noise_scale: float = 0.0,
-    anchor_noise_scale: float = 0.0,
+    data_noise_scale: float | None = None,
+    anchor_noise_scale: float | None = None,
     data_noise: Array | None = None,
 ) -> Upload:
     """Make one participant's upload.
@@ -126,8 +126,9 @@ def represent(
         Source of the noise; the operating system's entropy for anything real.
     anchor : array of shape (r, d), optional
         A, for methods that use one; it is checked.
-    data_noise_scale, anchor_noise_scale : float, default 0
-        σ and v. A method that has no such noise accepts only 0.
+    data_noise_scale, anchor_noise_scale : float, optional
+        σ and v. A method that has such a noise wants its scale stated, be it 0: noise that protects must not go missing by
+        omission. A method that has no such noise accepts only 0.
     data_noise : array of shape (n_i, d), optional
         W_i itself, for experiments that couple the noise of two methods (see `coupled_noise`); drawn from `rng` if absent.
 
@@ -144,14 +145,21 @@ def represent(
     ((5, 2), None)
     """
     method = method_named(method) if isinstance(method, str) else method
-    _require_scale("data_noise_scale", data_noise_scale, allowed=method.data_noise, method=method)
-    _require_scale("anchor_noise_scale", anchor_noise_scale, allowed=method.anchor_noise, method=method)
+    sigma = _stated_scale("data_noise_scale", data_noise_scale, used=method.data_noise, method=method)
+    v = _stated_scale("anchor_noise_scale", anchor_noise_scale, used=method.anchor_noise, method=method)
+    if data_noise is not None and sigma == 0:
+        raise InputError(
+            "data_noise",
+            expected="absent where data_noise_scale is 0",
+            got="an array",
+            cure="State the noise scale too.",
+        )
     rows = _checked_rows(private_data)
     representation = secret.apply(rows)
-    if data_noise_scale > 0:
+    if sigma > 0:
         noise = like(rng.standard_normal(tuple(rows.shape)), rows) if data_noise is None else data_noise
-        representation = representation + data_noise_scale * _checked_noise(noise, rows)
-    return Upload(representation, _anchor_representation(method, anchor, secret, anchor_noise_scale, rng))
+        representation = representation + sigma * _checked_noise(noise, rows)
+    return Upload(representation, _anchor_representation(method, anchor, secret, v, rng))
 
 
 def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
@@ -223,13 +231,18 @@ def _checked_rows(private_data: Array) -> Array:
     return rows
 
 
-def _require_scale(name: str, scale: float, *, allowed: bool, method: Method) -> None:
+def _stated_scale(name: str, scale: float | None, *, used: bool, method: Method) -> float:
+    if scale is None:
+        if used:
+            raise InputError(name, expected=f"stated for {method.name}", got="nothing", cure="0 means no noise.")
+        return 0.0
     if not (math.isfinite(scale) and scale >= 0):
         raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
-    if scale > 0 and not allowed:
+    if scale > 0 and not used:
         raise InputError(
             name,
             expected=f"0 for {method.name}, which has no such noise",
             got=str(scale),
             cure="'aa-i-gdp-both-noise' takes both.",
         )
+    return scale

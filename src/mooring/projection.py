@@ -112,8 +112,8 @@ def public_svd_projection(
     Parameters
     ----------
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
-        Public data: never a participant's. An array may be a `numpy.memmap`; a function is called once a pass and may
-        read its blocks from anywhere, so the data can be larger than memory.
+        Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
+        and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
     n_components : int
     rng : numpy.random.Generator
         Starts the randomised range finder.

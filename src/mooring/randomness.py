@@ -21,8 +21,11 @@ _ENTROPY_BITS = 256
 class Streams:
     """Named random streams that all derive from one secret.
 
-    The same secret and the same name give the same stream; different names give independent streams. The secret is kept
-    out of `repr`.
+    The same secret and the same name give the same stream, from its beginning; different names give independent streams,
+    and one stream says nothing of another or of the secret. The secret is kept out of `repr`.
+
+    The numbers themselves come from NumPy's default generator, which is not a cryptographic one: who sees enough of a
+    stream's raw output can predict the rest of that stream.
 
     Examples
     --------
@@ -50,6 +53,6 @@ class Streams:
 
     def named(self, name: str) -> np.random.Generator:
         """Return the stream called `name`, at its beginning."""
-        digest = hashlib.sha256(name.encode()).digest()
-        words = tuple(int.from_bytes(digest[start : start + 4], "little") for start in range(0, len(digest), 4))
-        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=words))
+        length = max(_ENTROPY_BITS, self.entropy.bit_length() + 7) // 8
+        digest = hashlib.sha256(self.entropy.to_bytes(length, "little") + name.encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest, "little"))

@@ -113,7 +113,9 @@ def test_other_streams_give_another_collaboration(method: Method) -> None:
 
     def run(seed: int) -> list[Upload]:
         anchor = ANCHOR if method.uses_anchor else None
-        return list(collaborate(method, [ROWS, ROWS], streams=Streams.for_experiment(seed), anchor=anchor).uploads)
+        scales = {"data_noise_scale": 0.1 * method.data_noise, "anchor_noise_scale": 0.1 * method.anchor_noise}
+        streams = Streams.for_experiment(seed)
+        return list(collaborate(method, [ROWS, ROWS], streams=streams, anchor=anchor, **scales).uploads)
 
     for first, again, other in zip(run(1), run(1), run(2), strict=True):
         assert np.array_equal(first.representation, again.representation)

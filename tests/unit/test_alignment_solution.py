@@ -139,7 +139,7 @@ def test_the_reference_s_own_map_is_the_identity(reference: int, study: Any) -> 
     assert np.array_equal(alignment.maps[reference].orthogonal, np.eye(4))
     assert np.array_equal(alignment.maps[reference].translation, np.zeros(4))
     assert np.allclose(alignment.origin, study.uploads[reference].mean(axis=0))
-    assert alignment.termination is Termination.CLOSED_FORM
+    assert alignment.termination is Termination.REFERENCE
 
 
 @pytest.mark.parametrize("reference", [0, 1, 5])

@@ -95,3 +95,18 @@ def test_noisy_problems_of_a_batch_are_solved_about_as_well_as_alone(make_study:
     alone = np.array([align(one).objective for one in uploads])
     assert np.all(np.abs(together / alone - 1) < 0.05)
     assert abs(np.mean(together / alone) - 1) < 0.01
+
+
+def test_maps_that_rest_with_the_last_iteration_have_converged(batch: np.ndarray) -> None:
+    """The limit is no reason to deny what was reached: stopped exactly where it would have stopped, it converged."""
+    uploads = batch[3]
+    free = align(uploads)
+    assert free.termination is Termination.CONVERGED
+    assert align(uploads, max_iterations=free.iterations).termination is Termination.CONVERGED
+    assert align(uploads, max_iterations=1).termination is Termination.ITERATION_LIMIT
+
+
+def test_a_stalled_problem_of_a_batch_stays_stalled(batch: np.ndarray) -> None:
+    """A tolerance below rounding cannot be met: every problem stalls, and none claims that its iterations ran out."""
+    for alignment in align_batch(batch, tolerance=1e-300, max_iterations=3000):
+        assert alignment.termination is Termination.STALLED or alignment.iterations == 3000

@@ -16,7 +16,14 @@ STREAMS = Streams.for_experiment(seed=11)
 
 
 def run(method: str, **options: object) -> Collaboration:
-    return collaborate(method, **{"private_data": DATA, "streams": STREAMS, "anchor": ANCHOR} | options)
+    stated = {
+        "private_data": DATA,
+        "streams": STREAMS,
+        "anchor": ANCHOR,
+        "data_noise_scale": 0,
+        "anchor_noise_scale": 0,
+    }
+    return collaborate(method, **stated | options)
 
 
 def scales(method: str, *, data: float = 0.3, anchor: float = 0.02) -> dict[str, float]:

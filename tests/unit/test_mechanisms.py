@@ -16,8 +16,24 @@ SECRET = RigidMap.sample(3, rng=np.random.default_rng(5))
 ANCHOR = make_anchor(12, 3, rng=np.random.default_rng(6))
 
 
+STATED = {"rng": np.random.default_rng(7), "anchor": ANCHOR, "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}
+
+
 def made(method: Method | str, rows: object = ROWS, **options: object) -> Upload:
-    return represent(method, rows, SECRET, **{"rng": np.random.default_rng(7), "anchor": ANCHOR} | options)
+    """An upload without noise, unless options say otherwise."""
+    return represent(method, rows, SECRET, **STATED | {"rng": np.random.default_rng(7)} | options)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE | WITH_ANCHOR_NOISE))
+def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> None:
+    argument = "data_noise_scale" if name in WITH_DATA_NOISE else "anchor_noise_scale"
+    refused(lambda: made(name, **{argument: None}), what=argument, expected=f"stated for {name}", got="nothing")
+
+
+def test_given_noise_without_a_scale_is_refused(refused: Refused) -> None:
+    noise = np.ones_like(ROWS)
+    for name in ("aa-i-gdp-data-noise", "i-gdp"):
+        refused(lambda name=name: made(name, data_noise=noise), what="data_noise", expected="absent", got="an array")
 
 
 def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:

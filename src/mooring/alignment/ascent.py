@@ -5,7 +5,7 @@ Legend: M_i = R_iᵀ (GR)_i, whose skew part K_i is the gradient; Ω_i skew, a d
 Every iteration costs one product with D and one with Dᵀ, the same as the power method, plus a few d × d products a
 participant; no decomposition. Directions live in the Lie algebra of skew matrices, so remembered steps need no transport.
 They are computed in float32 throughout, since they only propose; maps and gradient are in the precision of the problem,
-and a climb that has come as far as float32 can see goes on in float64 with all it remembers.
+and a climb that has come as far as float32 can see goes on in float64 with what it has learnt of the curvature.
 """
 
 from __future__ import annotations
@@ -78,12 +78,13 @@ class Climb:
         `max_iterations` counts all iterations of a problem so far, over all runs. A rough run trusts its estimate of the
         gap; any other computes it before it ends.
         """
-        self.rested[:], self.stalled[:], self._share[:], self.gap[:] = False, False, 1.0, np.nan
+        self.rested[:], self.stalled[:], self.gap[:] = False, False, np.nan
+        self._share[:], self._misjudgement[:] = 1.0, 1.0
         while True:
             running = np.flatnonzero(~self.rested & ~self.stalled & (self.iterations < max_iterations))
             if running.size:
                 self.rested[running] = self._at_rest(gap_tolerance, roughly=roughly)[running]
-            self.stalled = ~self.rested & (self._share < _SMALLEST_SHARE)
+            self.stalled |= ~self.rested & (self._share < _SMALLEST_SHARE)
             running = running[~self.rested[running] & ~self.stalled[running]]
             if not running.size:
                 return
@@ -114,11 +115,12 @@ class Climb:
         if roughly or not likely.any():
             return np.asarray(likely)
         rest = polar_factor(self._slopes)
-        found = to_numpy(_norm(rest - identity_like(rest))).astype(np.float64)
-        astray = likely & (found > _SADDLE_GAP)
+        rest -= identity_like(rest)
+        found = to_numpy(_norm(rest)).astype(np.float64)
+        astray = likely & (found > max(_SADDLE_GAP, 10 * gap_tolerance))
         if astray.any():
             # No slope is left, yet some direction points the wrong way: the power method's step turns it round.
-            self._place(self._moved(astray, self.maps @ rest))
+            self._place(self._moved(astray, self.maps + self.maps @ rest))
             self._memory.forget(astray)
             self._precondition()
         ratio = found / np.maximum(estimate, gap_tolerance * 1e-3)
@@ -134,6 +136,7 @@ class Climb:
         if self._taken in _REFRESH_AT:
             self._preconditioner = Preconditioner(self._slopes)
             self._memory.forget()
+            self._misjudgement[:] = 1.0
             self._precondition()
         turn = self._turn()
         maps = retracted(self.maps, turn, tolerance=_SLACK * self._accuracy, exactly=self._taken % _TIDY_EVERY == 0)
@@ -149,14 +152,13 @@ class Climb:
         self._differentiate(weighted_sum)
         self._precondition()
         ratio = xp.astype(old_size / self._size, turn.dtype)[:, None, None, None]
-        self._memory.add(
-            turn,
-            old_proposal * ratio - self._proposal,  # y, in units of the gradient
-            old_image * ratio - self._preconditioned,  # H₀ y, by linearity
-            unit=xp.astype(self._size, turn.dtype),
-            accepted=accepted,
-        )
-        self._share = np.where(accepted, 1.0, self._share * _SHRINK)
+        old_proposal *= ratio
+        old_proposal -= self._proposal  # y, in units of the gradient
+        old_image *= ratio
+        old_image -= self._preconditioned  # H₀ y, by linearity
+        unit = xp.astype(self._size, turn.dtype)
+        self._memory.add(turn, old_proposal, old_image, unit=unit, accepted=accepted)
+        self._share[running] = np.where(accepted, 1.0, self._share * _SHRINK)[running]
         self._memory.forget(self._share < _SHRINK)
         self.step[running] = np.where(accepted, to_numpy(_norm(turn)), 0.0)[running]
         self.iterations[running] += 1

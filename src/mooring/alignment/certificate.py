@@ -10,8 +10,8 @@ L is never formed. In the frame of the aligned blocks it is blkdiag(P_i) − C�
 
     L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0,
 
-an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof; Lanczos, which only ever
-overestimates a smallest eigenvalue, proves nothing and is used only to report the number.
+an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof, to rounding. Lanczos, which
+only ever overestimates a smallest eigenvalue, proves nothing and is used only to report the number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from mooring.alignment.problem import ProcrustesProblem
 from mooring.geometry.backend import (
@@ -39,6 +39,7 @@ CERTIFIED_GAP = 1e-7
 """Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""
 
 _HOPELESS_GAP = 1e6
+_LANCZOS_RESTARTS = 100
 _NUMBERS_AT_ONCE = 2**23
 
 
@@ -52,7 +53,8 @@ class Certificate:
         True if it is proved that no maps have an objective higher by more than 1e-7 of it. False means 'not shown':
         either a better alignment exists, or this method of proof cannot tell.
     min_eigenvalue : float
-        Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; negative rules this proof out.
+        Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; clearly negative where this proof fails. Not a
+        number if Lanczos did not settle.
     optimality_gap : float
         Proved bound: the global optimum exceeds the objective by at most this share of it. Infinite if nothing is
         proved.
@@ -140,7 +142,7 @@ def _proved_gap(dual: _Dual, *, smallest: float) -> float:
         return math.inf
     gap = CERTIFIED_GAP
     while not _proves(dual, shift=gap * typical):
-        gap = max(1.5 * gap, -1.01 * smallest / typical)
+        gap = max(1.5 * gap, 0.0 if math.isnan(smallest) else -1.01 * smallest / typical)
         if gap > _HOPELESS_GAP:
             return math.inf
     return gap
@@ -172,7 +174,9 @@ def _smallest_eigenvalue(dual: _Dual) -> float:
     operator = LinearOperator((p * d, p * d), matvec=applied, dtype=P.dtype)
     start = without_gauge(np.random.default_rng(0).standard_normal((p, d, 1))).ravel()
     try:
-        return float(eigsh(operator, k=1, which="SA", v0=start, tol=1e-5, return_eigenvectors=False)[0])
-    except ArpackNoConvergence as unfinished:  # an estimate only: report the best there is
-        best = unfinished.eigenvalues
-        return float(best[0]) if best.size else float(start @ applied(start) / (start @ start))
+        found = eigsh(
+            operator, k=1, which="SA", v0=start, tol=1e-5, maxiter=_LANCZOS_RESTARTS, return_eigenvectors=False
+        )
+    except ArpackError:
+        return math.nan  # an estimate only; the proof does without
+    return float(found[0])

@@ -21,7 +21,7 @@ from mooring.alignment.problem import ProcrustesProblem
 from mooring.geometry.backend import Array, device_of, identity_like, like, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
 
-_NUDGE = 0.3  # radians: enough to leave a saddle, little enough to keep what the maps already know
+_NUDGE = 0.3  # an entry: enough to leave a saddle, little enough to keep what the maps already know
 _REST = 3e-3  # relative fixed-point gap at which the lifted ascent has said what it has to say
 
 

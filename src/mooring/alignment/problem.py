@@ -221,12 +221,10 @@ def _require_finite(stacked: Array) -> None:
         return
     broken = xp.any(~xp.isfinite(stacked), axis=(0, 1, 3))
     names = [str(index) for index in range(broken.shape[0]) if bool(broken[index])]
-    if not names:  # finite numbers too large to sum
-        return
     raise InputError(
         "anchor_representations",
-        expected="finite",
-        got=f"NaN or Inf from participant {', '.join(names)}",
+        expected="finite, and small enough to square",
+        got=f"NaN or Inf from participant {', '.join(names)}" if names else "numbers too large to add up",
         cure="Ask for that upload again, or leave it out.",
     )
 

@@ -49,5 +49,5 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
         iterations=0,
         step=0.0,
         gap=float(problem.fixed_point_gap(R[None, ...])[0]),
-        termination=Termination.CLOSED_FORM,
+        termination=Termination.REFERENCE,
     )

@@ -19,7 +19,8 @@ class Termination(Enum):
     CONVERGED = "The maps rest: one more power-method step would move them by less than the tolerance."
     ITERATION_LIMIT = "The iteration limit was reached before the maps came to rest."
     STALLED = "No step improved the objective any further at this precision, though the tolerance was not met."
-    CLOSED_FORM = "The problem has a closed-form solution; no iterations were needed."
+    CLOSED_FORM = "Two participants: the problem has a closed-form solution, and no iterations were needed."
+    REFERENCE = "Everybody was aligned to the reference participant, which is exact for anchors without noise."
     SPECTRAL_ONLY = "Only the spectral estimate was asked for; it was not refined."
 
     def __str__(self) -> str:
@@ -45,7 +46,8 @@ class Alignment:
     iterations : int
         Solver iterations in all.
     step : float
-        ‖R_new − R_old‖_F of the last iteration, over the whole stack.
+        Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver, and 0 if
+        that step was not taken.
     residual : float
         ‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual.
     termination : Termination
@@ -67,8 +69,11 @@ class Alignment:
 
     @property
     def converged(self) -> bool:
-        """Whether the solver met its own aim; not converging is a normal outcome, not an error."""
-        return self.termination in (Termination.CONVERGED, Termination.CLOSED_FORM, Termination.SPECTRAL_ONLY)
+        """Whether the solver did what it is for: an iterative one came to rest, a one-step one was computed.
+
+        Not converging is a normal outcome, not an error. What one-step maps are worth, `residual` says.
+        """
+        return self.termination not in (Termination.ITERATION_LIMIT, Termination.STALLED)
 
     def admit(self, anchor_representation: Array) -> RigidMap:
         """Align a late joiner to the template, moving nobody else.

@@ -116,14 +116,16 @@ def are_positive_definite(matrices: Array) -> npt.NDArray[np.bool_]:
     if array_api_compat.is_torch_array(matrices):
         import torch
 
-        return np.asarray(torch.linalg.cholesky_ex(matrices).info.cpu() == 0)
+        factors, info = torch.linalg.cholesky_ex(matrices)
+        finite = torch.isfinite(torch.linalg.diagonal(factors)).all(dim=-1)
+        return np.asarray(((info == 0) & finite).cpu())
     flat = np.reshape(matrices, (-1, *matrices.shape[-2:]))
     return np.reshape([_has_cholesky(matrix) for matrix in flat], matrices.shape[:-2])
 
 
 def _has_cholesky(matrix: npt.NDArray[Any]) -> bool:
     try:
-        np.linalg.cholesky(matrix)
+        factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return False
-    return True
+    return bool(np.isfinite(np.diagonal(factor)).all())

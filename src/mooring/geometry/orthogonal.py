@@ -103,7 +103,8 @@ def retracted(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> 
         xp = namespace_of(maps)
         square = turns @ turns
         result = maps + maps @ xp.astype(turns + 0.5 * square, maps.dtype)
-        # The Frobenius norm of Ω², over √d, is the mean square angle of the turn; four times that is a generous maximum.
+        # The Frobenius norm of Ω², over √d, is the root mean square of the squared angles; four times that is a usual
+        # maximum. Where it is not, the maps are off by a little until they are next brought back.
         largest_square = 4 * float(xp.max(_frobenius(square))) / math.sqrt(maps.shape[-1])
         if not exactly and largest_square * largest_square / 4 <= tolerance:
             return result
@@ -116,7 +117,7 @@ def _reorthogonalised(matrices: Array, tolerance: float) -> Array:
     xp = namespace_of(matrices)
     for _ in range(_MAX_SCHULZ_STEPS):
         defect = transposed(matrices) @ matrices - identity_like(matrices)
-        size = float(xp.max(xp.abs(defect))) * math.sqrt(matrices.shape[-1])
+        size = float(xp.max(_frobenius(defect)))  # a bound on the largest eigenvalue, which must stay below two
         if not size < 1.0:
             return _polar_factors(matrices)
         matrices = matrices - 0.5 * (matrices @ defect)

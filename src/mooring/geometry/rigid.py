@@ -157,7 +157,7 @@ def rotation_spread(effective: Array) -> float:
     """Measure 𝓔: the largest distance of the effective maps O_i R̂_i from one common Q (eq. paigdp_rotation_error).
 
     The polar factor of their mean stands in for the minimising Q, so this is an upper bound on 𝓔; it is within a factor
-    of two of it, and zero exactly when the alignment is perfect.
+    of three of it, and zero exactly when the alignment is perfect.
     """
     xp = namespace_of(effective)
     common = polar_factor(xp.mean(effective, axis=0))
