@@ -51,6 +51,8 @@ def measured(*, n_problems: int = 200, p: int = 10, d: int = 400, r: int = 1600,
     alignments = mooring.align_batch(batch)
     torch.cuda.synchronize()
     together = time.perf_counter() - began
+    patient = mooring.align(batch[0], max_iterations=20_000)
+    residuals = sorted(alignment.residual for alignment in alignments)
     return {
         "size": {"participants": p, "components": d, "anchor_rows": r, "noise": noise},
         "loop": vars(obvious),
@@ -60,5 +62,7 @@ def measured(*, n_problems: int = 200, p: int = 10, d: int = 400, r: int = 1600,
         "batch_problems": n_problems,
         "batch_seconds_each": together / n_problems,
         "batch_converged": sum(alignment.converged for alignment in alignments),
+        "batch_median_residual": residuals[len(residuals) // 2],
+        "iterations_to_rest": patient.iterations if patient.converged else None,
         "batch_peak_bytes": torch.cuda.max_memory_allocated(),
     }

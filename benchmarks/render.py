@@ -55,6 +55,12 @@ def _gpu(result: dict[str, Any]) -> str:
     found = result["gpu"]
     size = found["size"]
     shape = f"({size['participants']}, {size['components']}, {size['anchor_rows']}), v = {size['noise']:g}"
+    rest = found["iterations_to_rest"]
+    patience = (
+        f"Left alone, the first of them came to rest after {rest} iterations."
+        if rest
+        else "The first had not come to rest after 20,000."
+    )
     cheaper = found["batch_seconds_each"] / found["alone_seconds"]
     lines = [
         "## On a GPU\n",
@@ -70,8 +76,8 @@ def _gpu(result: dict[str, Any]) -> str:
         "",
         f"The loop ended at an objective of {found['loop']['objective']:.2f}, mooring at "
         f"{found['mooring']['objective']:.2f}. The batch took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, "
-        f"uploads included; {found['batch_converged']} of its {found['batch_problems']} problems came to rest within the "
-        "default 500 iterations, as is to be expected above the transition.",
+        f"uploads included. {found['batch_converged']} of its {found['batch_problems']} problems came to rest to 1e-7 "
+        f"within the default 500 iterations; their median residual was then {found['batch_median_residual']:.1e}. {patience}",
     ]
     return "\n".join(lines) + "\n"
 

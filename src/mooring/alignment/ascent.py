@@ -27,7 +27,7 @@ from mooring.geometry.backend import (
 )
 from mooring.geometry.orthogonal import polar_factor, reorthogonalised, retracted
 
-_REFRESH_AT = frozenset({4, 16, 64, 256})
+_REFRESH_AT = frozenset({12, 48, 192})
 _LARGEST_TURN = 0.5  # root mean square of a skew block's rows: about the radians that one step may turn
 _SADDLE_GAP = 1.0  # a turned direction alone makes a gap of two
 _TIDY_EVERY = 8  # iterations: rounding makes maps drift off O(d), slowly
