@@ -77,7 +77,8 @@ def _gpu(result: dict[str, Any]) -> str:
         f"The loop ended at an objective of {found['loop']['objective']:.2f}, mooring at "
         f"{found['mooring']['objective']:.2f}. The batch took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, "
         f"uploads included. {found['batch_converged']} of its {found['batch_problems']} problems came to rest to 1e-7 "
-        f"within the default 500 iterations; their median residual was then {found['batch_median_residual']:.1e}. {patience}",
+        f"within the default 500 iterations; their median residual was then {found['batch_median_residual']:.1e}. "
+        + patience,
     ]
     return "\n".join(lines) + "\n"
 
