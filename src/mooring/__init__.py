@@ -1,8 +1,9 @@
 """mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away."""
 
-from mooring import theory
+from mooring import attacks, theory
 from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
 from mooring.anchors import check_anchor, make_anchor
+from mooring.attacks import CollusionView
 from mooring.collaboration import Collaboration, collaborate
 from mooring.errors import InputError, MissingExtraError, MooringError
 from mooring.geometry import RigidMap
@@ -10,6 +11,7 @@ from mooring.guarantee import Guarantee, Neighbours, clip_rows, guarantee_for
 from mooring.mechanisms import METHODS, Method, Upload, coupled_noise, represent
 from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.randomness import Streams
+from mooring.simulation import Simulation, simulate
 
 __version__ = "0.1.0"
 
@@ -18,6 +20,7 @@ __all__ = [
     "Alignment",
     "Certificate",
     "Collaboration",
+    "CollusionView",
     "Guarantee",
     "InputError",
     "Method",
@@ -26,12 +29,14 @@ __all__ = [
     "Neighbours",
     "Projection",
     "RigidMap",
+    "Simulation",
     "Streams",
     "Termination",
     "Upload",
     "align",
     "align_batch",
     "align_to_reference",
+    "attacks",
     "check_anchor",
     "clip_rows",
     "collaborate",
@@ -42,5 +47,6 @@ __all__ = [
     "no_projection",
     "public_svd_projection",
     "represent",
+    "simulate",
     "theory",
 ]

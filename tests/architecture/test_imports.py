@@ -12,16 +12,17 @@ import mooring
 PACKAGE = Path(mooring.__file__).parent
 LAYERS = (
     {"errors", "randomness"},
-    {"geometry"},
+    {"geometry", "measures", "datasets"},
     {"anchors", "projection", "guarantee", "theory", "mechanisms"},
     {"alignment"},
-    {"collaboration"},
+    {"collaboration", "attacks"},
+    {"simulation"},
     {""},  # mooring itself: the public names
     {"apps"},
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 HEAVY = {"typer", "rich", "plotly", "pydantic", "cryptography", "pickle", "joblib", "matplotlib"}
-OPTIONAL = {"torch", "dp_accounting"}
+OPTIONAL = {"torch", "dp_accounting", "skimage", "onnxruntime", "PIL"}
 ALLOWED_RANDOM = {"Generator", "BitGenerator", "SeedSequence", "default_rng"}
 MAX_LINES = 350
 
@@ -117,6 +118,16 @@ def test_imports_go_one_way(name: str) -> None:
 
 def test_theory_imports_geometry_and_errors_at_most() -> None:
     assert {part_of(name) for name in imports_of("mooring.theory")} - {None} <= {"geometry", "errors"}
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if part_of(name) == "datasets"])
+def test_datasets_import_errors_at_most(name: str) -> None:
+    assert {part_of(other) for other in imports_of(name)} - {None} <= {"datasets", "errors"}
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if part_of(name) == "measures"])
+def test_measures_import_errors_at_most(name: str) -> None:
+    assert {part_of(other) for other in imports_of(name)} - {None} <= {"measures", "errors"}
 
 
 def test_there_is_no_import_cycle() -> None:

@@ -1,0 +1,31 @@
+"""Alignment-map calibration: the analyst's own maps, and one accomplice's secret to fix the gauge (eqs. pdp_am_attack_*)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.attacks.reconstruction import (
+    DoesNotApply,
+    Reconstruction,
+    anchor_map,
+    anchor_row_error,
+    centred_anchor_pair,
+    undone,
+)
+from mooring.attacks.view import CollusionView
+from mooring.geometry.backend import namespace_of
+from mooring.geometry.orthogonal import polar_factor
+
+
+def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    """Estimate Q̂ = O_c R̂_c, then Ô_i = Q̂ R̂_iᵀ; with several accomplices, Q̂ is the polar factor of their mean."""
+    if view.alignment is None:
+        raise DoesNotApply(f"{view.method.title} has no alignment maps.")
+    if not view.accomplices:
+        raise DoesNotApply("Without an accomplice nothing tells the common coordinates from the original ones.")
+    _, a, _, b = centred_anchor_pair(view)
+    maps = view.alignment.maps
+    effective = [accomplice.secret.orthogonal @ maps[accomplice.index].orthogonal for accomplice in view.accomplices]
+    Q = polar_factor(namespace_of(*effective).mean(namespace_of(*effective).stack(effective), axis=0))
+    O = Q @ maps[view.target].orthogonal.T
+    return undone(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))

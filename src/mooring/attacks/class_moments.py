@@ -1,0 +1,101 @@
+"""Counts, means and covariances of rows, class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks.view import Codes
+from mooring.geometry.backend import Array, device_of, indices_beside, namespace_of, transposed
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """First and second moments of each class.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray of shape (K,)
+    means : array of shape (K, h)
+    covariances : array of shape (K, h, h)
+        With divisor n_k; zero for a class of one row.
+    """
+
+    counts: npt.NDArray[np.float64]
+    means: Array
+    covariances: Array
+
+    @classmethod
+    def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:
+        """Measure rows of shape (n, h) whose classes are 0 … n_classes − 1."""
+        xp = namespace_of(rows)
+        h = rows.shape[1]
+        counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+        means = xp.zeros((n_classes, h), dtype=rows.dtype, device=device_of(rows))
+        covariances = xp.zeros((n_classes, h, h), dtype=rows.dtype, device=device_of(rows))
+        for k in range(n_classes):
+            if counts[k] == 0:
+                continue
+            members = rows[indices_beside(np.flatnonzero(codes == k), rows), :]
+            means[k, :] = xp.mean(members, axis=0)
+            centred = members - means[k, :]
+            covariances[k, ...] = centred.T @ centred / counts[k]
+        return cls(counts, means, covariances)
+
+    @property
+    def n_rows(self) -> float:
+        """All rows of all classes."""
+        return float(self.counts.sum())
+
+    @property
+    def overall_mean(self) -> Array:
+        """The mean of all rows."""
+        return beside(self.counts / self.n_rows, self.means) @ self.means
+
+    @property
+    def within(self) -> Array:
+        """The mean of the class covariances, weighted by their rows."""
+        return weighted_sum(beside(self.counts / self.n_rows, self.means), self.covariances)
+
+    def seen_from(self, origin: Array, axes: Array) -> ClassMoments:
+        """The moments in coordinates with this origin and these orthonormal axes (columns)."""
+        return ClassMoments(self.counts, (self.means - origin) @ axes, transposed(axes) @ self.covariances @ axes)
+
+    def with_noise(self, variance: float) -> ClassMoments:
+        """The moments these rows would have with independent noise of this variance added."""
+        if variance == 0:
+            return self
+        xp = namespace_of(self.means)
+        noise = variance * xp.eye(self.means.shape[1], dtype=self.means.dtype, device=device_of(self.means))
+        return ClassMoments(self.counts, self.means, self.covariances + noise)
+
+    def merged(self, other: ClassMoments) -> ClassMoments:
+        """The moments of both sets of rows together."""
+        total = self.counts + other.counts
+        share = beside(np.divide(other.counts, total, out=np.zeros_like(total), where=total > 0), self.means)
+        gap = other.means - self.means
+        wide = share[:, None, None]
+        spread = gap[:, :, None] * gap[:, None, :]
+        return ClassMoments(
+            total,
+            self.means + share[:, None] * gap,
+            (1 - wide) * self.covariances + wide * other.covariances + wide * (1 - wide) * spread,
+        )
+
+    def only(self, classes: npt.NDArray[np.intp]) -> ClassMoments:
+        """The moments of these classes alone."""
+        chosen = indices_beside(classes, self.means)
+        return ClassMoments(self.counts[classes], self.means[chosen, ...], self.covariances[chosen, ...])
+
+
+def beside(values: npt.NDArray[np.float64], reference: Array) -> Array:
+    """Return NumPy numbers as an array of the library and device of `reference`."""
+    return namespace_of(reference).asarray(values, dtype=reference.dtype, device=device_of(reference))
+
+
+def weighted_sum(weights: Array, matrices: Array) -> Array:
+    """Σ_k w_k M_k for weights of shape (K,) and matrices of shape (K, a, b)."""
+    xp = namespace_of(weights, matrices)
+    return xp.sum(weights[:, None, None] * matrices, axis=0)

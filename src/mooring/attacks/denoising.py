@@ -1,0 +1,92 @@
+"""Denoising: whatever an attack rebuilt, drawn towards what the population makes likely.
+
+The rebuilt row is the true one plus an error: private-data noise of known scale, and what a slightly wrong map adds. Under
+a Gaussian for each class, fitted to the rows the attacker has, the posterior mean is a linear map of the rebuilt row. An
+audit that left this out would flatter private-data noise.
+
+Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
+from mooring.attacks.view import Codes, CollusionView
+from mooring.geometry.backend import Array, identity_like, indices_beside, namespace_of, transposed
+
+
+def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:
+    """Replace the rebuilt rows by their posterior mean.
+
+    Raises
+    ------
+    DoesNotApply
+        If there is no error to take out, or no rows to learn the population from.
+    """
+    rows = reconstruction.rows
+    left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
+    error = left**2 * identity_like(transposed(rows) @ rows)
+    if reconstruction.row_error is not None:
+        error = error + reconstruction.row_error
+    xp = namespace_of(rows)
+    if float(xp.max(xp.abs(error))) == 0:
+        raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
+    codes = view.codes_of([view.target])
+    population = reconstruction.population
+    if population is None:
+        population = _from_accomplices(view, codes)
+    prior = _prior(population, view.data_noise_scale**2)
+    result = xp.empty_like(rows)
+    overall = population.overall_mean
+    for k in np.unique(codes):
+        members = indices_beside(np.flatnonzero(codes == k), rows)
+        known = population.counts[k] > 0
+        mean = population.means[k, :] if known else overall
+        covariance = prior[k, ...] if known else prior[-1, ...]
+        gain = xp.linalg.solve(covariance + error, covariance)  # both symmetric: the transposed gain
+        result[members, :] = mean + (rows[members, :] - mean) @ gain
+    return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
+
+
+def _from_accomplices(view: CollusionView, codes: Codes) -> ClassMoments:
+    rows = view.colluder_rows
+    if rows is None or rows.shape[0] < 2:
+        raise DoesNotApply("Without an accomplice's rows nothing is known of the population.")
+    own = view.codes_of([accomplice.index for accomplice in view.accomplices])
+    n_classes = 1 + int(max(own.max(), codes.max()))
+    return ClassMoments.of(rows, own, n_classes).with_noise(view.data_noise_scale**2)
+
+
+def _prior(population: ClassMoments, noise_variance: float) -> Array:
+    """Covariances of each class, and last of all classes together, without the noise and drawn towards their mean.
+
+    A class mean of few rows is itself uncertain, which adds 1/n_k of the covariance.
+    """
+    xp = namespace_of(population.means)
+    h = population.means.shape[1]
+    within = population.within
+    share = beside(h / (h + population.counts), population.means)[:, None, None]
+    classes = (1 - share) * population.covariances + share * within
+    centred = population.means - population.overall_mean
+    weights = beside(population.counts / population.n_rows, centred)
+    overall = within + weighted_sum(weights, centred[:, :, None] * centred[:, None, :])
+    stacked = xp.concat([classes, overall[None, ...]], axis=0)
+    counts = np.append(np.maximum(population.counts, 1), population.n_rows)
+    level = xp.sum(xp.linalg.diagonal(stacked), axis=-1) / h
+    few = beside(h / (h + 4 * population.n_rows), stacked)
+    shrunk = (1 - few) * stacked + few * level[:, None, None] * identity_like(stacked)
+    return _without_noise(shrunk, noise_variance) * beside(1 + 1 / counts, stacked)[:, None, None]
+
+
+def _without_noise(covariances: Array, variance: float) -> Array:
+    """Take a known noise variance out again, keeping what is left non-negative."""
+    if variance == 0:
+        return covariances
+    xp = namespace_of(covariances)
+    values, axes = xp.linalg.eigh(covariances)
+    left = xp.clip(values - variance, min=0.0)
+    return (axes * left[..., None, :]) @ transposed(axes)

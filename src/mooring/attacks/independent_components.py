@@ -1,0 +1,78 @@
+"""Independent components: if the columns are nearly independent and not Gaussian, FastICA finds them in the upload.
+
+No collusion is needed to find them, only to name them: components are paired with columns by how their values are
+distributed, with an accomplice's columns where there is one, and in order of variance otherwise.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+from sklearn.decomposition import FastICA
+from sklearn.exceptions import ConvergenceWarning
+
+from mooring.attacks.principal_axes import translation_for
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.view import CollusionView
+from mooring.geometry.backend import like, namespace_of, to_numpy
+from mooring.geometry.orthogonal import svd_polar_factor
+from mooring.geometry.rigid import RigidMap
+
+Matrix = npt.NDArray[np.float64]
+_QUANTILES = np.linspace(0.02, 0.98, 49)
+_MOST_COMPONENTS = 200
+_MOST_ROWS = 20_000
+
+
+def independent_components(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    """Find independent directions in the upload and pair each with a column."""
+    Y = to_numpy(view.target_upload.representation)
+    n, h = Y.shape
+    if n <= h + 1:
+        raise DoesNotApply(f"Independent components need more rows than components; the target has {n} for {h}.")
+    if h > _MOST_COMPONENTS:
+        raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
+    directions = _directions(Y, rng)
+    known = view.colluder_rows
+    sources = (Y - Y.mean(axis=0)) @ directions
+    pairs, signs = _paired(sources, None if known is None else to_numpy(known))
+    orthogonal = np.empty((h, h))
+    orthogonal[pairs] = signs[:, None] * directions.T  # row j of O is where column j went
+    reference = view.target_upload.representation
+    turned = like(svd_polar_factor(orthogonal), reference)
+    xp = namespace_of(reference)
+    mean = xp.zeros_like(reference[0, :]) if known is None else xp.mean(known, axis=0)
+    return undone(view, RigidMap(turned, translation_for(view, turned, mean)))
+
+
+def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
+    """Unit directions (columns) in the upload's space along which the independent components vary."""
+    chosen = Y if Y.shape[0] <= _MOST_ROWS else Y[rng.choice(Y.shape[0], _MOST_ROWS, replace=False)]
+    values = np.linalg.eigvalsh(np.cov(chosen.T).reshape(Y.shape[1], Y.shape[1]))
+    if values[0] <= 1e-12 * values[-1]:
+        raise DoesNotApply("The upload does not vary in every direction, so its components cannot be told apart.")
+    ica = FastICA(whiten="unit-variance", random_state=int(rng.integers(2**31)), max_iter=400, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still an attack
+        ica.fit(chosen)
+    mixing = np.asarray(ica.mixing_)
+    return np.asarray(mixing / np.linalg.norm(mixing, axis=0))
+
+
+def _paired(sources: Matrix, known: Matrix | None) -> tuple[npt.NDArray[np.intp], Matrix]:
+    """For each component the column it stands for, and its sign."""
+    if known is None:
+        order = np.argsort(-sources.var(axis=0))
+        pairs = np.empty(order.size, dtype=np.intp)
+        pairs[order] = np.arange(order.size)
+        return pairs, np.where((sources**3).mean(axis=0) < 0, -1.0, 1.0)
+    found = np.quantile(sources, _QUANTILES, axis=0).T
+    wanted = np.quantile(known - known.mean(axis=0), _QUANTILES, axis=0).T
+    straight = ((found[:, None, :] - wanted[None]) ** 2).mean(axis=2)
+    turned = ((-found[:, None, ::-1] - wanted[None]) ** 2).mean(axis=2)
+    _, pairs = linear_sum_assignment(np.minimum(straight, turned))
+    own = np.arange(pairs.size)
+    return pairs, np.where(turned[own, pairs] < straight[own, pairs], -1.0, 1.0)

@@ -1,0 +1,123 @@
+"""Joint moments: everybody's uploads help against one target.
+
+One accomplice's rows are few; but the analyst holds all uploads, and once it can map them back roughly, their rows are a
+sample of the population many times larger. So the maps of all other participants are estimated first, each against the
+accomplices' rows; then, in rounds, each against everybody else's rebuilt rows; the target's last. This is the strongest
+attack on many small participants, where joining pays most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.descent import minimise
+from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.attacks.moments import anchor_evidence
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.view import Codes, CollusionView
+from mooring.geometry.backend import Array
+from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
+
+_MAX_OTHERS = 40
+_ROUNDS = 3
+_ITERATIONS = 25
+_LAST_ITERATIONS = 200
+
+
+def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    """Match the target's moments to those of all other participants' rebuilt rows and the accomplices' own."""
+    if not view.accomplices:
+        raise DoesNotApply("Without an accomplice nothing tells the common coordinates from the original ones.")
+    if view.anchor is None:
+        raise DoesNotApply(f"{view.method.title} has no anchor to bring the other uploads together; see moments.")
+    others = _others(view, rng)
+    if not others:
+        raise DoesNotApply("There is no participant besides the target and the accomplices.")
+    codes = _codes(view, others)
+    n_classes = 1 + max(int(part.max()) for part in codes.values())
+    own = ClassMoments.of(view.colluder_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
+    seen = {i: ClassMoments.of(view.uploads[i].representation, codes[i], n_classes) for i in (*others, view.target)}
+    evidence = {i: _evidence(view, i) for i in seen}
+    maps = {i: RigidMap(polar_factor(e.cross), e.mean) for i, e in evidence.items()}
+    if view.anchor_noise_scale == 0:
+        population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
+        return undone(view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",))
+    population = own
+    for _ in range(_ROUNDS):
+        maps = {
+            i: _refined(population_without, seen[i], evidence[i], maps[i], _ITERATIONS)[0]
+            for i, population_without in _populations(own, seen, maps, others, population is own).items()
+        } | {view.target: maps[view.target]}
+        population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
+    estimate, row_error = _refined(
+        population, seen[view.target], evidence[view.target], maps[view.target], _LAST_ITERATIONS
+    )
+    note = f"population: {len(others)} other participants and the accomplices"
+    return undone(view, estimate, row_error=row_error, population=population, notes=(note,))
+
+
+def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
+    out = {view.target, *(accomplice.index for accomplice in view.accomplices)}
+    labelled = view.labels[view.target] is not None
+    others = [i for i in range(len(view.uploads)) if i not in out and (view.labels[i] is not None or not labelled)]
+    if len(others) > _MAX_OTHERS:
+        others = sorted(int(i) for i in rng.choice(others, _MAX_OTHERS, replace=False))
+    return others
+
+
+def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
+    """Codes of every participant in play, and under −1 those of the accomplices' pooled rows."""
+    codes = {i: view.codes_of([i]) for i in (*others, view.target)}
+    codes[-1] = view.codes_of([accomplice.index for accomplice in view.accomplices])
+    if np.intersect1d(codes[-1], codes[view.target]).size == 0:
+        codes = {i: np.zeros_like(part) for i, part in codes.items()}
+    return codes
+
+
+def _evidence(view: CollusionView, participant: int) -> AnchorEvidence:
+    evidence = anchor_evidence(view, participant)
+    assert evidence is not None  # the caller has seen that there is an anchor
+    return evidence
+
+
+def _populations(
+    own: ClassMoments,
+    seen: dict[int, ClassMoments],
+    maps: dict[int, RigidMap],
+    others: list[int],
+    first: bool,
+) -> dict[int, ClassMoments]:
+    """For each other participant, everybody's rows but its own; in the first round, the accomplices' alone."""
+    if first:
+        return dict.fromkeys(others, own)
+    back = {i: _mapped_back(seen[i], maps[i]) for i in others}
+    return {i: _merged(own, [back[j] for j in others if j != i]) for i in others}
+
+
+def _merged(own: ClassMoments, parts: list[ClassMoments]) -> ClassMoments:
+    for part in parts:
+        own = own.merged(part)
+    return own
+
+
+def _mapped_back(moments: ClassMoments, map: RigidMap) -> ClassMoments:
+    return moments.seen_from(map.translation, map.orthogonal.T)
+
+
+def _refined(
+    population: ClassMoments, seen: ClassMoments, evidence: AnchorEvidence, start: RigidMap, max_iterations: int
+) -> tuple[RigidMap, Array]:
+    """The map that matches a participant's moments and anchor to a population, and its rows' error."""
+    shared = np.flatnonzero((population.counts > 0) & (seen.counts > 0))
+    match = MomentMatch(population.only(shared), seen.only(shared), evidence)
+    found = minimise(
+        match.value_and_gradient,
+        match.from_orthogonal(start.orthogonal),
+        match.first_shift(),
+        curvature=match.curvature,
+        shift_curvature=match.shift_curvature,
+        max_iterations=max_iterations,
+    )
+    return match.to_map(found.orthogonal, found.shift), match.row_error(found.orthogonal)

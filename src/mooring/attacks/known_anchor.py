@@ -1,0 +1,19 @@
+"""Known anchor: the anchor and its noiseless representation give the map exactly (Prop. aaigdp_collusion)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, anchor_map, centred_anchor_pair, undone
+from mooring.attacks.view import CollusionView
+from mooring.geometry.backend import namespace_of
+from mooring.geometry.orthogonal import polar_factor
+
+
+def known_anchor(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    """Solve B̄ = Ā O for O, which is exact when the anchor representation carries no noise."""
+    A, a, B, b = centred_anchor_pair(view)
+    if view.anchor_noise_scale > 0:
+        raise DoesNotApply("The anchor representation carries noise; see pseudoinverse, procrustes and moments.")
+    O = polar_factor(namespace_of(A).linalg.pinv(A) @ B)  # orthogonal already, up to rounding
+    return undone(view, anchor_map(O, a, b))

@@ -1,0 +1,124 @@
+"""Known rows: records that the attacker has from elsewhere, such as patients treated in two hospitals.
+
+A rigid map keeps distances, so the distances between known rows find them in the upload, although it is shuffled; each row
+found then ties down one direction of the map, and h + 1 of them all of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from mooring.attacks.moments import moments
+from mooring.attacks.procrustes import procrustes
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.view import Codes, CollusionView
+from mooring.geometry.backend import Array, indices_beside, namespace_of, to_numpy
+from mooring.geometry.orthogonal import svd_polar_factor
+from mooring.geometry.rigid import RigidMap
+
+Matrix = npt.NDArray[np.float64]
+_PRECISION = 1e-7
+_FIRM = 1e8
+_BLOCK_NUMBERS = 2**22
+_MOST_CANDIDATES = 200
+
+
+def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    """Find the known rows in the upload, and the map from them; where they leave it open, from the next best attack."""
+    X, Y = view.known_rows, view.target_upload.representation
+    if X is None or X.shape[0] == 0:
+        raise DoesNotApply("The attacker knows none of the target's rows.")
+    xp = namespace_of(X, Y)
+    base = _base(view, rng)
+    matched = _by_distances(to_numpy(X), to_numpy(Y)) if view.data_noise_scale == 0 else None
+    if matched is None:
+        if base is None:
+            raise DoesNotApply("Private-data noise hides the distances, and no other attack gives a first guess.")
+        matched = _by_first_guess(X, Y, base)
+    seen = Y[indices_beside(matched, Y), :]
+    centre_x, centre_y = xp.mean(X, axis=0), xp.mean(seen, axis=0)
+    tied, rank = _tied_down(
+        X - centre_x, seen - centre_y, precision=max(_PRECISION, _noise_to_signal(view, X - centre_x))
+    )
+    if base is None and rank < view.n_components:
+        raise DoesNotApply(
+            f"{X.shape[0]} known rows leave the map open, and no other attack closes it; {view.n_components + 1} would do."
+        )
+    orthogonal = svd_polar_factor(tied if rank == view.n_components or base is None else _FIRM * tied + base.orthogonal)
+    estimate = RigidMap(orthogonal, centre_y - centre_x @ orthogonal)
+    return undone(view, estimate, notes=(f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions",))
+
+
+def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:
+    """The part of O that Y = X O determines, and its rank: V S⁻¹ Uᵀ Y over the singular values above the precision."""
+    xp = namespace_of(X, Y)
+    U, S, Vt = xp.linalg.svd(X, full_matrices=False)
+    rank = int(xp.sum(xp.astype(S > precision * S[0], xp.int64))) if float(S[0]) > 0 else 0
+    images = (U[:, :rank].T @ Y) / S[:rank][:, None]
+    return Vt[:rank, :].T @ images, rank
+
+
+def _noise_to_signal(view: CollusionView, centred: Array) -> float:
+    """Below this share of the largest singular value, private-data noise drowns a direction of the known rows."""
+    largest = float(namespace_of(centred).linalg.matrix_norm(centred, ord=2))
+    noise = 2 * view.data_noise_scale * np.sqrt(centred.shape[0])
+    return float(noise / largest) if largest > 0 else 0.0
+
+
+def _base(view: CollusionView, rng: np.random.Generator) -> RigidMap | None:
+    for attack in (moments, procrustes):
+        try:
+            return attack(view, rng=rng).rigid_map
+        except DoesNotApply:
+            continue
+    return None
+
+
+def _by_distances(X: Matrix, Y: Matrix) -> Codes | None:
+    """Where in Y the rows of X stand, from distances alone; None if they cannot all be found."""
+    k = X.shape[0]
+    if k < 3:
+        return None
+    centred = Y - Y.mean(axis=0)
+    tolerance = _PRECISION * float(np.sqrt((centred**2).sum(axis=1).max()))
+    among = np.sqrt(((X - X[0]) ** 2).sum(axis=1))
+    second = int(np.argmax(among))
+    for i, j in _pairs_apart(centred, among[second], tolerance)[:_MOST_CANDIDATES]:
+        places = _placed(X, centred, int(i), int(j), second, tolerance)
+        if places is not None:
+            return places
+    return None
+
+
+def _pairs_apart(Y: Matrix, distance: float, tolerance: float) -> list[tuple[int, int]]:
+    squares = (Y**2).sum(axis=1)
+    step = max(1, _BLOCK_NUMBERS // Y.shape[0])
+    found: list[tuple[int, int]] = []
+    for start in range(0, Y.shape[0], step):
+        gaps = squares[start : start + step, None] + squares - 2 * Y[start : start + step] @ Y.T
+        near = np.abs(np.sqrt(np.maximum(gaps, 0)) - distance) < tolerance
+        found += [(start + int(i), int(j)) for i, j in np.argwhere(near) if start + i != j]
+    return found
+
+
+def _placed(X: Matrix, Y: Matrix, i: int, j: int, second: int, tolerance: float) -> Codes | None:
+    """Places of all known rows if row 0 stands at i and row `second` at j."""
+    from_i, from_j = (np.sqrt(((Y - Y[place]) ** 2).sum(axis=1)) for place in (i, j))
+    wanted_i, wanted_j = (np.sqrt(((X - X[row]) ** 2).sum(axis=1)) for row in (0, second))
+    off = np.abs(from_i[None] - wanted_i[:, None]) + np.abs(from_j[None] - wanted_j[:, None])
+    places = off.argmin(axis=1)
+    places[0], places[second] = i, j
+    if off[np.arange(X.shape[0]), places].max() > 4 * tolerance or np.unique(places).size < X.shape[0]:
+        return None
+    between = np.sqrt(((Y[places][:, None] - Y[places][None]) ** 2).sum(axis=2))
+    wanted = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
+    return places if np.abs(between - wanted).max() <= 4 * tolerance else None
+
+
+def _by_first_guess(X: Array, Y: Array, guess: RigidMap) -> Codes:
+    """Where the known rows most likely stand, if the map is nearly the guessed one."""
+    rebuilt, wanted = to_numpy(guess.invert(Y)), to_numpy(X)
+    squared = (wanted**2).sum(axis=1)[:, None] + (rebuilt**2).sum(axis=1) - 2 * wanted @ rebuilt.T
+    return np.asarray(linear_sum_assignment(squared)[1])

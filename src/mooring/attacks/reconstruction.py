@@ -1,0 +1,96 @@
+"""What an attack gives back, or how it says that it does not apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.view import CollusionView
+from mooring.errors import MooringError
+from mooring.geometry.backend import Array, namespace_of
+from mooring.geometry.rigid import RigidMap
+
+
+class DoesNotApply(MooringError):
+    """An attack that has nothing to work with in this view. The audit goes on without it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """An attacker's estimate of the target's map and rows.
+
+    Attributes
+    ----------
+    rows : array of shape (n_i, h)
+        The target's rows, rebuilt, after the public projection; in the order of the upload.
+    rigid_map : RigidMap
+        The estimated map. For the one attack that does not keep to orthogonal matrices, the nearest rigid map.
+    row_error : array of shape (h, h) or None
+        Covariance of the rows' error as far as the attacker can tell, without private-data noise: what a denoiser needs.
+    population : ClassMoments or None
+        What the attacker learnt of the population on the way, with private-data noise in it; None if no more than the
+        accomplices' rows say.
+    data_noise_scale : float or None
+        Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload carries.
+    notes : tuple of str
+        What a reader should know, such as which start won.
+    """
+
+    rows: Array
+    rigid_map: RigidMap
+    row_error: Array | None = None
+    population: ClassMoments | None = None
+    data_noise_scale: float | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def undone(
+    view: CollusionView,
+    estimate: RigidMap,
+    *,
+    row_error: Array | None = None,
+    population: ClassMoments | None = None,
+    notes: tuple[str, ...] = (),
+) -> Reconstruction:
+    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ."""
+    rows = estimate.invert(view.target_upload.representation)
+    return Reconstruction(rows, estimate, row_error, population, notes=notes)
+
+
+def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array]:
+    """Return Ā, a, B̄, b of the target (eqs. pdp_collusion_anchor_centering, pdp_collusion_uploaded_anchor_centering)."""
+    A, B = view.anchor, view.target_upload.anchor_representation
+    if B is None:
+        raise DoesNotApply(f"{view.method.title} uploads no anchor representation.")
+    if A is None:
+        raise DoesNotApply("The anchor is known only to participants, and none colludes.")
+    xp = namespace_of(A, B)
+    a, b = xp.mean(A, axis=0), xp.mean(B, axis=0)
+    return A - a, a, B - b, b
+
+
+def anchor_map(orthogonal: Array, a: Array, b: Array) -> RigidMap:
+    """The map with this orthogonal part that takes the anchor's mean to the uploaded one: Ψ̂ = b − Ôᵀ a."""
+    return RigidMap(orthogonal, b - a @ orthogonal)
+
+
+def anchor_row_error(view: CollusionView, variance: float) -> Array:
+    """Covariance of the rows' error where every entry of the map is off by the same variance.
+
+    A small turn Ω with independent entries of that variance moves a row x by x Ω, so that each coordinate is off by the
+    variance times ‖x‖², here the mean over the uploaded rows about the uploaded anchor's mean.
+    """
+    Y, B = view.target_upload.representation, view.target_upload.anchor_representation
+    xp = namespace_of(Y)
+    centred = Y - xp.mean(Y if B is None else B, axis=0)
+    spread = float(xp.sum(centred * centred)) / Y.shape[0]
+    return variance * spread * xp.asarray(np.eye(view.n_components), dtype=Y.dtype, device=Y.device)

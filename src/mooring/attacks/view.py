@@ -1,0 +1,154 @@
+"""What the attacker has: everything a colluding analyst and its accomplices know, and nothing more.
+
+An attack is handed a `CollusionView` and nothing else, so what it recovers it recovered from this. Whatever the target
+keeps to itself (its rows, its rigid map, its noise) cannot be reached from a view; a test walks every reference to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.alignment import Alignment
+from mooring.errors import InputError
+from mooring.geometry.backend import Array, namespace_of, to_numpy
+from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms import Method, Upload
+from mooring.projection import Projection
+
+Codes = npt.NDArray[np.intp]
+_LABEL_BINS = 5
+_FEW_VALUES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Accomplice:
+    """One colluding participant: all that it knows, it tells.
+
+    Attributes
+    ----------
+    index : int
+        Which participant.
+    records : array of shape (n_c, n_features)
+        Its rows as they are.
+    rows : array of shape (n_c, h)
+        Its rows after the public projection.
+    secret : RigidMap
+        Its own map.
+    """
+
+    index: int
+    records: Array
+    rows: Array
+    secret: RigidMap = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class CollusionView:
+    """What an analyst sees, and what its accomplices add.
+
+    Attributes
+    ----------
+    method : Method
+        The method, which is public, like the noise scales and the projection.
+    data_noise_scale, anchor_noise_scale : float
+    projection : Projection
+    uploads : tuple of Upload
+        Every participant's, in order.
+    labels : tuple of arrays, or of None
+        Every participant's labels, which the analyst needs for training and therefore sees.
+    alignment : Alignment or None
+        What the analyst computed from the uploads.
+    target : int
+        Whose rows are attacked.
+    accomplices : tuple of Accomplice
+        Empty for an analyst on its own.
+    anchor : array of shape (r, h) or None
+        Known through any accomplice; None without one, or for a method without an anchor.
+    known_rows : array of shape (k, h) or None
+        Rows that the attacker knows to be among the target's (patients treated in both hospitals), after projection. It
+        does not know where they stand in the upload.
+    repeated_uploads : tuple of Upload
+        Further uploads of the same target rows, each with fresh noise and a fresh map.
+    """
+
+    method: Method
+    data_noise_scale: float
+    anchor_noise_scale: float
+    projection: Projection
+    uploads: tuple[Upload, ...]
+    labels: tuple[Array | None, ...]
+    alignment: Alignment | None
+    target: int
+    accomplices: tuple[Accomplice, ...] = ()
+    anchor: Array | None = None
+    known_rows: Array | None = None
+    repeated_uploads: tuple[Upload, ...] = ()
+
+    def __post_init__(self) -> None:
+        p = len(self.uploads)
+        if not 0 <= self.target < p:
+            raise InputError(
+                "target", expected=f"a participant's index, 0 to {p - 1}", got=str(self.target), cure="Count from zero."
+            )
+        indices = [accomplice.index for accomplice in self.accomplices]
+        if self.target in indices:
+            raise InputError(
+                "colluders",
+                expected="participants other than the target",
+                got=f"the target, {self.target}, among them",
+                cure="A participant that colludes against itself has nothing left to lose.",
+            )
+        if len(set(indices)) != len(indices) or any(not 0 <= index < p for index in indices):
+            raise InputError(
+                "colluders",
+                expected=f"distinct participants' indices, 0 to {p - 1}",
+                got=str(indices),
+                cure="Name each accomplice once.",
+            )
+
+    @property
+    def n_components(self) -> int:
+        """The width of representations, h."""
+        return int(self.uploads[self.target].representation.shape[1])
+
+    @property
+    def target_upload(self) -> Upload:
+        """The upload under attack."""
+        return self.uploads[self.target]
+
+    @property
+    def colluder_rows(self) -> Array | None:
+        """All accomplices' rows after projection, pooled; None without accomplices."""
+        if not self.accomplices:
+            return None
+        rows = [accomplice.rows for accomplice in self.accomplices]
+        return namespace_of(*rows).concat(rows, axis=0)
+
+    def class_codes(self) -> tuple[Codes | None, ...]:
+        """Every participant's labels as codes 0, 1, …, one coding for all; numbers are cut into quantile groups.
+
+        The same for every participant whose labels are known; None for one whose labels are not.
+        """
+        known = [None if labels is None else to_numpy(labels) for labels in self.labels]
+        present = [labels for labels in known if labels is not None]
+        if not present:
+            return (None,) * len(known)
+        values = np.concatenate(present)
+        distinct = np.unique(values)
+        if distinct.size > _FEW_VALUES and np.issubdtype(values.dtype, np.floating):
+            edges = np.quantile(values, np.linspace(0, 1, _LABEL_BINS + 1)[1:-1])
+            return tuple(None if labels is None else np.searchsorted(edges, labels) for labels in known)
+        return tuple(None if labels is None else np.searchsorted(distinct, labels) for labels in known)
+
+    def codes_of(self, participants: Sequence[int]) -> Codes:
+        """Codes of these participants' rows, one after the other; all zero unless the labels of all are known."""
+        codes = self.class_codes()
+        chosen = [codes[i] for i in participants]
+        target = codes[self.target]
+        if target is None or any(part is None for part in chosen):
+            return np.zeros(sum(self.uploads[i].representation.shape[0] for i in participants), dtype=np.intp)
+        return np.concatenate([part for part in chosen if part is not None])
