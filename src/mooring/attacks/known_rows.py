@@ -55,7 +55,7 @@ def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:
     """The part of O that Y = X O determines, and its rank: V S⁻¹ Uᵀ Y over the singular values above the precision."""
     xp = namespace_of(X, Y)
     U, S, Vt = xp.linalg.svd(X, full_matrices=False)
-    rank = int(xp.sum(xp.astype(S > precision * S[0], xp.int64))) if float(S[0]) > 0 else 0
+    rank = int(xp.sum(xp.astype(precision * S[0] < S, xp.int64))) if float(S[0]) > 0 else 0
     images = (U[:, :rank].T @ Y) / S[:rank][:, None]
     return Vt[:rank, :].T @ images, rank
 

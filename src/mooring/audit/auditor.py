@@ -1,0 +1,226 @@
+"""An auditor: one operating point after the other, on the same data and with the same draws."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.audit.leakage import Targets, measure_leakage
+from mooring.audit.lens import Lens
+from mooring.audit.points import OperatingPoint
+from mooring.audit.result import PointResult
+from mooring.audit.store import PointStore, digest
+from mooring.audit.utility import References, references, utility
+from mooring.datasets import Deal
+from mooring.errors import InputError, MissingExtraError
+from mooring.geometry.backend import Array
+from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.simulation import simulate
+from mooring.version import __version__
+
+ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
+
+_ROWS_TO_ATTACK = 120
+_MOST_TARGETS = 3
+_CODE_VERSION = 1  # raise when a change of code changes results, so that stored points are not mistaken for new ones
+
+
+@dataclass(frozen=True, eq=False)
+class Auditor:
+    """Audits one operating point after the other on the same data.
+
+    Parameters
+    ----------
+    dealt : Deal
+        Who holds which rows.
+    whom : Targets
+    lens : Lens
+    learner : str
+    projection : {"auto", "none", "gaussian", "public-svd"}
+    seed : int
+    device : str or None
+    folder : Path or None
+    """
+
+    dealt: Deal
+    whom: Targets
+    lens: Lens
+    learner: str
+    projection: ProjectionKind
+    seed: int
+    device: str | None
+    folder: Path | None
+    _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
+
+    def references(self) -> References:
+        """Local only and pooled raw."""
+        return references(self.dealt, learner=self.learner, seed=self.seed)
+
+    def projection_onto(self, n_components: int) -> Projection:
+        """The public projection onto so many components; always the same one."""
+        if n_components not in self._projections:
+            rng = np.random.default_rng([self.seed, 0, n_components])
+            self._projections[n_components] = make_projection(self.dealt, self.projection, n_components, rng)
+        return self._projections[n_components]
+
+    def audit(self, point: OperatingPoint, *, attacks: Sequence[str]) -> PointResult:
+        """Simulate, attack, train and score at one point, or load what was found there before."""
+        store = PointStore(self.folder, self._key(attacks))
+        stored = store.load(point)
+        if stored is not None:
+            return stored
+        projection = self.projection_onto(point.n_components)
+        rows = [self._placed(part) for part in self.dealt.train]
+        labels = self.dealt.train_labels
+        scale = _rms(self.dealt.train, projection) * point.data_noise_level
+        simulation = simulate(
+            rows,
+            labels,
+            method=point.method,
+            n_components=point.n_components,
+            n_anchor_rows=point.n_anchor_rows,
+            anchor_noise_scale=point.anchor_noise_scale,
+            data_noise_scale=scale,
+            projection=projection,
+            rng=np.random.default_rng([self.seed, 8]),  # the same draws at every point: differences are the point's
+        )
+        outcomes, examples = measure_leakage(
+            simulation,
+            self.whom,
+            attacks=attacks,
+            lens=self.lens,
+            candidates=np.concatenate(self.dealt.test),
+            candidate_labels=None if self.dealt.test_labels is None else np.concatenate(self.dealt.test_labels),
+            indices=self.dealt.train_indices,
+            reference_indices=np.concatenate(self.dealt.test_indices),
+            reference_rows=np.concatenate(self.dealt.test),
+            seed=self.seed,
+        )
+        deployed, noisy = utility(simulation, self.dealt, learner=self.learner, seed=self.seed)
+        alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
+        result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples)
+        store.save(result)
+        return result
+
+    def describe(self) -> dict[str, Any]:
+        """What is audited, in plain values."""
+        rows = [int(part.shape[0]) for part in self.dealt.train]
+        return {
+            "mooring": __version__,
+            "n_participants": self.dealt.n_participants,
+            "rows_each": [min(rows), max(rows)],
+            "n_features": self.dealt.n_features,
+            "n_test_rows": int(sum(part.shape[0] for part in self.dealt.test)),
+            "labels": self.dealt.label_kind,
+            "projection": self.projection,
+            "colluders": list(self.whom.colluders),
+            "targets": list(self.whom.targets),
+            "n_known_rows": self.whom.n_known_rows,
+            "n_repeated_uploads": self.whom.n_repeated_uploads,
+            "learner": self.learner,
+            "seed": self.seed,
+            "device": self.device or "cpu",
+            "machine": f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
+        }
+
+    def _placed(self, rows: npt.NDArray[np.float64]) -> Array:
+        if self.device in (None, "cpu"):
+            return rows
+        try:
+            import torch
+        except ImportError:
+            raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
+        return torch.as_tensor(rows, dtype=torch.float64, device=self.device)
+
+    def _key(self, attacks: Sequence[str]) -> str:
+        if self.folder is None:
+            return ""
+        settings = {
+            "code": _CODE_VERSION,
+            "attacks": list(attacks),
+            "whom": [self.whom.colluders, self.whom.targets, self.whom.n_known_rows, self.whom.n_repeated_uploads],
+            "learner": self.learner,
+            "projection": self.projection,
+            "seed": self.seed,
+            "lens": [self.lens.image_shape, self.lens.n_candidates, self.lens.n_queries, self.lens.n_examples],
+            "embedding": repr(self.lens.embedding),
+        }
+        parts = [*self.dealt.train, *self.dealt.test, self.dealt.public, self.lens.groups, self.lens.attribute]
+        return digest([*parts, *(self.dealt.train_labels or ()), *(self.dealt.test_labels or ())], settings)
+
+
+def make_auditor(
+    datasets: Deal | Sequence[Array],
+    labels: Sequence[Array] | None,
+    *,
+    colluders: Sequence[int],
+    targets: Sequence[int] | None,
+    n_known_rows: int,
+    n_repeated_uploads: int,
+    learner: str,
+    lens: Lens | None,
+    projection: ProjectionKind,
+    seed: int,
+    device: str | None,
+    folder: str | Path | None,
+) -> Auditor:
+    """Check what is asked for, choose targets, and deal matrices out where no deal is given."""
+    if isinstance(datasets, Deal):
+        if labels is not None:
+            raise InputError("labels", expected="absent beside a Deal", got="given", cure="A Deal has its own labels.")
+        dealt = datasets
+    else:
+        dealt = Deal.from_parts(datasets, labels, rng=np.random.default_rng([seed, 9]))
+    p = dealt.n_participants
+    if p < 2:
+        raise InputError(
+            "datasets", expected="at least two participants'", got=str(p), cure="An attack needs a target."
+        )
+    if any(not 0 <= c < p for c in colluders):
+        raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero.")
+    if targets is None:
+        others = [i for i in range(p) if i not in colluders]
+        rows = max(1, min((dealt.train[i].shape[0] for i in others), default=1))
+        targets = others[: max(1, min(_MOST_TARGETS, -(-_ROWS_TO_ATTACK // rows)))]
+    if not targets or set(targets) & set(colluders):
+        raise InputError(
+            "targets",
+            expected="participants who do not collude, at least one",
+            got=str(list(targets)),
+            cure="Name another.",
+        )
+    whom = Targets(tuple(colluders), tuple(targets), n_known_rows, n_repeated_uploads)
+    place = None if folder is None else Path(folder)
+    return Auditor(dealt, whom, lens or Lens(), learner, projection, seed, device, place)
+
+
+def make_projection(dealt: Deal, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:
+    """The public projection that a study of this kind would use."""
+    m = dealt.n_features
+    if kind == "auto":
+        kind = "none" if n_components == m else "gaussian" if dealt.public is None else "public-svd"
+    if kind == "none":
+        if n_components != m:
+            raise InputError(
+                "n_components", expected=f"{m} without a projection", got=str(n_components), cure="Choose a projection."
+            )
+        return no_projection(m)
+    if kind == "gaussian":
+        return gaussian_projection(m, n_components, rng=rng)
+    if dealt.public is None:
+        raise InputError(
+            "projection", expected="one that needs no public rows", got="'public-svd'", cure="Set public rows aside."
+        )
+    return public_svd_projection(dealt.public, n_components, rng=rng)
+
+
+def _rms(parts: Sequence[npt.NDArray[np.float64]], projection: Projection) -> float:
+    """s: the root mean square of all projected training rows' entries."""
+    total = sum(float((projection.encode(part) ** 2).sum()) for part in parts)
+    return float(np.sqrt(total / (sum(part.shape[0] for part in parts) * projection.n_components)))

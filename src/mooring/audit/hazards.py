@@ -1,0 +1,89 @@
+"""Hazards: what in a table makes a secret map easy to break, before any attack is run."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.datasets import Deal
+
+_FEW_VALUES = 2
+_SEPARATED = 1.5
+_COARSE = 200  # steps across a column: finer grids are as good as none
+_LATTICE_WIDTH = 40
+
+
+def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
+    """Sentences about the rows given, each a known way in; empty if none was found.
+
+    Covers columns of whole numbers or of two values (a lattice, which lattice reduction can find: d = 14 has been broken in
+    under a second), constant columns, duplicate and zero rows (fixed points that an attacker recognises), fewer rows than
+    components, and widely separated variances (principal axes then give the map).
+    """
+    rows = np.concatenate(dealt.train)
+    found = []
+    whole = projected_as_they_are(dealt, n_components)
+    if whole:
+        found += _lattice(rows)
+    constant = int((np.ptp(rows, axis=0) == 0).sum())
+    if constant:
+        found.append(f"{constant} of {rows.shape[1]} columns are constant: they tie a direction of every map down.")
+    distinct = np.unique(rows.round(12), axis=0).shape[0] if rows.size <= 50_000_000 else rows.shape[0]
+    if distinct < rows.shape[0]:
+        found.append(
+            f"{rows.shape[0] - distinct} of {rows.shape[0]} rows are duplicates: equal rows stay equal in every upload, "
+            "and link participants."
+        )
+    zero = int((rows == 0).all(axis=1).sum())
+    if zero:
+        found.append(f"{zero} rows are zero throughout: their image is the secret translation itself.")
+    short = [n for n in (part.shape[0] for part in dealt.train) if n <= n_components]
+    if short:
+        found.append(
+            f"{len(short)} participants have no more rows ({min(short)} at least) than components ({n_components}): "
+            "figures for them are uncertain, and every known row weighs more."
+        )
+    found += _separated(rows)
+    return tuple(found)
+
+
+def projected_as_they_are(dealt: Deal, n_components: int) -> bool:
+    """Whether columns reach the upload unmixed by a projection."""
+    return n_components == dealt.n_features
+
+
+def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
+    """Columns whose values lie on a grid: whole numbers, or standardised whole numbers, or 0/1."""
+    gridded = 0
+    for column in rows.T:
+        values = np.unique(column)
+        if values.size < _FEW_VALUES:
+            continue
+        steps = np.diff(values)
+        unit = steps.min()
+        coarse = np.ptp(values) <= _COARSE * unit
+        if coarse and np.allclose(steps / unit, np.round(steps / unit), atol=1e-6):
+            gridded += 1
+    if gridded == 0:
+        return []
+    reach = "within reach of lattice reduction" if rows.shape[1] <= _LATTICE_WIDTH else "a start for lattice reduction"
+    return [
+        f"{gridded} of {rows.shape[1]} columns take values on a grid (whole numbers, yes/no): without private-data noise "
+        f"the upload lies on a turned lattice, {reach}."
+    ]
+
+
+def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
+    if rows.shape[0] < 3:
+        return []
+    values = np.linalg.eigvalsh(np.cov(rows.T).reshape(rows.shape[1], rows.shape[1]))[::-1]
+    top = values[: min(10, values.size)]
+    if top.size < 2 or top[-1] <= 0:
+        return []
+    apart = int((top[:-1] / top[1:] > _SEPARATED).sum())
+    if apart == 0:
+        return []
+    return [
+        f"{apart} of the {top.size - 1} gaps between the largest variances exceed a factor of {_SEPARATED}: "
+        "the principal axes of an upload can be paired with the population's."
+    ]

@@ -1,0 +1,137 @@
+"""Run attacks on a simulated collaboration and measure what each recovered, beside chance, control and floor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoised
+from mooring.audit.lens import Lens
+from mooring.audit.looking import Looked, look
+from mooring.audit.outcomes import AttackOutcome, strongest
+from mooring.geometry.backend import to_numpy
+from mooring.simulation import Simulation
+
+Matrix = npt.NDArray[np.float64]
+DENOISED = " + denoising"
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Who attacks whom, and with what extra knowledge.
+
+    Attributes
+    ----------
+    colluders : tuple of int
+    targets : tuple of int
+        Attacked one after the other; their rows are measured together.
+    n_known_rows, n_repeated_uploads : int
+        As for `Simulation.view`.
+    """
+
+    colluders: tuple[int, ...]
+    targets: tuple[int, ...]
+    n_known_rows: int = 0
+    n_repeated_uploads: int = 0
+
+
+def measure_leakage(
+    simulation: Simulation,
+    whom: Targets,
+    *,
+    attacks: Sequence[str],
+    lens: Lens,
+    candidates: Matrix,
+    candidate_labels: npt.NDArray[Any] | None,
+    indices: tuple[npt.NDArray[Any], ...],
+    reference_indices: npt.NDArray[Any],
+    reference_rows: Matrix,
+    seed: int,
+) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
+    """Run every attack, plain and denoised.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    whom : Targets
+    attacks : sequence of str
+        Names in `mooring.attacks.REGISTRY`.
+    lens : Lens
+    candidates, candidate_labels
+        Further rows, as they are, to fill galleries with.
+    indices : tuple of arrays
+        For each participant, where its rows stand among the records; for the lens's groups and attribute.
+    reference_indices, reference_rows
+        Held-out records of known persons, for identity linkage.
+    seed : int
+
+    Returns
+    -------
+    tuple of AttackOutcome, and examples of the strongest attack's rows or None
+    """
+    views = [
+        simulation.view(
+            whom.colluders,
+            target,
+            n_known_rows=whom.n_known_rows,
+            n_repeated_uploads=whom.n_repeated_uploads,
+        )
+        for target in whom.targets
+    ]
+    scene = look(
+        simulation,
+        views,
+        lens,
+        candidates=candidates,
+        candidate_labels=candidate_labels,
+        indices=indices,
+        reference_indices=reference_indices,
+        reference_rows=reference_rows,
+        seed=seed,
+    )
+    outcomes: list[AttackOutcome] = []
+    rebuilt: dict[str, Matrix] = {}
+    for name in attacks:
+        for outcome, rows in _attacked(name, views, scene, seed):
+            outcomes.append(outcome)
+            if rows is not None:
+                rebuilt[outcome.attack] = rows
+    worst = strongest(outcomes)
+    if worst is None:
+        return tuple(outcomes), None
+    outcomes = [
+        replace(one, figures={**one.figures, **scene.image_figures(rebuilt[one.attack])}) if one is worst else one
+        for one in outcomes
+    ]
+    return tuple(outcomes), scene.examples(rebuilt[worst.attack], worst.attack)
+
+
+def _attacked(
+    name: str, views: Sequence[CollusionView], scene: Looked, seed: int
+) -> list[tuple[AttackOutcome, Matrix | None]]:
+    found: list[Reconstruction] = []
+    try:
+        for k, view in enumerate(views):
+            found.append(REGISTRY[name](view, rng=np.random.default_rng([seed, 3, k])))
+    except DoesNotApply as why:
+        return [(AttackOutcome(name, reason=why.reason), None)]
+    except np.linalg.LinAlgError:
+        return [(AttackOutcome(name, reason="The arithmetic broke down: a matrix could not be factorised."), None)]
+    results = [_measured(name, found, scene)]
+    try:
+        better = [denoised(one, view) for one, view in zip(found, views, strict=True)]
+    except (DoesNotApply, np.linalg.LinAlgError):
+        return results
+    return [*results, _measured(name + DENOISED, better, scene)]
+
+
+def _measured(name: str, found: Sequence[Reconstruction], scene: Looked) -> tuple[AttackOutcome, Matrix | None]:
+    rows = np.concatenate([to_numpy(one.rows) for one in found])
+    if not np.isfinite(rows).all():
+        return AttackOutcome(name, reason="The attack gave numbers that are not finite."), None
+    notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
+    return AttackOutcome(name, scene.figures(rows), notes=notes), rows

@@ -1,0 +1,292 @@
+"""The plan: which method, how many components, how much noise; and whether to join at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.attacks import REGISTRY
+from mooring.audit.auditor import Auditor, ProjectionKind, make_auditor
+from mooring.audit.hazards import hazards
+from mooring.audit.lens import Lens
+from mooring.audit.points import OperatingPoint, point_with_noise
+from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.run import Progress
+from mooring.audit.target import Target
+from mooring.datasets import Deal
+from mooring.errors import InputError
+from mooring.geometry.backend import Array
+from mooring.learners import Score
+
+SEARCHED = ("known-secret", "known-anchor", "procrustes", "moments", "joint-moments")
+"""The attacks that have been strongest so far: enough to search with, never enough to sign with."""
+
+_DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
+_ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
+_BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
+_MOST_NOISE = 5.0
+_HALVINGS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was searched, and what to do.
+
+    Attributes
+    ----------
+    target : Target
+    audit : AuditResult
+        Every point that was tried.
+    recommended : PointResult or None
+        The point that keeps to the target and scores best, audited with every attack; None if no point keeps to it, or
+        none that does is shown to beat training alone.
+    verdict : str
+        The same in words.
+    """
+
+    target: Target
+    audit: AuditResult
+    recommended: PointResult | None
+    verdict: str
+
+    @property
+    def frontier(self) -> tuple[PointResult, ...]:
+        """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
+        known = [
+            one for one in self.audit.points if one.deployed is not None and one.worst(self.target.measure) is not None
+        ]
+        best = []
+        for one in known:
+            if not any(_dominates(other, one, self.target) for other in known if other is not one):
+                best.append(one)
+        return tuple(sorted(best, key=lambda one: _safety(one, self.target)))
+
+    def to_json(self) -> str:
+        """Everything, as JSON text."""
+        plain = {
+            "target": str(self.target),
+            "verdict": self.verdict,
+            "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "frontier": [one.point.as_dict() for one in self.frontier],
+            "audit": json.loads(self.audit.to_json()),
+        }
+        return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+
+    def figures(self) -> dict[str, Any]:
+        """Plotly figures by name, as for an audit, with the recommended point and the target marked."""
+        from mooring.audit.drawing import draw, frontier
+
+        figures = dict(draw(self.audit))
+        bound = self.target.bound if self.target.measure == "centred_error" else None
+        marked = frontier(self.audit, recommended=self.recommended, floor=bound)
+        if marked is not None:
+            figures["frontier"] = marked
+        return figures
+
+
+def plan_study(
+    datasets: Deal | Sequence[Array],
+    labels: Sequence[Array] | None = None,
+    *,
+    target: Target | str = "reconstruction error at least 0.5",
+    n_components: int | Sequence[int] | None = None,
+    projection: ProjectionKind = "auto",
+    colluders: Sequence[int] = (0,),
+    targets: Sequence[int] | None = None,
+    learner: str = "auto",
+    lens: Lens | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Search for the operating point that keeps to a target and scores best.
+
+    Parameters
+    ----------
+    datasets, labels
+        As for `run_audit`: rows like those of the study to come.
+    target : Target or str
+        What the strongest attack may recover, such as "error at least 0.5" or "linkage at most 20 %". It must hold at the
+        worse end of the figure's interval.
+    n_components : int or sequence of int, optional
+        h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
+        the best point found.
+    projection, colluders, targets, learner, lens, seed, device, folder, progress
+        As for `run_audit`.
+
+    Notes
+    -----
+    A grid over private-data noise, anchor noise and both is followed by bisection of each noise to just meet the target;
+    then other numbers of components and anchor rows are tried at the best point. The search uses the attacks that have
+    been strongest so far; what is recommended has been audited with every attack there is.
+    """
+    target = Target.parse(target) if isinstance(target, str) else target
+    auditor = make_auditor(
+        datasets,
+        labels,
+        colluders=colluders,
+        targets=targets,
+        n_known_rows=0,
+        n_repeated_uploads=0,
+        learner=learner,
+        lens=lens,
+        projection=projection,
+        seed=seed,
+        device=device,
+        folder=folder,
+    )
+    m = auditor.dealt.n_features
+    widths: tuple[int, ...] = (min(30, m),)
+    if n_components is not None:
+        widths = (n_components,) if isinstance(n_components, int) else tuple(n_components)
+    if not widths or any(not 1 <= h <= m for h in widths):
+        raise InputError(
+            "n_components", expected=f"between 1 and {m}", got=str(list(widths)), cure="A projection cannot add."
+        )
+    search = _Search(auditor, target, progress or (lambda done, total, words: None))
+    search.say("training alone and pooled")
+    truth_lines = auditor.references()
+    for h in widths:
+        search.over_noise(h)
+    search.over_shape(widen=n_components is None)
+    recommended, verdict = search.conclude(truth_lines.local_only)
+    audit = AuditResult(
+        auditor.describe() | {"target": str(target)},
+        truth_lines,
+        tuple(search.tried.values()),
+        hazards(auditor.dealt, widths[0]),
+    )
+    return Plan(target, audit, recommended, verdict)
+
+
+class _Search:
+    """Points tried so far, and what to try next."""
+
+    def __init__(self, auditor: Auditor, target: Target, progress: Progress) -> None:
+        self.auditor, self.target, self.progress = auditor, target, progress
+        self.tried: dict[OperatingPoint, PointResult] = {}
+        self.expected = 0
+
+    def say(self, words: str) -> None:
+        self.progress(len(self.tried), max(self.expected, len(self.tried) + 1), words)
+
+    def at(self, v: float, level: float, h: int, r: int) -> PointResult:
+        point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
+        if point not in self.tried:
+            self.say(f"h = {h}: {point.title}")
+            self.tried[point] = self.auditor.audit(point, attacks=SEARCHED)
+        return self.tried[point]
+
+    def over_noise(self, h: int) -> None:
+        """The grid, then each noise bisected to where the target is just met."""
+        r = 4 * h
+        fixed = [(0.0, level) for level in _DATA_LEVELS] + [(v, 0.0) for v in _ANCHOR_SCALES] + list(_BOTH)
+        self.expected += len(fixed) + 4 * _HALVINGS + 6
+        for v, level in fixed:
+            self.at(v, level, h, r)
+        self._bisect(lambda level: self.at(0.0, level, h, r), _DATA_LEVELS)
+        self._bisect(lambda v: self.at(v, 0.0, h, r), _ANCHOR_SCALES, most=2.0)
+        for v in (0.05, 0.1):
+            self._bisect(lambda level, v=v: self.at(v, level, h, r), [level for w, level in _BOTH if w == v])
+
+    def over_shape(self, *, widen: bool) -> None:
+        """Other numbers of components and of anchor rows, at the best point so far."""
+        best = self._best()
+        if best is None:
+            return
+        v, level, h = best.point.anchor_noise_scale, best.point.data_noise_level, best.point.n_components
+        if v > 0:
+            for r in (2 * h, 8 * h):
+                self.at(v, level, h, r)
+        m = self.auditor.dealt.n_features
+        if not widen or self.auditor.projection == "none" or m <= 4:
+            return
+        most = m if self.auditor.dealt.public is None else min(m, self.auditor.dealt.public.shape[0])
+        for other in {max(2, h // 2), min(most, 2 * h)} - {h}:
+            for factor in (1.0, 1.25, 1.6):
+                if self.target.met_at(self.at(v * factor, level * factor, other, 4 * other)):
+                    break
+
+    def conclude(self, alone: Score | None) -> tuple[PointResult | None, str]:
+        """Audit the best points with every attack until one keeps to the target, and put the outcome into words."""
+        self.say("every attack at the best point")
+        for candidate in self._ranked():
+            full = self.auditor.audit(candidate.point, attacks=tuple(REGISTRY))
+            self.tried[candidate.point] = full
+            if not self.target.met_at(full):
+                continue
+            return self._worded(full, alone)
+        return None, f"No operating point that was tried keeps to the target ({self.target}). None is recommended."
+
+    def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
+        worst = best.worst(self.target.measure)
+        assert worst is not None
+        held = f"{best.point.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
+        low, high = worst[1].interval.low, worst[1].interval.high
+        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
+        if best.deployed is None or alone is None:
+            return best, f"Keeps to the target ({self.target}): {held}; {found}. Utility was not measured."
+        joint = f"{best.deployed.value:.1%} [{best.deployed.low:.1%}, {best.deployed.high:.1%}]"
+        if best.deployed.low <= alone.value:
+            return None, (
+                f"No operating point that keeps to the target ({self.target}) is shown to beat training alone: the best "
+                f"joint model scores {joint} ({held}), training alone {alone.value:.1%}. Joining does not pay here."
+            )
+        return best, (
+            f"Recommended: {held}. The joint model scores {joint}, training alone {alone.value:.1%}; {found}, so the target "
+            f"({self.target}) is kept. A lower bound on leakage, not a guarantee."
+        )
+
+    def _best(self) -> PointResult | None:
+        return next(iter(self._ranked()), None)
+
+    def _ranked(self) -> list[PointResult]:
+        """Points that keep to the target, the best score first; the safer first among equals."""
+        kept = [one for one in self.tried.values() if self.target.met_at(one)]
+        return sorted(
+            kept,
+            key=lambda one: (one.deployed.value if one.deployed else 0.0, _safety(one, self.target)),
+            reverse=True,
+        )
+
+    def _bisect(self, at: Any, grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
+        """Find the least noise that keeps to the target: widen the grid if need be, then halve."""
+        low, high = 0.0, None
+        for noise in sorted(grid):
+            if self.target.met_at(at(noise)):
+                high = noise
+                break
+            low = noise
+        while high is None and low < most:
+            noise = min(most, 2 * low)
+            if self.target.met_at(at(noise)):
+                high = noise
+            else:
+                low = noise
+        if high is None:
+            return
+        for _ in range(_HALVINGS):
+            middle = round((low + high) / 2, 4)
+            if self.target.met_at(at(middle)):
+                high = middle
+            else:
+                low = middle
+
+
+def _safety(one: PointResult, target: Target) -> float:
+    """A number that is higher where the strongest attack recovers less."""
+    worst = one.worst(target.measure)
+    if worst is None:
+        return -1.0
+    return worst[1].value if target.at_least else -worst[1].value
+
+
+def _dominates(one: PointResult, other: PointResult, target: Target) -> bool:
+    if one.deployed is None or other.deployed is None:
+        return False
+    score, safety = one.deployed.value - other.deployed.value, _safety(one, target) - _safety(other, target)
+    return score >= 0 and safety >= 0 and (score > 0 or safety > 0)

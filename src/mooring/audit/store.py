@@ -1,0 +1,77 @@
+"""Finished points on disk, so that an interrupted audit goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.audit.points import OperatingPoint
+from mooring.audit.result import PointResult
+from mooring.errors import InputError
+
+
+class PointStore:
+    """A folder with one JSON file a point, named by a digest of data, settings, code version and point.
+
+    Parameters
+    ----------
+    folder : Path or None
+        None keeps nothing.
+    key : str
+        Digest of everything that the results depend on, but for the point.
+    """
+
+    def __init__(self, folder: Path | None, key: str) -> None:
+        self.folder, self.key = folder, key
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                raise InputError(
+                    "folder",
+                    expected="a folder that can be made and written to",
+                    got=str(problem.strerror),
+                    cure="Choose another place for the audit's files.",
+                ) from None
+
+    def load(self, point: OperatingPoint) -> PointResult | None:
+        """The point's result, if it was finished before; a file that cannot be read counts as not there."""
+        if self.folder is None:
+            return None
+        try:
+            return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def save(self, result: PointResult) -> None:
+        """Keep a result: written beside its place, then moved there, so that no half file is ever read."""
+        if self.folder is None:
+            return
+        path = self._path(result.point)
+        beside = path.with_suffix(f".{os.getpid()}.tmp")
+        beside.write_text(json.dumps(result.as_dict(), allow_nan=False), encoding="utf-8")
+        beside.replace(path)
+
+    def _path(self, point: OperatingPoint) -> Path:
+        assert self.folder is not None
+        text = self.key + json.dumps(point.as_dict(), sort_keys=True)
+        return self.folder / f"point-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def digest(arrays: Sequence[Any], settings: dict[str, Any]) -> str:
+    """A digest of arrays and settings."""
+    sha = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for array in arrays:
+        if array is None:
+            sha.update(b"none")
+            continue
+        plain = np.ascontiguousarray(array)
+        sha.update(f"{plain.dtype}{plain.shape}".encode())
+        sha.update(plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode())
+    return sha.hexdigest()

@@ -1,0 +1,115 @@
+"""Utility: what the joint model scores, beside what a participant reaches alone and what pooling everything would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.datasets import Deal
+from mooring.geometry.backend import to_numpy
+from mooring.learners import Score, fit, score
+from mooring.simulation import Simulation
+
+_MOST_ALONE = 12
+
+
+@dataclass(frozen=True)
+class References:
+    """The two scores that every other is read against.
+
+    Attributes
+    ----------
+    local_only : Score or None
+        Each participant's own model, on its rows as they are, tested on everybody's test rows; the mean over participants.
+    pooled_raw : Score or None
+        One model on everybody's rows as they are: no protection at all.
+    n_alone : int
+        How many participants' own models were trained: all, or a sample.
+    """
+
+    local_only: Score | None
+    pooled_raw: Score | None
+    n_alone: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "local_only": None if self.local_only is None else self.local_only.as_dict(),
+            "pooled_raw": None if self.pooled_raw is None else self.pooled_raw.as_dict(),
+            "n_alone": self.n_alone,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> References:
+        """Read back what `as_dict` gave."""
+        scores = [None if plain[k] is None else Score.from_dict(plain[k]) for k in ("local_only", "pooled_raw")]
+        return cls(scores[0], scores[1], plain["n_alone"])
+
+
+def references(dealt: Deal, *, learner: str, seed: int) -> References:
+    """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows."""
+    kind = learnable(dealt)
+    if kind is None:
+        return References(None, None, 0)
+    rng = np.random.default_rng([seed, 1])
+    test, truth = np.concatenate(dealt.test), np.concatenate(cast("tuple[Any, ...]", dealt.test_labels))
+    labels = cast("tuple[npt.NDArray[Any], ...]", dealt.train_labels)
+    chosen = np.arange(dealt.n_participants)
+    if chosen.size > _MOST_ALONE:
+        chosen = np.sort(rng.choice(chosen, _MOST_ALONE, replace=False))
+    alone = [
+        score(truth, fit(learner, dealt.train[i], labels[i], kind=kind, seed=seed)(test), kind=kind, rng=rng)
+        for i in chosen
+    ]
+    pooled = fit(learner, np.concatenate(dealt.train), np.concatenate(labels), kind=kind, seed=seed)
+    return References(_mean(alone), score(truth, pooled(test), kind=kind, rng=rng), int(chosen.size))
+
+
+def utility(simulation: Simulation, dealt: Deal, *, learner: str, seed: int) -> tuple[Score | None, Score | None]:
+    """Score the joint model as deployed (new rows mapped by their owner, without noise) and with noise on test rows too.
+
+    The second is what the paper measures; it is None where there is no private-data noise, and so no difference.
+    """
+    kind = learnable(dealt)
+    if kind is None:
+        return None, None
+    rng = np.random.default_rng([seed, 2])
+    labels = np.concatenate(cast("tuple[Any, ...]", dealt.train_labels))
+    truth = np.concatenate(cast("tuple[Any, ...]", dealt.test_labels))
+    predict = fit(learner, to_numpy(simulation.collaboration_matrix), labels, kind=kind, seed=seed)
+
+    def scored(noise: float) -> Score:
+        rows = [
+            to_numpy(simulation.scored_locally(i, part, data_noise_scale=noise))
+            for i, part in enumerate(dealt.test)
+            if part.shape[0]
+        ]
+        return score(truth, predict(np.concatenate(rows)), kind=kind, rng=rng)
+
+    noise = simulation.data_noise_scale
+    return scored(0.0), scored(noise) if noise > 0 else None
+
+
+def learnable(dealt: Deal) -> Literal["classes", "number"] | None:
+    """What there is to learn: classes, a number, or nothing."""
+    if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
+        return None
+    return dealt.label_kind if sum(part.shape[0] for part in dealt.test) else None
+
+
+def _mean(scores: list[Score]) -> Score:
+    """The mean of several models' scores; its interval is over participants, where there are enough of them."""
+    values = np.array([one.value for one in scores])
+    if values.size < 3:
+        return replace(
+            scores[0],
+            value=float(values.mean()),
+            low=float(np.mean([one.low for one in scores])),
+            high=float(np.mean([one.high for one in scores])),
+        )
+    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(values.size)
+    mean = float(values.mean())
+    return replace(scores[0], value=mean, low=mean - half, high=mean + half)
