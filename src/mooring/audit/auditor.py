@@ -15,7 +15,7 @@ from mooring.audit.leakage import Targets, measure_leakage
 from mooring.audit.lens import Lens
 from mooring.audit.points import OperatingPoint
 from mooring.audit.result import PointResult
-from mooring.audit.store import PointStore, digest
+from mooring.audit.store import PointStore, code_digest, digest
 from mooring.audit.utility import References, references, utility
 from mooring.datasets import Deal
 from mooring.errors import InputError, MissingExtraError
@@ -28,7 +28,6 @@ ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
 _ROWS_TO_ATTACK = 120
 _MOST_TARGETS = 3
-_CODE_VERSION = 1  # raise when a change of code changes results, so that stored points are not mistaken for new ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +141,7 @@ class Auditor:
         if self.folder is None:
             return ""
         settings = {
-            "code": _CODE_VERSION,
+            "code": code_digest(),
             "attacks": list(attacks),
             "whom": [self.whom.colluders, self.whom.targets, self.whom.n_known_rows, self.whom.n_repeated_uploads],
             "learner": self.learner,

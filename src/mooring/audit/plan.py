@@ -21,7 +21,7 @@ from mooring.errors import InputError
 from mooring.geometry.backend import Array
 from mooring.learners import Score
 
-SEARCHED = ("known-secret", "known-anchor", "procrustes", "moments", "joint-moments")
+SEARCHED = ("known-secret", "known-anchor", "procrustes", "alignment-map", "moments", "joint-moments", "principal-axes")
 """The attacks that have been strongest so far: enough to search with, never enough to sign with."""
 
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)

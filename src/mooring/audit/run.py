@@ -80,6 +80,7 @@ def run_audit(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> classes = [rng.integers(0, 2, 60) for _ in range(3)]
     >>> rows = [rng.standard_normal((60, 3)) + 4 * part[:, None] for part in classes]

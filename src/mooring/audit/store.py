@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ class PointStore:
         assert self.folder is not None
         text = self.key + json.dumps(point.as_dict(), sort_keys=True)
         return self.folder / f"point-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+@cache
+def code_digest() -> str:
+    """A digest of mooring's own source: results of other code are not mistaken for this code's."""
+    sha = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        if "apps" not in path.parts:
+            sha.update(path.read_bytes())
+    return sha.hexdigest()
 
 
 def digest(arrays: Sequence[Any], settings: dict[str, Any]) -> str:

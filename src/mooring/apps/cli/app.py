@@ -5,7 +5,9 @@ from __future__ import annotations
 import typer
 
 from mooring import __version__
+from mooring.apps.cli.audit import audit
 from mooring.apps.cli.demo import demo
+from mooring.apps.cli.plan import plan
 
 app = typer.Typer(
     help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.",
@@ -13,11 +15,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
 )
 app.command()(demo)
-
-
-@app.callback()
-def _about() -> None:
-    """Keep `mooring demo` a subcommand while it is the only one."""
+app.command()(audit)
+app.command()(plan)
 
 
 @app.command()

@@ -1,0 +1,1 @@
+"""Results as pages: one self-contained HTML file that needs nothing from the network."""
