@@ -6,6 +6,7 @@ compared with the truth.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from mooring.anchors import make_anchor
 from mooring.attacks.view import Accomplice, CollusionView
 from mooring.collaboration import Collaboration, collaborate
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, as_float64, indices_beside, like
+from mooring.geometry.backend import Array, as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms import METHODS, Method, Upload, method_named, represent
 from mooring.projection import Projection, gaussian_projection, no_projection
@@ -119,7 +120,9 @@ class Simulation:
                 "colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero."
             )
         accomplices = tuple(
-            Accomplice(c, self.records[c], self.private_data[c], self.secrets[c]) for c in colluders if c != target
+            Accomplice(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c])
+            for c in colluders
+            if c != target
         )
         if len(accomplices) < len(colluders):
             raise InputError(
@@ -218,6 +221,9 @@ def simulate(
     >>> bool(np.allclose(rebuilt.rows, rows[1]))
     True
     """
+    for name, scale in (("anchor_noise_scale", anchor_noise_scale), ("data_noise_scale", data_noise_scale)):
+        if not (math.isfinite(scale) and scale >= 0):
+            raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
     method = _with_noise(
         method_named(method) if isinstance(method, str) else method, anchor_noise_scale, data_noise_scale
     )
@@ -274,6 +280,11 @@ def simulate(
         collaboration,
         streams,
     )
+
+
+def _copied(array: Array) -> Array:
+    """A copy that is no window onto a larger array, such as the table that all participants were dealt from."""
+    return namespace_of(array).asarray(array, copy=True)
 
 
 def _with_noise(method: Method, anchor_noise_scale: float, data_noise_scale: float) -> Method:

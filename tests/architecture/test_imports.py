@@ -11,18 +11,19 @@ import mooring
 
 PACKAGE = Path(mooring.__file__).parent
 LAYERS = (
-    {"errors", "randomness"},
+    {"errors", "randomness", "version"},
     {"geometry", "measures", "datasets"},
     {"anchors", "projection", "guarantee", "theory", "mechanisms"},
     {"alignment"},
     {"collaboration", "attacks"},
-    {"simulation"},
+    {"simulation", "learners"},
+    {"audit"},
     {""},  # mooring itself: the public names
     {"apps"},
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 HEAVY = {"typer", "rich", "plotly", "pydantic", "cryptography", "pickle", "joblib", "matplotlib"}
-OPTIONAL = {"torch", "dp_accounting", "skimage", "onnxruntime", "PIL"}
+OPTIONAL = {"torch", "dp_accounting", "skimage", "onnxruntime", "PIL", "flint"}
 ALLOWED_RANDOM = {"Generator", "BitGenerator", "SeedSequence", "default_rng"}
 MAX_LINES = 350
 

@@ -42,9 +42,9 @@ section  label                                    what it is
 """
 
 FILES = {
-    "2": "test_section_2_preliminaries.py",
-    "3": "test_section_3_tension.py",
-    "4": "test_section_4_noisy_anchor.py",
+    "2": ("test_section_2_preliminaries.py",),
+    "3": ("test_section_3_tension.py",),
+    "4": ("test_section_4_noisy_anchor.py", "test_section_4_attacks.py"),
 }
 
 
@@ -54,9 +54,11 @@ def _rows(table):
 
 @cache
 def _tests(section):
-    """The test functions of a section's file: name and docstring."""
-    tree = ast.parse((Path(__file__).parent / FILES[section]).read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    """The test functions of a section's files: name and docstring."""
+    trees = [ast.parse((Path(__file__).parent / name).read_text(encoding="utf-8")) for name in FILES[section]]
+    nodes = [node for tree in trees for node in tree.body]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    assert len({function.name for function in functions}) == len(functions)
     return {function.name: ast.get_docstring(function) or "" for function in functions}
 
 

@@ -37,6 +37,8 @@ def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruct
         raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
     codes = view.codes_of([view.target])
     population = reconstruction.population
+    if population is not None and codes.max() >= population.counts.size:  # it was learnt without regard to classes
+        codes = np.zeros_like(codes)
     if population is None:
         population = _from_accomplices(view, codes)
     prior = _prior(population, view.data_noise_scale**2)

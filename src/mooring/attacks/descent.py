@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mooring.geometry.backend import Array, identity_like, namespace_of
 
@@ -38,20 +39,17 @@ class Minimum:
     at_rest: bool
 
 
+Step: TypeAlias = Array
+"""A turn (h × h, skew) and a shift (h), written one after the other as one vector: products of steps are then one call."""
+
+
 @dataclass(frozen=True, eq=False)
-class _Tangent:
-    turn: Array
-    shift: Array
+class _Pair:
+    """A step taken, the change of gradient it made, and their product."""
 
-    def dot(self, other: _Tangent) -> float:
-        xp = namespace_of(self.turn)
-        return float(xp.sum(self.turn * other.turn)) + float(xp.sum(self.shift * other.shift))
-
-    def plus(self, factor: float, other: _Tangent) -> _Tangent:
-        return _Tangent(self.turn + factor * other.turn, self.shift + factor * other.shift)
-
-    def over(self, curvature: Array, shift_curvature: Array) -> _Tangent:
-        return _Tangent(self.turn / curvature, self.shift / shift_curvature)
+    taken: Step
+    change: Step
+    product: float
 
 
 def minimise(
@@ -76,30 +74,33 @@ def minimise(
     tolerance : float, default 1e-5
         Stop when a step gains less than this; for a log-likelihood, units in which 1 is barely worth having.
     """
+    xp = namespace_of(orthogonal)
+    h = orthogonal.shape[-1]
+    curvatures = xp.concat([xp.reshape(curvature, (-1,)), shift_curvature])
     value, gradient = _evaluated(objective, orthogonal, shift)
-    memory: deque[tuple[_Tangent, _Tangent]] = deque(maxlen=_MEMORY)
+    memory: deque[_Pair] = deque(maxlen=_MEMORY)
     for iteration in range(max_iterations):
-        direction = _direction(gradient, memory, curvature, shift_curvature)
-        slope = gradient.dot(direction)
+        direction = _direction(gradient, memory, curvatures)
+        slope = float(gradient @ direction)
         if slope >= 0:
             memory.clear()
-            direction = _direction(gradient, memory, curvature, shift_curvature)
-            slope = gradient.dot(direction)
-        xp = namespace_of(orthogonal)
-        largest = float(xp.max(xp.sqrt(xp.sum(direction.turn * direction.turn, axis=1))))
+            direction = _direction(gradient, memory, curvatures)
+            slope = float(gradient @ direction)
+        turn, move = xp.reshape(direction[: h * h], (h, h)), direction[h * h :]
+        largest = float(xp.max(xp.sum(turn * turn, axis=1))) ** 0.5
         step = min(1.0, _LARGEST_TURN / largest) if largest > 0 else 1.0
         for _ in range(_HALVINGS):
-            moved = orthogonal @ _cayley(step * direction.turn), shift + step * direction.shift
+            moved = orthogonal @ _cayley(step * turn), shift + step * move
             new_value, new_gradient = _evaluated(objective, *moved)
             if new_value <= value + 1e-4 * step * slope:
                 break
             step /= 2
         else:
             return Minimum(orthogonal, shift, value, iteration, True)
-        taken = _Tangent(step * direction.turn, step * direction.shift)
-        change = new_gradient.plus(-1, gradient)
-        if taken.dot(change) > 0:
-            memory.append((taken, change))
+        taken, change = step * direction, new_gradient - gradient
+        product = float(taken @ change)
+        if product > 0:
+            memory.append(_Pair(taken, change, product))
         gain = value - new_value
         (orthogonal, shift), value, gradient = moved, new_value, new_gradient
         if gain < tolerance:
@@ -107,29 +108,27 @@ def minimise(
     return Minimum(orthogonal, shift, value, max_iterations, False)
 
 
-def _evaluated(objective: Objective, orthogonal: Array, shift: Array) -> tuple[float, _Tangent]:
+def _evaluated(objective: Objective, orthogonal: Array, shift: Array) -> tuple[float, Step]:
     value, gradient, shift_gradient = objective(orthogonal, shift)
     product = orthogonal.T @ gradient
-    return value, _Tangent(0.5 * (product - product.T), shift_gradient)
+    xp = namespace_of(product)
+    return value, xp.concat([xp.reshape(0.5 * (product - product.T), (-1,)), shift_gradient])
 
 
-def _direction(
-    gradient: _Tangent, memory: deque[tuple[_Tangent, _Tangent]], curvature: Array, shift_curvature: Array
-) -> _Tangent:
+def _direction(gradient: Step, memory: deque[_Pair], curvatures: Array) -> Step:
     """The two-loop recursion, around the preconditioner."""
     q, weights = gradient, []
-    for taken, change in reversed(memory):
-        weight = taken.dot(q) / taken.dot(change)
+    for pair in reversed(memory):
+        weight = float(pair.taken @ q) / pair.product
         weights.append(weight)
-        q = q.plus(-weight, change)
-    q = q.over(curvature, shift_curvature)
+        q = q - weight * pair.change
+    q = q / curvatures
     if memory:
-        taken, change = memory[-1]
-        scale = taken.dot(change) / change.dot(change.over(curvature, shift_curvature))
-        q = _Tangent(scale * q.turn, scale * q.shift)
-    for (taken, change), weight in zip(memory, reversed(weights), strict=True):
-        q = q.plus(weight - change.dot(q) / taken.dot(change), taken)
-    return _Tangent(-q.turn, -q.shift)
+        last = memory[-1]
+        q = (last.product / float(last.change @ (last.change / curvatures))) * q
+    for pair, weight in zip(memory, reversed(weights), strict=True):
+        q = q + (weight - float(pair.change @ q) / pair.product) * pair.taken
+    return -q
 
 
 def _cayley(turn: Array) -> Array:

@@ -37,10 +37,10 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
         raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
     directions = _directions(Y, rng)
     known = view.colluder_rows
-    sources = (Y - Y.mean(axis=0)) @ directions
+    sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only nearly orthogonal
     pairs, signs = _paired(sources, None if known is None else to_numpy(known))
     orthogonal = np.empty((h, h))
-    orthogonal[pairs] = signs[:, None] * directions.T  # row j of O is where column j went
+    orthogonal[pairs] = (signs * sources.std(axis=0))[:, None] * directions.T  # row j of O is where column j went
     reference = view.target_upload.representation
     turned = like(svd_polar_factor(orthogonal), reference)
     xp = namespace_of(reference)

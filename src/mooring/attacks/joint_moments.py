@@ -11,17 +11,18 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.descent import minimise
+from mooring.attacks.descent import Minimum, minimise
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.moments import anchor_evidence
+from mooring.attacks.moments import anchor_evidence, moments, plain_starts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import Array
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 
-_MAX_OTHERS = 40
-_ROUNDS = 3
+_MAX_OTHERS = 30
+_ROUNDS = 2
+_SMOOTHING = 0.3
 _ITERATIONS = 25
 _LAST_ITERATIONS = 200
 
@@ -44,15 +45,16 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     if view.anchor_noise_scale == 0:
         population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
         return undone(view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",))
-    population = own
+    maps = {i: _matched(own, seen[i], evidence[i], None, _ITERATIONS)[0] for i in others}
     for _ in range(_ROUNDS):
-        maps = {
-            i: _refined(population_without, seen[i], evidence[i], maps[i], _ITERATIONS)[0]
-            for i, population_without in _populations(own, seen, maps, others, population is own).items()
-        } | {view.target: maps[view.target]}
-        population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
-    estimate, row_error = _refined(
-        population, seen[view.target], evidence[view.target], maps[view.target], _LAST_ITERATIONS
+        back = {i: _mapped_back(seen[i], maps[i]) for i in others}
+        for i in others:
+            rest = _merged(own, [back[j] for j in others if j != i])
+            maps[i], _error = _matched(rest, seen[i], evidence[i], maps[i], _ITERATIONS)
+    population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
+    first_guess = moments(view, rng=rng).rigid_map
+    estimate, row_error = _matched(
+        population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
     )
     note = f"population: {len(others)} other participants and the accomplices"
     return undone(view, estimate, row_error=row_error, population=population, notes=(note,))
@@ -60,7 +62,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
 
 def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
     out = {view.target, *(accomplice.index for accomplice in view.accomplices)}
-    labelled = view.labels[view.target] is not None
+    labelled = all(view.labels[i] is not None for i in out)
     others = [i for i in range(len(view.uploads)) if i not in out and (view.labels[i] is not None or not labelled)]
     if len(others) > _MAX_OTHERS:
         others = sorted(int(i) for i in rng.choice(others, _MAX_OTHERS, replace=False))
@@ -82,42 +84,51 @@ def _evidence(view: CollusionView, participant: int) -> AnchorEvidence:
     return evidence
 
 
-def _populations(
-    own: ClassMoments,
-    seen: dict[int, ClassMoments],
-    maps: dict[int, RigidMap],
-    others: list[int],
-    first: bool,
-) -> dict[int, ClassMoments]:
-    """For each other participant, everybody's rows but its own; in the first round, the accomplices' alone."""
-    if first:
-        return dict.fromkeys(others, own)
-    back = {i: _mapped_back(seen[i], maps[i]) for i in others}
-    return {i: _merged(own, [back[j] for j in others if j != i]) for i in others}
-
-
 def _merged(own: ClassMoments, parts: list[ClassMoments]) -> ClassMoments:
     for part in parts:
         own = own.merged(part)
     return own
 
 
-def _mapped_back(moments: ClassMoments, map: RigidMap) -> ClassMoments:
-    return moments.seen_from(map.translation, map.orthogonal.T)
+def _mapped_back(seen: ClassMoments, map: RigidMap) -> ClassMoments:
+    return seen.seen_from(map.translation, map.orthogonal.T)
 
 
-def _refined(
-    population: ClassMoments, seen: ClassMoments, evidence: AnchorEvidence, start: RigidMap, max_iterations: int
+def _matched(
+    population: ClassMoments,
+    seen: ClassMoments,
+    evidence: AnchorEvidence,
+    start: RigidMap | None,
+    max_iterations: int,
+    *,
+    also: RigidMap | None = None,
 ) -> tuple[RigidMap, Array]:
-    """The map that matches a participant's moments and anchor to a population, and its rows' error."""
+    """The map that matches a participant's moments and anchor to a population, and its rows' error.
+
+    Without a start, several are tried in a smoothed landscape first, among them `also`.
+    """
     shared = np.flatnonzero((population.counts > 0) & (seen.counts > 0))
-    match = MomentMatch(population.only(shared), seen.only(shared), evidence)
-    found = minimise(
+    population, seen = population.only(shared), seen.only(shared)
+    match = MomentMatch(population, seen, evidence)
+    if start is not None:
+        O, shift = match.from_orthogonal(start.orthogonal), match.first_shift()
+    else:
+        smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
+        starts = list(plain_starts(smooth).values())
+        starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
+        looks = [_descended(smooth, O, smooth.first_shift(), _ITERATIONS) for O in starts]
+        best = min(looks, key=lambda look: look.value)
+        O, shift = best.orthogonal, best.shift
+    found = _descended(match, O, shift, max_iterations)
+    return match.to_map(found.orthogonal, found.shift), match.row_error(found.orthogonal)
+
+
+def _descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
+    return minimise(
         match.value_and_gradient,
-        match.from_orthogonal(start.orthogonal),
-        match.first_shift(),
+        O,
+        shift,
         curvature=match.curvature,
         shift_curvature=match.shift_curvature,
         max_iterations=max_iterations,
     )
-    return match.to_map(found.orthogonal, found.shift), match.row_error(found.orthogonal)

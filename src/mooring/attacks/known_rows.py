@@ -31,11 +31,12 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     if X is None or X.shape[0] == 0:
         raise DoesNotApply("The attacker knows none of the target's rows.")
     xp = namespace_of(X, Y)
+    X = X[indices_beside(np.sort(np.unique(to_numpy(X), axis=0, return_index=True)[1]), X), :]
     base = _base(view, rng)
     matched = _by_distances(to_numpy(X), to_numpy(Y)) if view.data_noise_scale == 0 else None
     if matched is None:
         if base is None:
-            raise DoesNotApply("Private-data noise hides the distances, and no other attack gives a first guess.")
+            raise DoesNotApply("Distances do not find the known rows, and no other attack gives a first guess.")
         matched = _by_first_guess(X, Y, base)
     seen = Y[indices_beside(matched, Y), :]
     centre_x, centre_y = xp.mean(X, axis=0), xp.mean(seen, axis=0)

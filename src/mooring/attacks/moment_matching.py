@@ -21,6 +21,7 @@ from mooring.geometry.rigid import RigidMap
 
 _UNTRUSTED = 0.3
 _FLATTEST = 1e-7
+_ROUNDING = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,8 @@ class MomentMatch:
         self._share_c, self._share_t = (beside(n / (n_c + n_t), target.means) for n in (n_c, n_t))
         self.paired_counts = beside(n_c * n_t / (n_c + n_t), target.means)
         self._to_mean = beside(h / (h + n_c + n_t), target.means)
-        self.ridge = _ridge(self.population, self.target, smoothing)
+        size = float(xp.sum(self.centre_x * self.centre_x) + xp.sum(self.centre_y * self.centre_y)) / h
+        self.ridge = _ridge(self.population, self.target, smoothing, size)
         self._identity = xp.eye(h, dtype=target.means.dtype, device=device_of(target.means))
         self.anchor = anchor
         if anchor is not None:
@@ -179,7 +181,7 @@ def _principal_axes(moments: ClassMoments) -> Array:
     return xp.linalg.eigh(moments.within + 0.1 * between)[1]
 
 
-def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float) -> float:
+def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float, size: float) -> float:
     """The multiple of I to add to covariances estimated from this many rows.
 
     Oracle-approximating shrinkage of the pooled covariance, and a share of the mean variance that grows with the number
@@ -190,7 +192,7 @@ def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float) -> 
     S = population.within
     trace, square = float(xp.sum(xp.linalg.diagonal(S))), float(xp.sum(S * S))
     level = (trace + float(xp.sum(xp.linalg.diagonal(target.within)))) / (2 * h)
-    if level <= 0:  # rows that do not vary within classes at all
+    if level <= _ROUNDING * size or level <= 0:  # rows that do not vary within classes at all
         return 1.0
     excess = square - trace * trace / h
     shrinkage = ((1 - 2 / h) * square + trace * trace) / ((n + 1 - 2 / h) * excess) if excess > 0 else 0.9

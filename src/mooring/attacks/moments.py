@@ -29,6 +29,8 @@ _MAX_ITERATIONS = 200
 _COVARIANCE_STEPS = 40
 _SIGN_ROUNDS = 2
 _CLEAR_VOTE = 4.0
+_CLASSES_TO_TRY = 4
+_MANY_COMPONENTS = 150
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,33 +106,61 @@ def best_match(population: Side, target: Side, anchor: AnchorEvidence | None) ->
     return match, found, winner
 
 
+def plain_starts(match: MomentMatch) -> dict[str, Array]:
+    """Maps to begin with, from the means, from means and covariances, and from the anchor where there is one."""
+    xp = namespace_of(match.pull)
+    means = (match.paired_counts[:, None] * match.population.means).T @ match.target.means
+    level_x, level_y = _levels(match)
+    linear = match.pull + means / xp.mean(level_x * level_y)
+    starts = {
+        "means": polar_factor(match.pull + means / (level_x[:, None] * level_y[None, :])),
+        "means and covariances": _power_steps(match, linear, polar_factor(linear)),
+    }
+    return starts if match.anchor is None else starts | {"anchor": polar_factor(match.pull)}
+
+
 def _starts(match: MomentMatch, population: Side, target: Side) -> dict[str, Array]:
-    """Maps to begin with: the anchor's, the means', those refined by covariances, and the principal axes'."""
+    """The plain starts and the principal axes, of all classes together and of single ones."""
     xp = namespace_of(match.pull)
     identity = xp.eye(match.n_components, dtype=match.pull.dtype, device=match.pull.device)
-    votes = _votes(match, population, target, identity)
-    weights = match.paired_counts
+    level_x, level_y = _levels(match)
+    leaning = xp.sum(match.paired_counts[:, None] * match.population.means * match.target.means, axis=0)
+    leaning = xp.linalg.diagonal(match.pull) + leaning / (level_x * level_y)
+    votes = _votes(match, population, target, identity) + 2 * leaning
+    signs = xp.where(votes < 0, -xp.ones_like(votes), xp.ones_like(votes))
+    starts = plain_starts(match) | {"principal axes": identity * signs}
+    if match.n_components <= _MANY_COMPONENTS:
+        starts |= _class_axes(match)
+    return starts
+
+
+def _levels(match: MomentMatch) -> tuple[Array, Array]:
+    """Standard deviations along the axes of both sides."""
+    xp = namespace_of(match.pull)
     level_x, level_y = (
         xp.sqrt(xp.linalg.diagonal(side.within) + match.ridge) for side in (match.population, match.target)
     )
-    means = (weights[:, None] * match.population.means).T @ match.target.means
-    linear = match.pull + means / xp.mean(level_x * level_y)
-    whitened = match.pull + means / (level_x[:, None] * level_y[None, :])
-    signs = xp.where(votes + 2 * xp.linalg.diagonal(whitened) < 0, -xp.ones_like(votes), xp.ones_like(votes))
-    starts = {
-        "means": polar_factor(whitened),
-        "means and covariances": _power_steps(match, linear, polar_factor(linear)),
-        "principal axes": identity * signs,
-    }
-    if match.anchor is not None:
-        starts["anchor"] = polar_factor(match.pull)
+    return level_x, level_y
+
+
+def _class_axes(match: MomentMatch) -> dict[str, Array]:
+    """The principal axes of single classes, pointed by all class means: where the axes of all classes together mix."""
+    xp = namespace_of(match.pull)
+    largest = np.argsort(-np.minimum(match.population.counts, match.target.counts))[:_CLASSES_TO_TRY]
+    starts = {}
+    for k in largest:
+        axes_c, axes_t = (xp.linalg.eigh(side.covariances[int(k), ...])[1] for side in (match.population, match.target))
+        means_c, means_t = match.population.means @ axes_c, match.target.means @ axes_t
+        leaning = xp.sum(match.paired_counts[:, None] * means_c * means_t, axis=0)
+        signs = xp.where(leaning < 0, -xp.ones_like(leaning), xp.ones_like(leaning))
+        starts[f"axes of class {int(k)}"] = (axes_c * signs) @ axes_t.T
     return starts
 
 
 def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
     """Fixed-point steps O ← Π(linear + Σ_k u_k S_k^c O S_k^t), which climb a plainer objective from far away."""
     xp = namespace_of(linear)
-    level = float(xp.mean(xp.linalg.diagonal(match.population.within)))
+    level = float(xp.mean(xp.linalg.diagonal(match.population.within))) + match.ridge
     u = match.paired_counts / level**2
     for _ in range(_COVARIANCE_STEPS):
         new = polar_factor(

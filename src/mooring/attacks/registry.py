@@ -15,6 +15,7 @@ from mooring.attacks.joint_moments import joint_moments
 from mooring.attacks.known_anchor import known_anchor
 from mooring.attacks.known_rows import known_rows
 from mooring.attacks.known_secret import known_secret
+from mooring.attacks.lattice import lattice
 from mooring.attacks.moments import moments
 from mooring.attacks.principal_axes import principal_axes
 from mooring.attacks.procrustes import procrustes
@@ -65,6 +66,7 @@ REGISTRY: Mapping[str, Attack] = MappingProxyType(
             Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
             Attack("principal-axes", "the upload's covariance", principal_axes),
             Attack("independent-components", "independence of the columns", independent_components),
+            Attack("lattice", "columns of whole numbers or yes/no, by lattice reduction", lattice),
             Attack("known-rows", "some of the target's rows, known from elsewhere", known_rows),
             Attack("repeated-upload", "several uploads of the same rows", repeated_upload),
         )

@@ -145,10 +145,14 @@ class CollusionView:
         return tuple(None if labels is None else np.searchsorted(distinct, labels) for labels in known)
 
     def codes_of(self, participants: Sequence[int]) -> Codes:
-        """Codes of these participants' rows, one after the other; all zero unless the labels of all are known."""
+        """Codes of these participants' rows, one after the other.
+
+        All zero unless the labels of these, of the target and of every accomplice are known: otherwise there is nothing to
+        compare class by class.
+        """
         codes = self.class_codes()
         chosen = [codes[i] for i in participants]
-        target = codes[self.target]
-        if target is None or any(part is None for part in chosen):
+        compared = [codes[i] for i in (self.target, *(accomplice.index for accomplice in self.accomplices))]
+        if any(part is None for part in (*chosen, *compared)):
             return np.zeros(sum(self.uploads[i].representation.shape[0] for i in participants), dtype=np.intp)
         return np.concatenate([part for part in chosen if part is not None])

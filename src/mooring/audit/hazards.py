@@ -26,7 +26,7 @@ def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
     if whole:
         found += _lattice(rows)
     constant = int((np.ptp(rows, axis=0) == 0).sum())
-    if constant:
+    if constant and whole:
         found.append(f"{constant} of {rows.shape[1]} columns are constant: they tie a direction of every map down.")
     distinct = np.unique(rows.round(12), axis=0).shape[0] if rows.size <= 50_000_000 else rows.shape[0]
     if distinct < rows.shape[0]:
@@ -69,7 +69,7 @@ def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
     reach = "within reach of lattice reduction" if rows.shape[1] <= _LATTICE_WIDTH else "a start for lattice reduction"
     return [
         f"{gridded} of {rows.shape[1]} columns take values on a grid (whole numbers, yes/no): without private-data noise "
-        f"the upload lies on a turned lattice, {reach}."
+        f"the upload lies on a turned lattice, {reach} (the attack 'lattice')."
     ]
 
 
