@@ -20,6 +20,7 @@ from mooring.audit.utility import References, references, utility
 from mooring.datasets import Deal
 from mooring.errors import InputError, MissingExtraError
 from mooring.geometry.backend import Array
+from mooring.learners import LEARNERS
 from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.simulation import simulate
 from mooring.version import __version__
@@ -122,6 +123,7 @@ class Auditor:
             "targets": list(self.whom.targets),
             "n_known_rows": self.whom.n_known_rows,
             "n_repeated_uploads": self.whom.n_repeated_uploads,
+            "attribute": None if self.lens.attribute is None else self.lens.attribute_name,
             "learner": self.learner,
             "seed": self.seed,
             "device": self.device or "cpu",
@@ -135,7 +137,12 @@ class Auditor:
             import torch
         except ImportError:
             raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
-        return torch.as_tensor(rows, dtype=torch.float64, device=self.device)
+        try:
+            return torch.as_tensor(rows, dtype=torch.float64, device=self.device)
+        except (AssertionError, RuntimeError):
+            raise InputError(
+                "device", expected="one that torch finds here", got=repr(self.device), cure="'cpu' always works."
+            ) from None
 
     def _key(self, attacks: Sequence[str]) -> str:
         if self.folder is None:
@@ -149,6 +156,7 @@ class Auditor:
             "seed": self.seed,
             "lens": [self.lens.image_shape, self.lens.n_candidates, self.lens.n_queries, self.lens.n_examples],
             "embedding": repr(self.lens.embedding),
+            "columns": [self.lens.feature_names, self.lens.attribute_kind],
         }
         parts = [*self.dealt.train, *self.dealt.test, self.dealt.public, self.lens.groups, self.lens.attribute]
         return digest([*parts, *(self.dealt.train_labels or ()), *(self.dealt.test_labels or ())], settings)
@@ -176,6 +184,10 @@ def make_auditor(
         dealt = datasets
     else:
         dealt = Deal.from_parts(datasets, labels, rng=np.random.default_rng([seed, 9]))
+    if learner not in LEARNERS:
+        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="'auto' chooses.")
+    lens = lens or Lens()
+    _check_lens(lens, dealt)
     p = dealt.n_participants
     if p < 2:
         raise InputError(
@@ -196,7 +208,20 @@ def make_auditor(
         )
     whom = Targets(tuple(colluders), tuple(targets), n_known_rows, n_repeated_uploads)
     place = None if folder is None else Path(folder)
-    return Auditor(dealt, whom, lens or Lens(), learner, projection, seed, device, place)
+    return Auditor(dealt, whom, lens, learner, projection, seed, device, place)
+
+
+def _check_lens(lens: Lens, dealt: Deal) -> None:
+    """Groups and attributes have one value a record that was dealt."""
+    needed = 1 + max(int(part.max()) for part in (*dealt.train_indices, *dealt.test_indices) if part.size)
+    for name, values in (("groups", lens.groups), ("attribute", lens.attribute)):
+        if values is not None and len(values) < needed:
+            raise InputError(
+                f"lens.{name}",
+                expected=f"one value a record, at least {needed}",
+                got=str(len(values)),
+                cure="Give values for all records, also those that nobody trains on.",
+            )
 
 
 def make_projection(dealt: Deal, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:

@@ -90,7 +90,11 @@ def leakage(result: AuditResult) -> Any:
     names = list(
         dict.fromkeys(outcome.attack for one in shown for outcome in one.outcomes if HEADLINE in outcome.figures)
     )
-    rows = [one.point.title for one in shown]
+    titles = [one.point.title for one in shown]
+    rows = [
+        title if titles.count(title) == 1 else f"{title}, h = {one.point.n_components}, r = {one.point.n_anchor_rows}"
+        for title, one in zip(titles, shown, strict=True)
+    ]
     z = [
         [
             next((o.figures[HEADLINE].value for o in one.outcomes if o.attack == name and o.applies), None)

@@ -77,8 +77,11 @@ def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
     if rows.shape[0] < 3:
         return []
     values = np.linalg.eigvalsh(np.cov(rows.T).reshape(rows.shape[1], rows.shape[1]))[::-1]
-    top = values[: min(10, values.size)]
-    if top.size < 2 or top[-1] <= 0:
+    top = values[:10]
+    top = top[
+        top > 1e-9 * top[0]
+    ]  # constant columns, and yes/no columns that sum to one, have no variance of their own
+    if top.size < 2:
         return []
     apart = int((top[:-1] / top[1:] > _SEPARATED).sum())
     if apart == 0:

@@ -125,8 +125,7 @@ class Looked:
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])
-        X, centred = self.truth, self.truth - self.truth.mean(axis=0)
-        raw = self.records - self.records.mean(axis=0)
+        X, centred, raw = self.truth, _centred(self.truth), _centred(self.records)
         decoded, floor = self._decoded(rebuilt), self._floor_rows()
         chance = control = chance_raw = control_raw = None
         if self.guess is not None:
@@ -240,7 +239,7 @@ def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | 
     own = views[0].codes_of([accomplice.index for accomplice in views[0].accomplices])
     mean = known.mean(axis=0)
     by_class = np.stack([known[own == k].mean(axis=0) if (own == k).any() else mean for k in range(codes.max() + 1)])
-    return _Guess(np.broadcast_to(mean, (codes.size, mean.size)), by_class[codes])
+    return _Guess(np.repeat(mean[None], codes.size, axis=0), by_class[codes])
 
 
 def _galleries(
@@ -314,6 +313,13 @@ def _attribute(
         "kind": lens.attribute_kind,
         "name": "attribute",
     }
+
+
+def _centred(rows: Matrix) -> Matrix:
+    """Rows less their mean; exact zeros where they are all alike but for rounding."""
+    centred = rows - rows.mean(axis=0)
+    alike = np.linalg.norm(centred) <= 1e-12 * np.linalg.norm(rows)
+    return np.zeros_like(rows) if alike else centred
 
 
 def _error_figure(name: str, numerators: Matrix, denominators: Matrix, rng: np.random.Generator) -> Figure:

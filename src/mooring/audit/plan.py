@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,7 @@ def plan_study(
         search.over_noise(h)
     search.over_shape(widen=n_components is None)
     recommended, verdict = search.conclude(truth_lines.local_only)
+    search.finish()
     audit = AuditResult(
         auditor.describe() | {"target": str(target)},
         truth_lines,
@@ -174,11 +176,22 @@ class _Search:
     def say(self, words: str) -> None:
         self.progress(len(self.tried), max(self.expected, len(self.tried) + 1), words)
 
+    def finish(self) -> None:
+        total = max(self.expected, len(self.tried))
+        self.progress(total, total, "done")
+
     def at(self, v: float, level: float, h: int, r: int) -> PointResult:
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
             self.say(f"h = {h}: {point.title}")
             self.tried[point] = self.auditor.audit(point, attacks=SEARCHED)
+            if len(self.tried) == 1 and self.tried[point].worst(self.target.measure) is None:
+                raise InputError(
+                    "target",
+                    expected="about something that can be measured on these rows",
+                    got=str(self.target),
+                    cure="Linkage needs ten rows of a class, identity linkage a lens with groups, and so on.",
+                )
         return self.tried[point]
 
     def over_noise(self, h: int) -> None:
@@ -228,7 +241,7 @@ class _Search:
         held = f"{best.point.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
         low, high = worst[1].interval.low, worst[1].interval.high
         found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
-        if best.deployed is None or alone is None:
+        if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"Keeps to the target ({self.target}): {held}; {found}. Utility was not measured."
         joint = f"{best.deployed.value:.1%} [{best.deployed.low:.1%}, {best.deployed.high:.1%}]"
         if best.deployed.low <= alone.value:
@@ -249,7 +262,7 @@ class _Search:
         kept = [one for one in self.tried.values() if self.target.met_at(one)]
         return sorted(
             kept,
-            key=lambda one: (one.deployed.value if one.deployed else 0.0, _safety(one, self.target)),
+            key=lambda one: (_known_score(one), _safety(one, self.target)),
             reverse=True,
         )
 
@@ -275,6 +288,10 @@ class _Search:
                 high = middle
             else:
                 low = middle
+
+
+def _known_score(one: PointResult) -> float:
+    return 0.0 if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
 
 
 def _safety(one: PointResult, target: Target) -> float:

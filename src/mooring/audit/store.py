@@ -47,7 +47,7 @@ class PointStore:
             return None
         try:
             return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def save(self, result: PointResult) -> None:
@@ -69,8 +69,9 @@ class PointStore:
 def code_digest() -> str:
     """A digest of mooring's own source: results of other code are not mistaken for this code's."""
     sha = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        if "apps" not in path.parts:
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        if "apps" not in path.relative_to(root).parts:
             sha.update(path.read_bytes())
     return sha.hexdigest()
 

@@ -83,7 +83,7 @@ class Target:
         name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
         if self.at_least:
             return f"{name} at least {self.bound:g}"
-        return f"{name} at most {self.bound:.0%}"
+        return f"{name} at most {100 * self.bound:.6g}%"
 
     def met_by(self, figure: Figure) -> bool:
         """Whether a figure keeps to the target even at the worse end of its interval."""

@@ -90,7 +90,7 @@ def audit(
             examples=examples,
             seed=seed,
         )
-        bar, tell = inputs.progress_on(console)
+        bar, tell = inputs.progress_bar()
         with bar:
             result = run_audit(
                 given.dealt,

@@ -156,14 +156,14 @@ def read_and_deal(
     return Given(records, dealt, lens)
 
 
-def progress_on(console: Console) -> Any:
-    """A progress bar, and the callback that moves it."""
+def progress_bar() -> Any:
+    """A progress bar on standard error, and the callback that moves it."""
     bar = Progress(
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=console,
+        console=Console(stderr=True),
         transient=True,
     )
     task = bar.add_task("starting", total=1)
@@ -201,5 +201,5 @@ def projection_kind(name: str) -> Literal["auto", "none", "gaussian", "public-sv
 
 def refuse(problem: MooringError) -> NoReturn:
     """Say what is wrong with the input, and leave with the exit code for bad input."""
-    Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False)
+    Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)

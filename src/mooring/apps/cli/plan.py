@@ -73,7 +73,7 @@ def plan(
             examples=examples,
             seed=seed,
         )
-        bar, tell = inputs.progress_on(console)
+        bar, tell = inputs.progress_bar()
         with bar:
             found = plan_study(
                 given.dealt,

@@ -31,9 +31,9 @@ _SHORT = {
 def say_first(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
     """What a reader must know before any table: the worst attack, and whether joining pays."""
     for note in notes:
-        console.print(f"note: {note}", style="dim")
+        console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:
-        console.print(f"hazard: {words}", style="yellow")
+        console.print(f"hazard: {words}", style="yellow", markup=False)
     console.print(result.headline(), style="bold red")
     console.print(result.joining(), style="bold")
 

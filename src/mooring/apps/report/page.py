@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from mooring import AuditResult, Plan
+from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.audit import PointResult
 from mooring.measures import Figure
@@ -80,7 +80,7 @@ def _page(
         frontier=plots.get("frontier", "<p>No utility was measured, so there is no frontier to draw.</p>"),
         points=_points_table(result),
         leakage=plots.get("leakage", ""),
-        detail=_detail(detailed),
+        detail=_detail(detailed, about),
         examples=plots.get("examples", "") or _rows_table(detailed),
         warnings="".join(f"<li>{escape(words)}</li>" for words in result.warnings)
         or "<li>None of the known ones.</li>",
@@ -111,7 +111,7 @@ def _least_protected_that_hides_something(result: AuditResult) -> PointResult | 
 
 def _points_table(result: AuditResult) -> str:
     head = (
-        "<tr><th>operating point</th><th class=n>h</th><th>strongest attack</th><th class=n>its error</th>"
+        "<tr><th>operating point</th><th class=n>h</th><th class=n>r</th><th>strongest attack</th><th class=n>its error</th>"
         "<th class=n>linkage</th><th class=n>score, as deployed</th><th class=n>with noisy test rows</th></tr>"
     )
     rows = []
@@ -119,13 +119,14 @@ def _points_table(result: AuditResult) -> str:
         worst, linked = one.worst(), one.worst("linkage")
         rows.append(
             f"<tr><td>{escape(one.point.title)}</td><td class=n>{one.point.n_components}</td>"
+            f"<td class=n>{one.point.n_anchor_rows if METHODS[one.point.method].uses_anchor else ''}</td>"
             f"<td>{escape(worst[0]) if worst else 'no attack could be run: not to be trusted'}</td>"
             f"<td class=n>{_with_interval(worst[1]) if worst else ''}</td>"
             f"<td class=n>{_percent(linked[1]) if linked else ''}</td>"
             f"<td class=n>{_score(one.deployed)}</td><td class=n>{_score(one.noisy_test)}</td></tr>"
         )
     for name, score in (("local only", result.references.local_only), ("pooled raw", result.references.pooled_raw)):
-        rows.append(f"<tr class=truth><td colspan=5>{name}</td><td class=n>{_score(score)}</td><td></td></tr>")
+        rows.append(f"<tr class=truth><td colspan=6>{name}</td><td class=n>{_score(score)}</td><td></td></tr>")
     return f"<div class=wide><table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></div>"
 
 
@@ -134,7 +135,7 @@ def _error(one: PointResult) -> float:
     return -1.0 if worst is None else worst[1].value
 
 
-def _detail(one: PointResult | None) -> str:
+def _detail(one: PointResult | None, about: dict[str, Any]) -> str:
     """All figures of the strongest attack at one point, each beside chance, control and floor."""
     if one is None or one.worst() is None:
         return ""
@@ -147,9 +148,9 @@ def _detail(one: PointResult | None) -> str:
         cells = "".join(
             f"<td class=n>{_number(value, figure)}</td>" for value in (figure.chance, figure.control, figure.floor)
         )
+        what = f"{escape(name + _about(measure, about))}<br><small>{escape(meaning)}</small>"
         lines.append(
-            f"<tr><td>{escape(name)}<br><small>{escape(meaning)}</small></td><td>{escape(attack)}</td>"
-            f"<td class=n>{_with_interval(figure)}</td>{cells}</tr>"
+            f"<tr><td>{what}</td><td>{escape(attack)}</td><td class=n>{_with_interval(figure)}</td>{cells}</tr>"
         )
     head = (
         "<tr><th>measure</th><th>strongest attack by it</th><th class=n>value</th><th class=n>chance</th>"
@@ -159,6 +160,10 @@ def _detail(one: PointResult | None) -> str:
         f"<h3>In detail: {escape(one.point.title)}</h3><div class=wide><table><thead>{head}</thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _about(measure: str, about: dict[str, Any]) -> str:
+    return f": {about['attribute']}" if measure == "attribute" and about.get("attribute") else ""
 
 
 def _rows_table(one: PointResult | None) -> str:
@@ -239,9 +244,10 @@ footer {{ color: #7b8794; font-size: .85rem; margin-top: 2.5rem; }}
 <p>Each mark is an operating point. To the right, the strongest attack recovers less; upwards, the joint model scores
 better. Marks below the red line are not worth joining for.</p>{frontier}
 {points}
-<h2>Every attack at every point</h2>
+<h2>Attack by attack</h2>
 <p>Error of the rebuilt rows relative to the spread of the true ones: 0 is exact recovery, and about 1 is what the mean of
-the accomplices' rows would score. The strongest is outlined.</p>{leakage}
+the accomplices' rows would score. The strongest is outlined; empty where an attack does not apply or was not run. A search
+uses the attacks that have been strongest so far; what it recommends, and an audit, face all of them.</p>{leakage}
 {detail}
 <h2>Side by side</h2>{examples}
 <h2>What makes these rows easy to break</h2><ul>{warnings}</ul>

@@ -1,0 +1,345 @@
+"""`mooring audit` and `mooring plan`, as a user would run them."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+
+RUNNER = CliRunner()
+Result = Any  # of typer.testing, which keeps its type to itself
+AUDIT = ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1", "--learner", "linear", "--components", "3"]
+PLAN = ["--learner", "linear", "--components", "3", "--target", "error at least 0.2"]
+CANARY = 8642.1357  # planted in rows; standardised, it stays far outside of anything else
+
+
+def columns(n: int = 120) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    ill = rng.integers(0, 2, n)
+    rows = rng.standard_normal((n, 3)) * [3.0, 1.5, 1.0] + 2.0 * ill[:, None]
+    return {"age": rows[:, 0], "weight": rows[:, 1], "height": rows[:, 2], "sex": rng.integers(0, 2, n), "ill": ill}
+
+
+def write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
+    lines = [",".join(table)] + [",".join(str(value) for value in row) for row in zip(*table.values(), strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_csv(tmp_path_factory.mktemp("data") / "patients.csv", columns())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_search() -> Iterator[None]:
+    """The same search over fewer noises."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mooring.audit.plan._DATA_LEVELS", (0.5,))
+        patch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.3,))
+        patch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
+        patch.setattr("mooring.audit.plan._MOST_NOISE", 1.0)
+        patch.setattr("mooring.audit.plan._HALVINGS", 1)
+        yield
+
+
+def run(*words: Any) -> Result:
+    return RUNNER.invoke(app, [str(word) for word in words])
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that the terminal's width put there."""
+    return " ".join(text.split())
+
+
+def done(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def audited(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("audit") / "new" / "report"
+    return done(run("audit", csv, "--label", "ill", *AUDIT, "--output", folder)), folder
+
+
+@pytest.fixture(scope="module")
+def planned(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("plan")
+    words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", folder]
+    return done(run(*words)), folder
+
+
+def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tuple[Result, Path]) -> None:
+    printed = flat(audited[0].stdout)
+    plain = json.loads((audited[1] / "audit.json").read_text(encoding="utf-8"))
+    assert plain["headline"] in printed
+    assert plain["joining"] in printed
+    for words in ("lower bound", "local only", "pooled raw", "Open", "report.html"):
+        assert words in printed
+    assert printed.index("At worst") < printed.index("Every operating point")
+    assert plain["description"]["n_participants"] == 5
+    assert plain["description"]["n_features"] == 4
+
+
+def test_a_plan_prints_its_verdict_and_names_the_page_to_open(planned: tuple[Result, Path]) -> None:
+    printed = flat(planned[0].stdout)
+    plain = json.loads((planned[1] / "plan.json").read_text(encoding="utf-8"))
+    assert plain["verdict"] in printed
+    for words in ("Frontier", "local only", "pooled raw", "Open", "report.html"):
+        assert words in printed
+    assert plain["target"] == "error at least 0.2"
+
+
+def attacks_named(plain: dict[str, Any]) -> set[str]:
+    """The strongest attack of every point by error."""
+    points = plain.get("audit", plain)["points"]
+    return {
+        min((o["figures"]["centred_error"]["value"], o["attack"]) for o in one["outcomes"] if o["figures"])[1]
+        for one in points
+    }
+
+
+@pytest.mark.parametrize("which", ["audit", "plan"])
+def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: pytest.FixtureRequest) -> None:
+    _, folder = request.getfixturevalue({"audit": "audited", "plan": "planned"}[which])
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    plain = json.loads((folder / f"{which}.json").read_text(encoding="utf-8"))
+    for pattern in (r"<script[^>]+src=", r"<link\b", r"<img[^>]+src=.?http", r"<iframe", r"@import", r"url\(.?http"):
+        assert not re.search(pattern, re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)), pattern
+    body = page.split("</head><body>")[1]
+    assert "http" not in re.sub(r"<script.*?</script>", "", body, flags=re.S)
+    for words in ("lower bound", "local only", "pooled raw", "no privacy guarantee", *attacks_named(plain)):
+        assert words in body
+    assert "Plotly.newPlot" in body
+    if which == "plan":
+        assert plain["verdict"] in body
+
+
+def test_help_shows_an_example() -> None:
+    for name in ("audit", "plan"):
+        assert f"Example: mooring {name} patients.csv" in flat(done(run(name, "--help")).output)
+
+
+def test_json_is_all_that_goes_to_standard_output(csv: Path, audited: tuple[Result, Path], tmp_path: Path) -> None:
+    result = done(run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path, "--format", "json"))
+    plain = json.loads(result.stdout)
+    assert plain["trustworthy"]
+    assert result.stdout == (tmp_path / "audit.json").read_text(encoding="utf-8") + "\n"
+    assert plain == json.loads((audited[1] / "audit.json").read_text(encoding="utf-8"))  # the same whenever it is run
+
+
+def test_a_second_run_goes_on_from_the_folder(
+    csv: Path, planned: tuple[Result, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
+    before = (planned[1] / "plan.json").read_text(encoding="utf-8")
+    words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", planned[1], "--format", "json"]
+    assert json.loads(done(run(*words)).stdout) == json.loads(before)
+
+
+def test_a_parquet_file_gives_what_the_same_table_as_text_gives(audited: tuple[Result, Path], tmp_path: Path) -> None:
+    path = tmp_path / "patients.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns()), path)
+    result = done(run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out", "--format", "json"))
+    text = json.loads((audited[1] / "audit.json").read_text(encoding="utf-8"))
+    assert json.loads(result.stdout)["headline"] == text["headline"]
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for name in ("crosses", "noughts"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for k in range(40):
+            pixels = rng.integers(0, 120, (6, 6)) + 100 * (np.eye(6, dtype=int) if name == "crosses" else 0)
+            image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "images" / name / f"{k}.png")
+    out = tmp_path / "out"
+    words = ["audit", tmp_path / "images", "--participants", 2, *AUDIT, "--output", out, "--format", "json"]
+    plain = json.loads(done(run(*words)).stdout)
+    assert plain["description"]["n_features"] == 36
+    strongest = [o for o in plain["points"][0]["outcomes"] if "ssim" in o["figures"]]
+    assert len(strongest) == 1
+    assert "psnr" in strongest[0]["figures"]
+    assert plain["points"][0]["examples"]["image_shape"] == [6, 6]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "projection only" in page
+    assert "PSNR" in page
+
+
+def test_an_archive_of_arrays_is_planned_for(tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    images = np.clip(rng.random((90, 4, 4)) * 0.5 + 0.25 * labels[:, None, None], 0, 1)
+    np.savez(tmp_path / "digits.npz", images=(255 * images).astype(np.uint8), labels=labels)
+    out = tmp_path / "out"
+    words = ["plan", tmp_path / "digits.npz", "--participants", 2, *PLAN, "--output", out, "--format", "json"]
+    plain = json.loads(done(run(*words)).stdout)
+    assert plain["verdict"]
+    assert plain["audit"]["description"]["n_features"] == 16
+
+
+def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> None:
+    table = columns()
+    table["hospital"] = np.array(["north", "south", "west"])[np.arange(120) % 3]
+    path = write_csv(tmp_path / "patients.csv", table)
+    words = ["audit", path, "--label", "ill", "--split-by", "hospital", "--attribute", "sex", "--drop", "height"]
+    words += ["--known-rows", 3, "--repeated-uploads", 1, "--method", "aa-i-gdp-anchor-noise", "--anchor-noise", 0.1]
+    words += ["--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
+    plain = json.loads(done(run(*words)).stdout)
+    assert plain["description"]["n_participants"] == 3
+    assert plain["description"]["n_features"] == 2
+    outcomes = {o["attack"]: o for o in plain["points"][0]["outcomes"]}
+    assert "attribute" in outcomes["known-rows"]["figures"]
+    assert outcomes["repeated-upload"]["figures"]
+
+
+def test_without_a_label_utility_is_not_measured(csv: Path, tmp_path: Path) -> None:
+    result = done(run("audit", csv, *AUDIT, "--output", tmp_path))
+    assert "Utility was not measured" in flat(result.stdout)
+    assert "there is no frontier to draw" in flat((tmp_path / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("command", ["audit", "plan"])
+def test_without_examples_no_original_value_is_written(command: str, tmp_path: Path) -> None:
+    """Every row carries a value that can be told from all others; with examples it is in the files, without it is not."""
+    rng = np.random.default_rng(0)
+    images = np.clip(rng.random((60, 3, 3)), 0, 1)
+    images[:, 0, 0] = 0.137
+    np.savez(tmp_path / "a.npz", images=images, labels=np.arange(60) % 2)
+    options = {"audit": AUDIT, "plan": PLAN}[command]
+    pytest.importorskip("skimage")
+    texts = {}
+    for choice in ("--examples", "--no-examples"):
+        out = tmp_path / choice
+        done(run(command, tmp_path / "a.npz", "--participants", 2, *options, choice, "--output", out))
+        texts[choice] = [path.read_text(encoding="utf-8") for path in sorted(out.rglob("*")) if path.is_file()]
+        assert len(texts[choice]) >= 3
+    canary = re.compile(r"\b0\.137\b")
+    assert sum(bool(canary.search(text)) for text in texts["--examples"]) >= 2
+    for text in texts["--no-examples"]:
+        body = text.split("</head><body>")[-1]
+        assert not canary.search(body)
+        for words in ('"original"', "original<", "projection only", "guessed without the upload"):
+            assert words not in body
+
+
+def test_a_table_shows_rows_side_by_side_unless_told_not_to(
+    csv: Path, audited: tuple[Result, Path], tmp_path: Path
+) -> None:
+    done(run("audit", csv, "--label", "ill", *AUDIT, "--no-examples", "--output", tmp_path))
+    shown, hidden = (
+        (folder / "report.html").read_text(encoding="utf-8").split("</head><body>")[1]
+        for folder in (audited[1], tmp_path)
+    )
+    assert "Rows of the target" in shown
+    assert ">rebuilt<" in shown
+    assert "Rows of the target" not in hidden
+    assert ">rebuilt<" not in hidden
+
+
+@pytest.mark.parametrize("command", ["audit", "plan"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.csv", "--label", "ill"], "missing.csv"),
+        (["{csv}", "--label", "sick"], "label must be the name of a column, got 'sick'"),
+        (["{csv}", "--label", "ill", "--projection", "magic"], "projection must be auto, none, gaussian or public-svd"),
+        (["{csv}", "--label", "ill", "--format", "xml"], "format must be table or json, got 'xml'"),
+        (["{csv}", "--label", "ill", "--learner", "oracle"], "learner must be one of auto"),
+        (["{csv}", "--label", "ill", "--colluders", "5"], "targets must be participants who do not collude"),
+        (["{csv}", "--label", "ill", "--components", "40"], "n_components must be"),
+        (["{csv}", "--label", "ill", "--participants", "100"], "must be"),
+        (["{csv}", "--label", "ill", "--attribute", "shoe"], "attribute must be one of the 4 columns"),
+        (["{csv}", "--label", "ill", "--drop", "shoe"], "drop must be the name of a column"),
+        (["{csv}", "--label", "ill", "--auditor", "digits"], "these are not images"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(
+    command: str, words: list[str], message: str, csv: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    result = run(command, *(word.replace("{csv}", str(csv)) for word in words), "--output", out)
+    check_refusal(result, message)
+    assert not (out / "report.html").exists()
+
+
+def check_refusal(result: Result, message: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    said = flat(re.sub(r"[│╭╮╰╯─]", "", result.stderr))
+    assert message in said
+    assert "Traceback" not in result.output
+    assert not result.stdout.strip()
+    assert len(said) < 700
+
+
+def test_bad_methods_and_targets_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
+    method = run("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path)
+    check_refusal(method, "mooring: method must be one of c-gdp")
+    target = run("plan", csv, "--label", "ill", "--target", "be nice", "--output", tmp_path)
+    check_refusal(target, "mooring: target must be such as 'error at least 0.5'")
+    noise = run("audit", csv, "--label", "ill", "--anchor-noise", "-1", *AUDIT, "--output", tmp_path)
+    check_refusal(noise, "mooring: anchor_noise_scale must be zero or more")
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(csv: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    result = run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path / "taken")
+    check_refusal(result, "folder must be a folder that can be made")
+    assert (tmp_path / "taken").read_text() == "a file"
+
+
+def test_errors_quote_no_value_of_a_record(tmp_path: Path) -> None:
+    table = columns()
+    table["age"][:] = CANARY
+    path = write_csv(tmp_path / "patients.csv", {"age": table["age"], "ill": table["ill"]})
+    result = run("audit", path, "--label", "ill", "--output", tmp_path / "out")
+    check_refusal(result, "must be")
+    assert "8642" not in result.output
+
+
+def test_a_column_whose_name_looks_like_markup(tmp_path: Path) -> None:
+    table = {"[/red]": np.ones(120, dtype=int), "[bold]": np.ones(120, dtype=int), **columns()}
+    path = write_csv(tmp_path / "patients.csv", table)
+    result = run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "[/red]" in result.stdout
+    assert "[bold]" in result.stdout
+
+
+def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
+    table = {"<img src=x>": columns()["age"], **{k: v for k, v in columns().items() if k != "age"}}
+    path = write_csv(tmp_path / "patients.csv", table)
+    done(run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out"))
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "&lt;img src=x&gt;" in page
+    assert "<img src=x>" not in page
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("which", ["audited", "planned"])
+def test_a_browser_draws_the_charts(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    page = request.getfixturevalue(which)[1] / "report.html"
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --virtual-time-budget=8000 --dump-dom"
+    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path}", f"file://{page}"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert found.stdout.count('class="main-svg"') >= 2, found.stderr[-2000:]
+    assert "scatterlayer" in found.stdout
+    assert "local only" in found.stdout

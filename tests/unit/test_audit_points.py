@@ -1,0 +1,90 @@
+import math
+from collections.abc import Callable
+
+import pytest
+
+from mooring import METHODS
+from mooring.audit import OperatingPoint, grid, point_with_noise
+
+Refused = Callable[..., None]
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_is_a_point_with_the_noise_it_has_and_refuses_the_noise_it_has_not(
+    name: str, refused: Refused
+) -> None:
+    method = METHODS[name]
+    for noise, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
+        assert getattr(OperatingPoint(name, 3, 12), noise) == 0.0
+        if used:
+            assert getattr(OperatingPoint(name, 3, 12, **{noise: 0.2}), noise) == 0.2
+        else:
+            refused(
+                lambda noise=noise: OperatingPoint(name, 3, 12, **{noise: 0.2}), what=noise, expected="0", got="0.2"
+            )
+
+
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+@pytest.mark.parametrize("noise", ["anchor_noise_scale", "data_noise_level"])
+def test_noise_that_is_no_scale_is_refused(noise: str, value: float, refused: Refused) -> None:
+    refused(
+        lambda: OperatingPoint("aa-i-gdp-both-noise", 3, 12, **{noise: value}),
+        what=noise,
+        expected="zero or more",
+        got=str(value),
+    )
+
+
+def test_unknown_methods_are_refused(refused: Refused) -> None:
+    refused(lambda: OperatingPoint("dp-sgd", 3, 12), what="method", expected="c-gdp", got="'dp-sgd'")
+
+
+def test_titles_name_the_method_and_the_noise_it_has() -> None:
+    assert OperatingPoint("c-gdp", 3, 12).title == "C-GDP"
+    assert OperatingPoint("aa-i-gdp-anchor-noise", 3, 12, 0.05).title == "AA-I-GDP (anchor noise), v = 0.05"
+    both = OperatingPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3).title
+    assert both == "AA-I-GDP (both noises), σ = 0.3 s, v = 0.05"
+
+
+def test_a_point_survives_plain_values() -> None:
+    point = OperatingPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3)
+    assert OperatingPoint(**point.as_dict()) == point
+
+
+def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> None:
+    scales, levels = (0.1, 0.2, 0.1), (0.3, 0.5, 0.8)
+    points = grid(
+        [*METHODS, "c-gdp"], n_components=3, n_anchor_rows=12, anchor_noise_scales=scales, data_noise_levels=levels
+    )
+    expected = {
+        (name, v, level)
+        for name, method in METHODS.items()
+        for v in (scales if method.anchor_noise else (0.0,))
+        for level in (levels if method.data_noise else (0.0,))
+    }
+    assert {(point.method, point.anchor_noise_scale, point.data_noise_level) for point in points} == expected
+    assert len(points) == len(expected) == 3 + 3 + 3 + 2 + 6
+    assert {(point.n_components, point.n_anchor_rows) for point in points} == {(3, 12)}
+
+
+def test_the_grid_refuses_unknown_methods(refused: Refused) -> None:
+    refused(
+        lambda: grid(["x"], n_components=3, n_anchor_rows=12, anchor_noise_scales=(), data_noise_levels=()),
+        what="method",
+        expected="c-gdp",
+        got="'x'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("v", "level", "name"),
+    [
+        (0.0, 0.0, "aa-i-gdp"),
+        (0.1, 0.0, "aa-i-gdp-anchor-noise"),
+        (0.0, 0.3, "aa-i-gdp-data-noise"),
+        (0.1, 0.3, "aa-i-gdp-both-noise"),
+    ],
+)
+def test_a_point_with_noise_is_the_corner_that_has_it(v: float, level: float, name: str) -> None:
+    point = point_with_noise(v, level, n_components=3, n_anchor_rows=12)
+    assert point == OperatingPoint(name, 3, 12, v, level)
