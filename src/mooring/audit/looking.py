@@ -11,19 +11,18 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.audit.lens import Lens
+from mooring.audit.linking import LinkageTest, linkage_test
 from mooring.errors import InputError
 from mooring.geometry.backend import like, to_numpy
 from mooring.measures import (
     Figure,
     Galleries,
     Interval,
-    Linkage,
     bootstrap_ratio,
     build_galleries,
     build_identity_galleries,
     feature_r2,
     infer_attribute,
-    link,
     measure_reconstruction,
 )
 from mooring.projection import Projection
@@ -51,11 +50,8 @@ class Looked:
     guess: _Guess | None
     projection: Projection
     lens: Lens
-    projected_candidates: Matrix
-    candidates: Matrix
-    galleries: Galleries | None
-    identity_galleries: Galleries | None
-    identity_rows: Matrix
+    linkage: LinkageTest | None
+    audited_linkages: tuple[LinkageTest, ...]
     attribute: dict[str, Any] | None
     seed: int
 
@@ -63,14 +59,9 @@ class Looked:
         """Every figure that is cheap enough to have for each attack."""
         figures = self._errors(rebuilt)
         decoded = self.lens.clean(self._decoded(rebuilt))
-        if self.galleries is not None:
-            figures["linkage"] = self._linked(rebuilt, self.projected_candidates, "linkage", floor=1.0, decode=False)
-            if self.lens.embedding is not None:
-                figures["exact_source_linkage"] = self._linked(
-                    decoded, self.candidates, "exact_source_linkage", floor=None, decode=True
-                )
-        if self.identity_galleries is not None:
-            figures["identity_linkage"] = self._identity(decoded)
+        if self.linkage is not None:
+            figures["linkage"] = self.linkage.figure(rebuilt)
+        figures |= {test.name: test.figure(decoded) for test in self.audited_linkages}
         if self.attribute is not None:
             inferred = infer_attribute(
                 target_reconstruction=decoded,
@@ -158,35 +149,6 @@ class Looked:
         )
         return figures
 
-    def _linked(self, rows: Matrix, candidates: Matrix, name: str, *, floor: float | None, decode: bool) -> Figure:
-        galleries = self.galleries
-        assert galleries is not None
-        embedding = self.lens.embedding if decode else None
-        metric: Any = "cosine" if decode else "euclidean"
-
-        def accuracy(queries: Matrix) -> Linkage:
-            return link(queries, candidates, galleries, embedding=embedding, metric=metric)
-
-        control = None
-        if self.guess is not None:
-            guess = self.guess.by_class
-            control = accuracy(self.lens.clean(self._decoded(guess)) if decode else guess).accuracy
-        if floor is None:
-            floor = accuracy(self.lens.clean(self._floor_rows())).accuracy
-        return accuracy(rows).figure(name, control=control, floor=floor)
-
-    def _identity(self, decoded: Matrix) -> Figure:
-        galleries = self.identity_galleries
-        assert galleries is not None
-        metric: Any = "euclidean" if self.lens.embedding is None else "cosine"
-
-        def linked(rows: Matrix) -> Linkage:
-            return link(rows, self.identity_rows, galleries, embedding=self.lens.embedding, metric=metric)
-
-        floor = linked(self.lens.clean(self._floor_rows())).accuracy
-        control = None if self.guess is None else linked(self.lens.clean(self._decoded(self.guess.by_class))).accuracy
-        return linked(decoded).figure("identity_linkage", control=control, floor=floor)
-
     def _floor_rows(self) -> Matrix:
         return self._decoded(self.truth)
 
@@ -213,22 +175,29 @@ def look(
     codes = np.concatenate([view.codes_of([view.target]) for view in views])
     everything = np.concatenate([records, candidates])
     encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
+    guess = _guess(views, codes)
+    scene = Looked(truth, records, guess, simulation.projection, lens, None, (), None, seed)
+    floor_rows = lens.clean(scene._floor_rows())
+    guessed = None if guess is None else guess.by_class
+    decoded_guess = None if guessed is None else lens.clean(scene._decoded(guessed))
+    galleries = _galleries(lens, simulation, targets, candidate_labels, candidates.shape[0], seed)
+    plain, audited = None, []
+    if galleries is not None:
+        plain = linkage_test("linkage", galleries, encoded, embedding=None, control_rows=guessed, floor_rows=truth)
     where = np.concatenate([indices[t] for t in targets])
     identity = _identity_galleries(lens, where, reference_indices, seed)
-    return Looked(
-        truth,
-        records,
-        _guess(views, codes),
-        simulation.projection,
-        lens,
-        encoded,
-        everything,
-        _galleries(lens, simulation, targets, candidate_labels, candidates.shape[0], seed),
-        identity,
-        reference_rows,
-        _attribute(lens, simulation, views, indices, where, codes),
-        seed,
-    )
+    for name, shown, rows in (
+        ("exact_source_linkage", None if lens.embedding is None else galleries, everything),
+        ("identity_linkage", identity, reference_rows),
+    ):
+        if shown is not None:
+            audited.append(
+                linkage_test(
+                    name, shown, rows, embedding=lens.embedding, control_rows=decoded_guess, floor_rows=floor_rows
+                )
+            )
+    attribute = _attribute(lens, simulation, views, indices, where, codes)
+    return replace(scene, linkage=plain, audited_linkages=tuple(audited), attribute=attribute)
 
 
 def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | None:
