@@ -211,7 +211,8 @@ MNIST, public SVD with h = 30, r = 120, a support vector machine; error relative
 All points come from the plan's own search. The first prototype's figures are quoted for comparison: its attack was weaker
 (no joint population, no shrinkage), so at the same noise ours leaves *less* error, and the scores differ because the draws
 and the learner's settings do. Training alone is measured on raw rows here, which a participant would use on its own; the
-prototype's 84 % and 57 % were not said to be. The last column is the best score that the search found at no less error than the row's.
+prototype's 84 % and 57 % were not said to be. The last column is the best score that the search found at no less error than
+the row's.
 
 ![Score against the strongest attack's error](frontier.svg)
 """

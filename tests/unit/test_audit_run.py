@@ -424,7 +424,7 @@ def test_a_constant_column(parts: Parts) -> None:
 def test_two_participants(parts: Parts) -> None:
     result = sound(run_audit(parts[0][:2], parts[1][:2], **QUICK))
     assert result.trustworthy
-    assert result.description["targets"] == [1]
+    assert result.description["targets"] == ["participant 2"]
 
 
 def test_one_or_two_rows_each(parts: Parts) -> None:

@@ -71,7 +71,7 @@ class Auditor:
 
     def audit(self, point: OperatingPoint, *, attacks: Sequence[str]) -> PointResult:
         """Simulate, attack, train and score at one point, or load what was found there before."""
-        store = PointStore(self.folder, self._key(attacks))
+        store = PointStore(self.folder, self._key(attacks), keep_examples=self.lens.n_examples > 0)
         stored = store.load(point)
         if stored is not None:
             return stored
@@ -108,8 +108,8 @@ class Auditor:
         store.save(result)
         return result
 
-    def describe(self) -> dict[str, Any]:
-        """What is audited, in plain values."""
+    def describe(self, attacks: Sequence[str]) -> dict[str, Any]:
+        """What is audited, and with which attacks, in plain values."""
         rows = [int(part.shape[0]) for part in self.dealt.train]
         return {
             "mooring": __version__,
@@ -119,8 +119,9 @@ class Auditor:
             "n_test_rows": int(sum(part.shape[0] for part in self.dealt.test)),
             "labels": self.dealt.label_kind,
             "projection": self.projection,
-            "colluders": list(self.whom.colluders),
-            "targets": list(self.whom.targets),
+            "colluders": [self.dealt.names[c] for c in self.whom.colluders],
+            "targets": [self.dealt.names[t] for t in self.whom.targets],
+            "attacks": list(attacks),
             "n_known_rows": self.whom.n_known_rows,
             "n_repeated_uploads": self.whom.n_repeated_uploads,
             "attribute": None if self.lens.attribute is None else self.lens.attribute_name,

@@ -71,9 +71,7 @@ def frontier(result: AuditResult, *, recommended: PointResult | None = None, flo
     _truth_lines(figure, result)
     if floor is not None:
         figure.add_vline(x=floor, line={"color": _CALM, "dash": "dash", "width": 1.5}, annotation_text="target")
-    figure.update_xaxes(
-        title="error of the strongest attack (1 = the spread of the rows; right is safer)", rangemode="tozero"
-    )
+    figure.update_xaxes(title="strongest attack's error (right is safer)", rangemode="tozero")
     figure.update_yaxes(
         title=f"{shown[0].deployed.metric if shown[0].deployed else 'score'}, as deployed", tickformat=".0%"
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from mooring.audit.result import PointResult
 from mooring.datasets import Deal
 
 _FEW_VALUES = 2
+_STRANGE = 1.2
 _SEPARATED = 1.5
 _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
@@ -45,6 +49,21 @@ def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
         )
     found += _separated(rows)
     return tuple(found)
+
+
+def strangers(results: Sequence[PointResult]) -> tuple[str, ...]:
+    """A warning where the accomplice hardly resembles the target: attacks that compare the two then say little.
+
+    The control, guessing the mean of the accomplice's rows of the same class, is at most about 1 where they are alike.
+    """
+    for result in results:
+        worst = result.worst()
+        if worst is not None and worst[1].control is not None and worst[1].control > _STRANGE:
+            return (
+                f"The accomplice's rows hardly resemble the target's (guessing from them alone is off by "
+                f"{worst[1].control:.2f}, where 1 is the spread): these figures say little about an attacker whose do.",
+            )
+    return ()
 
 
 def projected_as_they_are(dealt: Deal, n_components: int) -> bool:

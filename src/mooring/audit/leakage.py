@@ -113,25 +113,58 @@ def measure_leakage(
 def _attacked(
     name: str, views: Sequence[CollusionView], scene: Looked, seed: int
 ) -> list[tuple[AttackOutcome, Matrix | None]]:
-    found: list[Reconstruction] = []
-    try:
-        for k, view in enumerate(views):
+    found: list[Reconstruction | None] = []
+    reasons = []
+    for k, view in enumerate(views):
+        try:
             found.append(REGISTRY[name](view, rng=np.random.default_rng([seed, 3, k])))
-    except DoesNotApply as why:
-        return [(AttackOutcome(name, reason=why.reason), None)]
-    except np.linalg.LinAlgError:
-        return [(AttackOutcome(name, reason="The arithmetic broke down: a matrix could not be factorised."), None)]
-    results = [_measured(name, found, scene)]
-    try:
-        better = [denoised(one, view) for one, view in zip(found, views, strict=True)]
-    except (DoesNotApply, np.linalg.LinAlgError):
-        return results
-    return [*results, _measured(name + DENOISED, better, scene)]
+        except DoesNotApply as why:
+            found.append(None)
+            reasons.append(why.reason)
+        except Exception as problem:
+            if not _is_linear_algebra(problem):
+                raise
+            found.append(None)
+            reasons.append("The arithmetic broke down: a matrix could not be factorised.")
+    if all(one is None for one in found):
+        return [(AttackOutcome(name, reason=reasons[0]), None)]
+    results = [_measured(name, views, found, scene, reasons)]
+    better: list[Reconstruction | None] = []
+    for one, view in zip(found, views, strict=True):
+        try:
+            better.append(None if one is None else denoised(one, view))
+        except Exception as problem:
+            if not isinstance(problem, DoesNotApply) and not _is_linear_algebra(problem):
+                raise
+            return results
+    return [*results, _measured(name + DENOISED, views, better, scene, reasons)]
 
 
-def _measured(name: str, found: Sequence[Reconstruction], scene: Looked) -> tuple[AttackOutcome, Matrix | None]:
-    rows = np.concatenate([to_numpy(one.rows) for one in found])
+def _measured(
+    name: str,
+    views: Sequence[CollusionView],
+    found: Sequence[Reconstruction | None],
+    scene: Looked,
+    reasons: Sequence[str],
+) -> tuple[AttackOutcome, Matrix | None]:
+    """Figures over all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
+    parts, start = [], 0
+    for view, one in zip(views, found, strict=True):
+        n = int(view.target_upload.representation.shape[0])
+        rows = scene.guessed(slice(start, start + n)) if one is None else np.asarray(to_numpy(one.rows))
+        if rows is None:
+            return AttackOutcome(name, reason=reasons[0]), None
+        parts.append(rows)
+        start += n
+    rows = np.concatenate(parts)
     if not np.isfinite(rows).all():
         return AttackOutcome(name, reason="The attack gave numbers that are not finite."), None
-    notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
-    return AttackOutcome(name, scene.figures(rows), notes=notes), rows
+    notes = dict.fromkeys(note for one in found if one is not None for note in one.notes)
+    if reasons:
+        notes[f"guessed without the upload for {len(reasons)} of {len(views)} targets: {reasons[0]}"] = None
+    return AttackOutcome(name, scene.figures(rows), notes=tuple(notes)), rows
+
+
+def _is_linear_algebra(problem: Exception) -> bool:
+    """Whether NumPy or torch could not factorise a matrix; torch's error is not NumPy's, nor one to import."""
+    return type(problem).__name__.strip("_") == "LinAlgError"

@@ -63,14 +63,12 @@ class Looked:
             figures["linkage"] = self.linkage.figure(rebuilt)
         figures |= {test.name: test.figure(decoded) for test in self.audited_linkages}
         if self.attribute is not None:
-            inferred = infer_attribute(
-                target_reconstruction=decoded,
-                rng=np.random.default_rng([self.seed, 5]),
-                n_resamples=_RESAMPLES,
-                **self.attribute,
-            )
-            figures["attribute"] = replace(inferred.attack, control=inferred.baseline.value)
+            figures["attribute"] = replace(self._inferred(decoded), floor=self._inferred(self._floor_rows()).value)
         return figures
+
+    def guessed(self, part: slice) -> Matrix | None:
+        """What an attacker would say of these rows without the upload."""
+        return None if self.guess is None else self.guess.by_class[part]
 
     def image_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Peak signal-to-noise ratio and structural similarity, for the first images."""
@@ -148,6 +146,22 @@ class Looked:
             True,
         )
         return figures
+
+    def _inferred(self, decoded: Matrix) -> Figure:
+        """The attribute from rebuilt rows, with or without the labels that the attacker has too, whichever is better."""
+        assert self.attribute is not None
+        tries = [
+            infer_attribute(
+                target_reconstruction=decoded,
+                rng=np.random.default_rng([self.seed, 5]),
+                n_resamples=_RESAMPLES,
+                with_labels=with_labels,
+                **self.attribute,
+            )
+            for with_labels in (False, True)
+        ]
+        best = max(tries, key=lambda one: one.attack.value)
+        return replace(best.attack, control=best.baseline.value)
 
     def _floor_rows(self) -> Matrix:
         return self._decoded(self.truth)
@@ -246,16 +260,14 @@ def _identity_galleries(
 ) -> Galleries | None:
     if lens.groups is None or reference_indices.size == 0:
         return None
+    persons, first = np.unique(lens.groups[where], return_index=True)
     try:
-        return build_identity_galleries(
-            lens.groups[where],
-            lens.groups[reference_indices],
-            n_candidates=lens.n_candidates,
-            galleries_per_query=1,
-            seed=seed,
+        built = build_identity_galleries(  # one query a person: rows of one person are not independent
+            persons, lens.groups[reference_indices], n_candidates=lens.n_candidates, galleries_per_query=10, seed=seed
         )
     except InputError:
         return None
+    return replace(built, queries=first[built.queries])
 
 
 def _attribute(

@@ -11,7 +11,7 @@ from typing import Any
 
 from mooring.attacks import REGISTRY
 from mooring.audit.auditor import Auditor, ProjectionKind, make_auditor
-from mooring.audit.hazards import hazards
+from mooring.audit.hazards import hazards, strangers
 from mooring.audit.lens import Lens
 from mooring.audit.points import OperatingPoint, point_with_noise
 from mooring.audit.result import AuditResult, PointResult
@@ -22,9 +22,7 @@ from mooring.errors import InputError
 from mooring.geometry.backend import Array
 from mooring.learners import Score
 
-SEARCHED = ("known-secret", "known-anchor", "procrustes", "alignment-map", "moments", "joint-moments", "principal-axes")
-"""The attacks that have been strongest so far: enough to search with, never enough to sign with."""
-
+ATTACKS = tuple(REGISTRY)
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
 _ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
 _BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
@@ -122,8 +120,9 @@ def plan_study(
     Notes
     -----
     A grid over private-data noise, anchor noise and both is followed by bisection of each noise to just meet the target;
-    then other numbers of components and anchor rows are tried at the best point. The search uses the attacks that have
-    been strongest so far; what is recommended has been audited with every attack there is.
+    then other numbers of components and anchor rows are tried at the best point. Every point faces every attack. A point
+    whose rows carry no noise is never recommended: its upload is an exact image of the rows, and that the attacks we know
+    fail there, as they do where organisations differ, protects nobody from the next one.
     """
     target = Target.parse(target) if isinstance(target, str) else target
     auditor = make_auditor(
@@ -157,10 +156,10 @@ def plan_study(
     recommended, verdict = search.conclude(truth_lines.local_only)
     search.finish()
     audit = AuditResult(
-        auditor.describe() | {"target": str(target)},
+        auditor.describe(ATTACKS) | {"target": str(target)},
         truth_lines,
         tuple(search.tried.values()),
-        hazards(auditor.dealt, widths[0]),
+        (*hazards(auditor.dealt, widths[0]), *strangers(tuple(search.tried.values()))),
     )
     return Plan(target, audit, recommended, verdict)
 
@@ -184,7 +183,7 @@ class _Search:
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
             self.say(f"h = {h}: {point.title}")
-            self.tried[point] = self.auditor.audit(point, attacks=SEARCHED)
+            self.tried[point] = self.auditor.audit(point, attacks=ATTACKS)
             if len(self.tried) == 1 and self.tried[point].worst(self.target.measure) is None:
                 raise InputError(
                     "target",
@@ -225,15 +224,22 @@ class _Search:
                     break
 
     def conclude(self, alone: Score | None) -> tuple[PointResult | None, str]:
-        """Audit the best points with every attack until one keeps to the target, and put the outcome into words."""
-        self.say("every attack at the best point")
-        for candidate in self._ranked():
-            full = self.auditor.audit(candidate.point, attacks=tuple(REGISTRY))
-            self.tried[candidate.point] = full
-            if not self.target.met_at(full):
-                continue
-            return self._worded(full, alone)
-        return None, f"No operating point that was tried keeps to the target ({self.target}). None is recommended."
+        """The best point that keeps to the target and whose rows carry noise, and the outcome in words."""
+        best = self._best()
+        bare = next((one for one in self._ranked(with_noise=False)), None)
+        aside = ""
+        if bare is not None and (best is None or _score(bare) > _score(best)):
+            aside = (
+                f" ({bare.point.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
+                "an exact image of them, so it is not recommended.)"
+            )
+        if best is None:
+            return (
+                None,
+                f"No operating point that was tried keeps to the target ({self.target}). None is recommended.{aside}",
+            )
+        recommended, words = self._worded(best, alone)
+        return recommended, words + aside
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
         worst = best.worst(self.target.measure)
@@ -241,30 +247,33 @@ class _Search:
         held = f"{best.point.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
         low, high = worst[1].interval.low, worst[1].interval.high
         found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
+        linked = best.worst("linkage")
+        if linked is not None and self.target.measure != "linkage":
+            found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"Keeps to the target ({self.target}): {held}; {found}. Utility was not measured."
-        joint = f"{best.deployed.value:.1%} [{best.deployed.low:.1%}, {best.deployed.high:.1%}]"
+        joint = best.deployed.with_interval()
         if best.deployed.low <= alone.value:
             return None, (
                 f"No operating point that keeps to the target ({self.target}) is shown to beat training alone: the best "
-                f"joint model scores {joint} ({held}), training alone {alone.value:.1%}. Joining does not pay here."
+                f"joint model scores {joint} ({held}), training alone {alone}. Joining does not pay here."
             )
         return best, (
-            f"Recommended: {held}. The joint model scores {joint}, training alone {alone.value:.1%}; {found}, so the target "
+            f"Recommended: {held}. The joint model scores {joint}, training alone {alone}; {found}, so the target "
             f"({self.target}) is kept. A lower bound on leakage, not a guarantee."
         )
 
     def _best(self) -> PointResult | None:
         return next(iter(self._ranked()), None)
 
-    def _ranked(self) -> list[PointResult]:
-        """Points that keep to the target, the best score first; the safer first among equals."""
-        kept = [one for one in self.tried.values() if self.target.met_at(one)]
-        return sorted(
-            kept,
-            key=lambda one: (_known_score(one), _safety(one, self.target)),
-            reverse=True,
-        )
+    def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
+        """Points that keep to the target, the best score first; without scores, the least noise first."""
+        kept = [
+            one
+            for one in self.tried.values()
+            if self.target.met_at(one) and (one.point.data_noise_level > 0) == with_noise
+        ]
+        return sorted(kept, key=lambda one: (_score(one), -_safety(one, self.target)), reverse=True)
 
     def _bisect(self, at: Any, grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
         """Find the least noise that keeps to the target: widen the grid if need be, then halve."""
@@ -292,6 +301,12 @@ class _Search:
 
 def _known_score(one: PointResult) -> float:
     return 0.0 if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
+
+
+def _score(one: PointResult) -> float:
+    """The score as deployed; the least there is where it was not measured or is undefined."""
+    known = one.deployed is not None and not math.isnan(one.deployed.value)
+    return one.deployed.value if known and one.deployed is not None else -math.inf
 
 
 def _safety(one: PointResult, target: Target) -> float:

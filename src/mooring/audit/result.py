@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from mooring.attacks import REGISTRY
 from mooring.audit.outcomes import HEADLINE, AttackOutcome, strongest
 from mooring.audit.points import OperatingPoint
 from mooring.audit.utility import References
@@ -103,34 +104,59 @@ class AuditResult:
         """The one sentence to read first."""
         if not self.trustworthy:
             return "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
-        worst = min(self.points, key=lambda result: _value(result))
+        worst = min(self.points, key=_value)
         attack, figure = worst.worst() or ("", None)
         assert figure is not None
-        linked = worst.worst("linkage")
         words = f"At worst ({worst.point.title}) the attack '{attack}' rebuilds the target's rows to an error of "
         words += f"{figure.value:.2f}"
         words += f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
         words += " of their spread"
-        if linked is not None:
-            words += f" and links {linked[1].value:.0%} of them (chance {linked[1].chance:.0%})"
-        return words + ". A lower bound on leakage: a better attack may exist."
+        linked = [(one.worst("linkage"), one) for one in self.points]
+        known = [(found[1].value, found[0], found[1], one) for found, one in linked if found is not None]
+        if known:
+            value, by, link, one = max(known, key=lambda entry: entry[0])
+            where = "" if one is worst else f" at {one.point.title}"
+            words += (
+                f"; the attack '{by}' links {value:.0%} [{link.interval.low:.0%}, {link.interval.high:.0%}] of them"
+            )
+            words += f"{where} (chance {link.chance:.0%})"
+        words += ". A lower bound on leakage: a better attack may exist."
+        asked = self.description.get("attacks")
+        if asked is not None and len(asked) < len(REGISTRY):
+            words = (
+                f"Only {len(asked)} of {len(REGISTRY)} attacks were asked for, so this is not the strongest. {words}"
+            )
+        return words
 
     def joining(self) -> str:
         """Whether joining beats training alone, in a sentence."""
         alone = self.references.local_only
-        scored = [result for result in self.points if result.deployed is not None]
-        if alone is None or not scored:
-            return "Utility was not measured: there are no labels to learn, or no rows to test on."
-        best = max(scored, key=lambda result: result.deployed.value if result.deployed else 0.0)
+        scored = [one for one in self.points if one.deployed is not None and one.deployed.value == one.deployed.value]
+        if alone is None or not scored or alone.value != alone.value:
+            return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
+        best = max(scored, key=_score)
         assert best.deployed is not None
-        ahead = [result for result in scored if result.deployed is not None and result.deployed.value > alone.value]
-        words = f"Training alone scores {alone.value:.1%} ({alone.metric}). "
-        if not ahead:
-            return words + f"No operating point here beats that: the best joint model scores {best.deployed.value:.1%}."
-        return words + (
-            f"Joining beats it at {len(ahead)} of {len(scored)} operating points, at best with {best.deployed.value:.1%} "
-            f"({best.point.title})."
-        )
+        ahead = sum(one.deployed.low > alone.value for one in scored if one.deployed is not None)
+        words = f"Training alone scores {alone} ({alone.metric}). "
+        at_best = f"the best joint model scores {best.deployed.with_interval()} ({best.point.title})"
+        if ahead:
+            return words + f"Joining is shown to beat it at {ahead} of {len(scored)} operating points; {at_best}."
+        if best.deployed.value > alone.value:
+            return words + f"Joining is not shown to beat that: {at_best}, within its uncertainty."
+        return words + f"No operating point here beats that: {at_best}."
+
+    def measured(self, measure: str) -> str | None:
+        """The strongest attack by a measure over all points, in a sentence; None if nobody measured it."""
+        found = [(one.worst(measure), one) for one in self.points]
+        known = [(figure, attack, one) for (attack, figure), one in ((f, o) for f, o in found if f is not None)]
+        if not known:
+            return None
+        leaks_most = max if known[0][0].higher_is_worse else min
+        figure, attack, one = leaks_most(known, key=lambda entry: entry[0].value)
+        beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
+        levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
+        spread = f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
+        return f"{figure.value:.2f}{spread} by '{attack}' at {one.point.title} ({levels})"
 
     def to_json(self) -> str:
         """Everything, as JSON text."""
@@ -170,6 +196,10 @@ class AuditResult:
         figures = self.figures()
         drawn = figures["frontier"].to_html(full_html=False, include_plotlyjs=True) if "frontier" in figures else ""
         return f"<p><b>{escape(self.headline())}</b></p><p>{escape(self.joining())}</p>{drawn}"
+
+
+def _score(result: PointResult) -> float:
+    return float("-inf") if result.deployed is None else result.deployed.value
 
 
 def _value(result: PointResult) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mooring.attacks import REGISTRY
 from mooring.audit.auditor import ProjectionKind, make_auditor
-from mooring.audit.hazards import hazards
+from mooring.audit.hazards import hazards, strangers
 from mooring.audit.lens import Lens
 from mooring.audit.points import OperatingPoint, grid
 from mooring.audit.result import AuditResult
@@ -128,4 +128,5 @@ def run_audit(
         tell(k + 1, len(points) + 1, point.title)
         results.append(auditor.audit(point, attacks=names))
     tell(len(points) + 1, len(points) + 1, "done")
-    return AuditResult(auditor.describe(), truth_lines, tuple(results), hazards(auditor.dealt, points[0].n_components))
+    warnings = (*hazards(auditor.dealt, points[0].n_components), *strangers(results))
+    return AuditResult(auditor.describe(names), truth_lines, tuple(results), warnings)

@@ -26,9 +26,11 @@ class PointStore:
         None keeps nothing.
     key : str
         Digest of everything that the results depend on, but for the point.
+    keep_examples : bool
+        Whether files may hold examples of rows; if not, they are taken out of every file that is there.
     """
 
-    def __init__(self, folder: Path | None, key: str) -> None:
+    def __init__(self, folder: Path | None, key: str, *, keep_examples: bool = True) -> None:
         self.folder, self.key = folder, key
         if folder is not None:
             try:
@@ -40,6 +42,10 @@ class PointStore:
                     got=str(problem.strerror),
                     cure="Choose another place for the audit's files.",
                 ) from None
+
+        if folder is not None and not keep_examples:
+            for path in folder.glob("point-*.json"):
+                _take_examples_out(path)
 
     def load(self, point: OperatingPoint) -> PointResult | None:
         """The point's result, if it was finished before; a file that cannot be read counts as not there."""
@@ -63,6 +69,20 @@ class PointStore:
         assert self.folder is not None
         text = self.key + json.dumps(point.as_dict(), sort_keys=True)
         return self.folder / f"point-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def _take_examples_out(path: Path) -> None:
+    """Rewrite a point's file without its examples; a file that cannot be read as one is removed."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain["examples"] is None:
+            return
+        plain["examples"] = None
+        beside = path.with_suffix(f".{os.getpid()}.tmp")
+        beside.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
+        beside.replace(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        path.unlink(missing_ok=True)
 
 
 @cache

@@ -112,4 +112,9 @@ def _mean(scores: list[Score]) -> Score:
         )
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(values.size)
     mean = float(values.mean())
-    return replace(scores[0], value=mean, low=mean - half, high=mean + half)
+    return replace(
+        scores[0],
+        value=mean,
+        low=float(max(mean - half, 0 if scores[0].metric != "R²" else -np.inf)),
+        high=float(min(mean + half, 1.0)),
+    )

@@ -33,6 +33,17 @@ class Score:
     high: float
     n: int
 
+    def __str__(self) -> str:
+        return self.written(self.value)
+
+    def written(self, value: float) -> str:
+        """A value of this metric as people write it: a share as a percentage, R² as a number."""
+        return "undefined" if math.isnan(value) else f"{value:.2f}" if self.metric == "R²" else f"{value:.1%}"
+
+    def with_interval(self) -> str:
+        """The score and its interval."""
+        return f"{self} [{self.written(self.low)}, {self.written(self.high)}]"
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         numbers = {name: getattr(self, name) for name in ("value", "low", "high")}

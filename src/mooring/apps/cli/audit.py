@@ -29,25 +29,32 @@ def audit(
     public_share: inputs.PublicShare = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="A method to audit; may be given again. [default: all]", rich_help_panel="Study"),
+        typer.Option(
+            help=f"A method to audit; may be given again: {', '.join(METHODS)}.",
+            show_default="all",
+            rich_help_panel="Study",
+        ),
     ] = None,
     components: inputs.Components = None,
     anchor_rows: Annotated[
-        int | None, typer.Option(min=2, help="Anchor rows r. [default: 4 h]", rich_help_panel="Study")
+        int | None, typer.Option(min=2, help="Anchor rows r.", show_default="4 h", rich_help_panel="Study")
     ] = None,
     anchor_noise: Annotated[
         list[float] | None,
-        typer.Option(help="Anchor noise v; may be given again. [default: 0.05 0.1 0.2]", rich_help_panel="Study"),
+        typer.Option(help="Anchor noise v; may be given again.", show_default="0.05 0.1 0.2", rich_help_panel="Study"),
     ] = None,
     data_noise: Annotated[
         list[float] | None,
         typer.Option(
-            help="Private-data noise in units of the rows' root mean square; may be given again. [default: 0.3 0.5 0.8]",
+            help="Private-data noise in units of the rows' root mean square; may be given again.",
+            show_default="0.3 0.5 0.8",
             rich_help_panel="Study",
         ),
     ] = None,
     projection: inputs.ProjectionOption = "auto",
     colluders: inputs.Colluders = 1,
+    accomplice: inputs.AccompliceOption = None,
+    victim: inputs.VictimOption = None,
     known_rows: Annotated[
         int, typer.Option(min=0, help="Grant the attacker so many of the target's rows.", rich_help_panel="Attacker")
     ] = 0,
@@ -88,6 +95,9 @@ def audit(
             attribute=attribute,
             auditor=auditor,
             examples=examples,
+            colluders=colluders,
+            accomplice=accomplice,
+            victim=victim,
             seed=seed,
         )
         bar, tell = inputs.progress_bar()
@@ -100,7 +110,8 @@ def audit(
                 anchor_noise_scales=anchor_noise or (0.05, 0.1, 0.2),
                 data_noise_levels=data_noise or (0.3, 0.5, 0.8),
                 projection=inputs.projection_kind(projection),
-                colluders=range(colluders),
+                colluders=given.accomplices,
+                targets=given.targets,
                 n_known_rows=known_rows,
                 n_repeated_uploads=repeated_uploads,
                 learner=learner,
@@ -112,6 +123,8 @@ def audit(
             )
     except MooringError as problem:
         inputs.refuse(problem)
+    except KeyboardInterrupt:
+        inputs.interrupted(output)
     report = output / "report.html"
     report.write_text(render_audit(result, command=shlex.join(["mooring", *sys.argv[1:]])), encoding="utf-8")
     (output / "audit.json").write_text(result.to_json(), encoding="utf-8")

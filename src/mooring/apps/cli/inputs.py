@@ -54,17 +54,34 @@ PublicShare = Annotated[
     typer.Option(
         min=0.0,
         max=0.9,
-        help="Share of rows set aside as public, for a public SVD. [default: 0.1 if it is needed]",
+        help="Share of rows set aside as public, for a public SVD.",
+        show_default="0.1 if it is needed",
         rich_help_panel="Data",
     ),
 ]
 Components = Annotated[
     int | None,
-    typer.Option(min=1, help="Components h to share. [default: all features, up to 30]", rich_help_panel="Study"),
+    typer.Option(min=1, help="Components h to share.", show_default="all features, up to 30", rich_help_panel="Study"),
 ]
 ProjectionOption = Annotated[str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel="Study")]
 Colluders = Annotated[
     int, typer.Option(min=1, help="How many participants collude with the analyst.", rich_help_panel="Attacker")
+]
+AccompliceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A participant that colludes, by name; may be given again.",
+        show_default="the first",
+        rich_help_panel="Attacker",
+    ),
+]
+VictimOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A participant that is attacked, by name; may be given again.",
+        show_default="the next ones",
+        rich_help_panel="Attacker",
+    ),
 ]
 Attribute = Annotated[
     str | None,
@@ -79,7 +96,7 @@ AuditorOption = Annotated[
 ]
 Learner = Annotated[str, typer.Option(help="auto, svm, linear or forest.", rich_help_panel="Study")]
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives another split, other secrets, other noise.")]
-Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or cuda where there is one. [default: cpu]")]
+Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or cuda where there is one.", show_default="cpu")]
 Output = Annotated[
     Path,
     typer.Option(
@@ -100,6 +117,8 @@ class Given:
     records: Records
     dealt: Deal
     lens: Lens
+    accomplices: tuple[int, ...]
+    targets: tuple[int, ...] | None
 
 
 def read_and_deal(
@@ -118,6 +137,9 @@ def read_and_deal(
     attribute: str | None,
     auditor: str | None,
     examples: bool,
+    colluders: int,
+    accomplice: list[str] | None,
+    victim: list[str] | None,
     seed: int,
 ) -> Given:
     """Read a file, set an attribute aside, deal the rows out, and make the lens that fits them."""
@@ -153,7 +175,19 @@ def read_and_deal(
         n_examples=6 if examples else 0,
         feature_names=records.feature_names,
     )
-    return Given(records, dealt, lens)
+    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
+    if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
+        targets = tuple(i for i in range(participants) if i not in accomplices)[:5]
+    return Given(records, dealt, lens, accomplices, targets)
+
+
+def _numbered(name: str, dealt: Deal) -> int:
+    if name not in dealt.names:
+        raise InputError(
+            "participant", expected=f"one of {', '.join(dealt.names)}", got=repr(name), cure="Check its name."
+        )
+    return dealt.names.index(name)
 
 
 def progress_bar() -> Any:
@@ -203,3 +237,11 @@ def refuse(problem: MooringError) -> NoReturn:
     """Say what is wrong with the input, and leave with the exit code for bad input."""
     Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
+
+
+def interrupted(output: Path) -> NoReturn:
+    """Say that nothing is lost."""
+    Console(stderr=True).print(
+        f"Interrupted. What is finished is kept in {output}: run the same command again to go on."
+    )
+    raise typer.Exit(130)

@@ -37,6 +37,8 @@ def plan(
     components: inputs.Components = None,
     projection: inputs.ProjectionOption = "auto",
     colluders: inputs.Colluders = 1,
+    accomplice: inputs.AccompliceOption = None,
+    victim: inputs.VictimOption = None,
     attribute: inputs.Attribute = None,
     auditor: inputs.AuditorOption = None,
     learner: inputs.Learner = "auto",
@@ -71,6 +73,9 @@ def plan(
             attribute=attribute,
             auditor=auditor,
             examples=examples,
+            colluders=colluders,
+            accomplice=accomplice,
+            victim=victim,
             seed=seed,
         )
         bar, tell = inputs.progress_bar()
@@ -80,7 +85,8 @@ def plan(
                 target=target,
                 n_components=components,
                 projection=inputs.projection_kind(projection),
-                colluders=range(colluders),
+                colluders=given.accomplices,
+                targets=given.targets,
                 learner=learner,
                 lens=given.lens,
                 seed=seed,
@@ -90,6 +96,8 @@ def plan(
             )
     except MooringError as problem:
         inputs.refuse(problem)
+    except KeyboardInterrupt:
+        inputs.interrupted(output)
     report = output / "report.html"
     report.write_text(render_plan(found, command=shlex.join(["mooring", *sys.argv[1:]])), encoding="utf-8")
     (output / "plan.json").write_text(found.to_json(), encoding="utf-8")

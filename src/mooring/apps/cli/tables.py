@@ -28,14 +28,32 @@ _SHORT = {
 }
 
 
+_ASKED = {
+    "exact_source_linkage": "Linkage by the auditor, at worst",
+    "identity_linkage": "Identity linkage, at worst",
+    "attribute": "Attribute inference, at worst",
+}
+
+
 def say_first(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
     """What a reader must know before any table: the worst attack, and whether joining pays."""
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:
         console.print(f"hazard: {words}", style="yellow", markup=False)
-    console.print(result.headline(), style="bold red")
-    console.print(result.joining(), style="bold")
+    about = result.description
+    console.print(
+        f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
+    )
+    console.print(result.headline(), style="bold red", markup=False)
+    for measure, words in _ASKED.items():
+        found = result.measured(measure)
+        if found is not None:
+            console.print(f"{words}: {found}", markup=False)
+    control = next((figure for one in result.points for figure in [_control(one)] if figure is not None), None)
+    if control is not None:
+        console.print(f"Without the upload, guessing from the accomplice's rows, the error would be {control:.2f}.")
+    console.print(result.joining(), style="bold", markup=False)
 
 
 def points_table(
@@ -56,14 +74,19 @@ def points_table(
             "none could be run: do not trust" if worst is None else worst[0],
             "" if worst is None else _with_interval(worst[1]),
             "" if linked is None else f"{linked[1].value:.0%}",
-            "" if one.deployed is None else f"{one.deployed.value:.1%}",
-            "" if one.noisy_test is None else f"{one.noisy_test.value:.1%}",
+            "" if one.deployed is None else str(one.deployed),
+            "" if one.noisy_test is None else str(one.noisy_test),
         )
     table.add_section()
     for name, score in (("local only", result.references.local_only), ("pooled raw", result.references.pooled_raw)):
         if score is not None:
-            table.add_row(name, "", "", "", f"{score.value:.1%}", "", style="bold")
+            table.add_row(name, "", "", "", str(score), "", style="bold")
     return table
+
+
+def _control(one: PointResult) -> float | None:
+    worst = one.worst()
+    return None if worst is None else worst[1].control
 
 
 def _short_title(point: OperatingPoint, *, with_components: bool) -> str:

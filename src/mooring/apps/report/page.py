@@ -75,8 +75,9 @@ def _page(
         joining=escape(result.joining()),
         tone="warn",
         data=f"{about['n_participants']} participants with {each} rows of {about['n_features']} features; "
-        f"{len(about['colluders'])} of them collude{'s' if len(about['colluders']) == 1 else ''} with the analyst against "
-        f"{len(about['targets'])} other{'' if len(about['targets']) == 1 else 's'}.",
+        + escape(
+            f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
+        ),
         frontier=plots.get("frontier", "<p>No utility was measured, so there is no frontier to draw.</p>"),
         points=_points_table(result),
         leakage=plots.get("leakage", ""),
@@ -206,7 +207,9 @@ def _percent(figure: Figure) -> str:
 
 
 def _score(score: Any) -> str:
-    return "" if score is None else f"{score.value:.1%} <small>[{score.low:.1%}, {score.high:.1%}]</small>"
+    if score is None:
+        return ""
+    return f"{score} <small>[{score.written(score.low)}, {score.written(score.high)}]</small>"
 
 
 LIMITATIONS: Sequence[str] = (
@@ -242,14 +245,14 @@ footer {{ color: #7b8794; font-size: .85rem; margin-top: 2.5rem; }}
 <p class="{tone}"><b>{headline}</b></p><p><b>{joining}</b></p>
 <h2>What joining buys, and what it costs</h2>
 <p>Each mark is an operating point. To the right, the strongest attack recovers less; upwards, the joint model scores
-better. Marks below the red line are not worth joining for.</p>{frontier}
+better. Marks below the red line are not worth joining for.</p><div class="wide">{frontier}</div>
 {points}
 <h2>Attack by attack</h2>
 <p>Error of the rebuilt rows relative to the spread of the true ones: 0 is exact recovery, and about 1 is what the mean of
-the accomplices' rows would score. The strongest is outlined; empty where an attack does not apply or was not run. A search
-uses the attacks that have been strongest so far; what it recommends, and an audit, face all of them.</p>{leakage}
+the accomplices' rows would score. The strongest is outlined; empty where an attack does not apply.</p>
+<div class="wide">{leakage}</div>
 {detail}
-<h2>Side by side</h2>{examples}
+<h2>Side by side</h2><div class="wide">{examples}</div>
 <h2>What makes these rows easy to break</h2><ul>{warnings}</ul>
 <h2>Limitations</h2><ul>{limitations}</ul>
 <h2>The attacks</h2><ul>{attacks}</ul>
