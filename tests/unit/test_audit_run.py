@@ -685,3 +685,66 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     for text in (without.to_json(), *drawn, *(path.read_text() for path in tmp_path.iterdir())):
         assert "77.1" not in text
         assert "77.0" not in text
+
+
+def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_path: Path) -> None:
+    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
+    run_audit(*parts, lens=Lens(n_examples=3), **options)
+    (first,) = tmp_path.glob("point-*.json")
+    assert json.loads(first.read_text())["examples"] is not None
+    run_audit(*parts, lens=Lens(n_examples=0), **options)
+    kept = list(tmp_path.glob("point-*.json"))
+    assert len(kept) == 2
+    assert all(json.loads(path.read_text())["examples"] is None for path in kept)
+
+
+def test_one_target_that_an_attack_cannot_touch_does_not_hide_the_others(parts: Parts) -> None:
+    """Independent components need more rows than columns; the third participant has too few."""
+    rows, labels = parts
+    short = [rows[0], rows[1], rows[2][:7]], [labels[0], labels[1], labels[2][:7]]
+    options = {**QUICK, "methods": ["i-gdp"], "attacks": ["independent-components"]}
+    both = run_audit(*short, targets=[1, 2], **options).points[0].outcomes[0]
+    alone = run_audit(*short, targets=[1], **options).points[0].outcomes[0]
+    neither = run_audit(*short, targets=[2], **options).points[0].outcomes[0]
+    assert both.applies
+    assert any("guessed without the upload for 1 of 2 targets" in note for note in both.notes)
+    assert alone.applies
+    assert not neither.applies
+
+
+def test_the_headline_credits_each_figure_to_the_attack_that_made_it(every: AuditResult) -> None:
+    words = every.headline()
+    errors = [(figure.value, attack) for attack, figure in (one.worst() for one in every.points)]
+    links = [one.worst("linkage") for one in every.points]
+    assert f"'{min(errors)[1]}' rebuilds" in words
+    most = max(figure.value for _, figure in links)
+    assert any(f"'{attack}' links {most:.0%}" in words for attack, figure in links if figure.value == most)
+
+
+def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
+    result = run_audit(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
+    assert result.headline().startswith(f"Only 1 of {len(REGISTRY)} attacks were asked for")
+
+
+def test_an_accomplice_unlike_the_target_is_warned_of(parts: Parts) -> None:
+    rows, labels = parts
+    strange = run_audit([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
+    alike = run_audit(rows, labels, **{**QUICK, "attacks": ["procrustes"]})
+    assert any("hardly resemble" in words for words in strange.warnings)
+    assert not any("hardly resemble" in words for words in alike.warnings)
+
+
+def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
+    """A lead within the interval of the score is not called one."""
+    result = run_audit(*parts, **{**QUICK, "attacks": ["procrustes"]})
+    point = result.points[0]
+    assert point.deployed is not None
+    assert result.references.local_only is not None
+    barely = replace(point.deployed, value=0.9, low=0.85, high=0.95)
+    alone = replace(result.references.local_only, value=0.88)
+    near = replace(
+        result, points=(replace(point, deployed=barely),), references=replace(result.references, local_only=alone)
+    )
+    assert "not shown to beat" in near.joining()
+    clear = replace(near, points=(replace(point, deployed=replace(barely, low=0.89)),))
+    assert "shown to beat it at 1 of 1" in clear.joining()
