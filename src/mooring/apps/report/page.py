@@ -71,7 +71,7 @@ def _page(
         plotly=get_plotlyjs(),
         title=escape(title),
         lead=lead,
-        headline=escape(result.headline()),
+        headline=escape(("Over everything that was tried: " if lead else "") + result.headline()),
         joining=escape(result.joining()),
         tone="warn",
         data=f"{about['n_participants']} participants with {each} rows of {about['n_features']} features; "
