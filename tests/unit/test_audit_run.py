@@ -748,3 +748,13 @@ def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
     assert "not shown to beat" in near.joining()
     clear = replace(near, points=(replace(point, deployed=replace(barely, low=0.89)),))
     assert "shown to beat it at 1 of 1" in clear.joining()
+
+
+def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage.metrics", None)
+    rows = [np.clip(np.tile(part, 13)[:, :64], 0, 1) for part in parts[0]]
+    lens = Lens(image_shape=(8, 8))
+    result = run_audit(rows, parts[1], lens=lens, n_components=4, **{**QUICK, "attacks": ["procrustes"]})
+    (worst,) = [o for o in result.points[0].outcomes if any("scikit-image" in note for note in o.notes)]
+    assert "ssim" not in worst.figures
+    assert "centred_error" in worst.figures

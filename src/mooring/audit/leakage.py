@@ -13,6 +13,7 @@ from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstructio
 from mooring.audit.lens import Lens
 from mooring.audit.looking import Looked, look
 from mooring.audit.outcomes import AttackOutcome, strongest
+from mooring.errors import MissingExtraError
 from mooring.geometry.backend import to_numpy
 from mooring.simulation import Simulation
 
@@ -103,10 +104,11 @@ def measure_leakage(
     worst = strongest(outcomes)
     if worst is None:
         return tuple(outcomes), None
-    outcomes = [
-        replace(one, figures={**one.figures, **scene.image_figures(rebuilt[one.attack])}) if one is worst else one
-        for one in outcomes
-    ]
+    try:
+        seen = replace(worst, figures={**worst.figures, **scene.image_figures(rebuilt[worst.attack])})
+    except MissingExtraError as missing:  # the other figures are worth having without these two
+        seen = replace(worst, notes=(*worst.notes, str(missing)))
+    outcomes = [seen if one is worst else one for one in outcomes]
     return tuple(outcomes), scene.examples(rebuilt[worst.attack], worst.attack)
 
 

@@ -97,6 +97,8 @@ def learnable(dealt: Deal) -> Literal["classes", "number"] | None:
     """What there is to learn: classes, a number, or nothing."""
     if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
         return None
+    if dealt.label_kind == "classes" and np.unique(np.concatenate(dealt.train_labels)).size < 2:
+        return None  # one class only: there is nothing to tell apart
     return dealt.label_kind if sum(part.shape[0] for part in dealt.test) else None
 
 

@@ -37,7 +37,8 @@ def demo(
     console.print(_table(story))
     console.print(
         "Accuracy is what joining can buy. It says nothing of what an upload gives away: "
-        "anchor noise is [bold]not[/bold] a privacy guarantee.",
+        "anchor noise is [bold]not[/bold] a privacy guarantee. Ask [bold]mooring plan[/bold] and "
+        "[bold]mooring audit[/bold] about rows like yours.",
         style="red",
     )
     console.print(f"Open [bold]{report}[/bold] in a browser.")
