@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mooring.audit.leakage import Targets, measure_leakage
 from mooring.audit.lens import Lens
+from mooring.audit.linking import Remembering
 from mooring.audit.points import OperatingPoint
 from mooring.audit.result import PointResult
 from mooring.audit.store import PointStore, code_digest, digest
@@ -188,6 +189,8 @@ def make_auditor(
     if learner not in LEARNERS:
         raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="'auto' chooses.")
     lens = lens or Lens()
+    if lens.embedding is not None:
+        lens = replace(lens, embedding=Remembering(lens.embedding))
     _check_lens(lens, dealt)
     p = dealt.n_participants
     if p < 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +12,28 @@ import numpy.typing as npt
 from mooring.measures import Embedding, Figure, Galleries, Linkage, link
 
 Matrix = npt.NDArray[np.float64]
+_KEPT = 16
+
+
+class Remembering:
+    """An embedding that keeps what it was last asked: candidates, controls and floors recur from point to point."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        self._embedding = embedding
+        self._kept: OrderedDict[str, Matrix] = OrderedDict()
+
+    def __call__(self, rows: Matrix) -> Matrix:
+        """Embed rows, or give back what was found for the same ones before."""
+        key = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+        if key not in self._kept:
+            self._kept[key] = np.asarray(self._embedding(rows))
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def __repr__(self) -> str:
+        return repr(self._embedding)
 
 
 @dataclass(frozen=True, eq=False)

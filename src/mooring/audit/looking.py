@@ -61,10 +61,18 @@ class Looked:
         decoded = self.lens.clean(self._decoded(rebuilt))
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
-        figures |= {test.name: test.figure(decoded) for test in self.audited_linkages}
+        figures |= {test.name: test.figure(decoded) for test in self.audited_linkages if test.embedding is None}
         if self.attribute is not None:
             figures["attribute"] = replace(self._inferred(decoded), floor=self._inferred(self._floor_rows()).value)
         return figures
+
+    def auditor_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
+        """Linkage through the auditor, whose network makes it too slow to have for each attack."""
+        tests = [test for test in self.audited_linkages if test.embedding is not None]
+        if not tests:
+            return {}
+        decoded = self.lens.clean(self._decoded(rebuilt))
+        return {test.name: test.figure(decoded) for test in tests}
 
     def guessed(self, part: slice) -> Matrix | None:
         """What an attacker would say of these rows without the upload."""
