@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.descent import Minimum, minimise
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.moments import anchor_evidence, moments, plain_starts
+from mooring.attacks.moments import anchor_evidence, descended, moments, plain_starts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import Array
@@ -116,19 +115,8 @@ def _matched(
         smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
         starts = list(plain_starts(smooth).values())
         starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
-        looks = [_descended(smooth, O, smooth.first_shift(), _ITERATIONS) for O in starts]
+        looks = [descended(smooth, O, smooth.first_shift(), _ITERATIONS) for O in starts]
         best = min(looks, key=lambda look: look.value)
         O, shift = best.orthogonal, best.shift
-    found = _descended(match, O, shift, max_iterations)
+    found = descended(match, O, shift, max_iterations)
     return match.to_map(found.orthogonal, found.shift), match.row_error(found.orthogonal)
-
-
-def _descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
-    return minimise(
-        match.value_and_gradient,
-        O,
-        shift,
-        curvature=match.curvature,
-        shift_curvature=match.shift_curvature,
-        max_iterations=max_iterations,
-    )

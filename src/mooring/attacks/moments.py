@@ -88,7 +88,7 @@ def best_match(population: Side, target: Side, anchor: AnchorEvidence | None) ->
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
     looks = {
-        name: _descended(match, O, match.first_shift(), _FIRST_LOOK)
+        name: descended(match, O, match.first_shift(), _FIRST_LOOK)
         for name, O in _starts(match, population, target).items()
     }
     scores = {name: look.value - _agreement(match, population, target, look.orthogonal) for name, look in looks.items()}
@@ -97,7 +97,7 @@ def best_match(population: Side, target: Side, anchor: AnchorEvidence | None) ->
     for smoothing in _SMOOTHING:
         match = MomentMatch(population.moments, target.moments, anchor, smoothing=smoothing)
         limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
-        found = _descended(match, found.orthogonal, found.shift, limit)
+        found = descended(match, found.orthogonal, found.shift, limit)
         for _ in range(_SIGN_ROUNDS):
             turned = _with_better_signs(match, population, target, found, limit)
             if turned is None:
@@ -182,7 +182,7 @@ def _with_better_signs(
     if not bool(xp.any(votes < -_CLEAR_VOTE)):
         return None
     signs = xp.where(votes < -_CLEAR_VOTE, -xp.ones_like(votes), xp.ones_like(votes))
-    turned = _descended(match, found.orthogonal * signs, found.shift, limit)
+    turned = descended(match, found.orthogonal * signs, found.shift, limit)
     before = found.value - _agreement(match, population, target, found.orthogonal)
     after = turned.value - _agreement(match, population, target, turned.orthogonal)
     return turned if after < before - _CLEAR_VOTE else None
@@ -200,7 +200,8 @@ def _votes(match: MomentMatch, population: Side, target: Side, O: Array) -> Arra
     return sign_votes(T_c, T_t, population.rows.shape[0], target.rows.shape[0])
 
 
-def _descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
+def descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
+    """Descend from a map and a shift in the landscape of a match."""
     return minimise(
         match.value_and_gradient,
         O,

@@ -7,8 +7,6 @@ import numpy as np
 from mooring.attacks.view import Codes
 from mooring.geometry.backend import Array, indices_beside, namespace_of
 
-_BLOCK_ROWS = 8192
-
 
 def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
     """T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
