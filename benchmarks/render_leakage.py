@@ -204,9 +204,9 @@ not part of the project.
 
 In short: anchor noise does not protect rows. At every scale tried, up to about five times the transition scale above which
 alignment fails (v_PT = {mnist:.3f} for MNIST here, {celeba:.3f} for CelebA), matching class means and covariances
-rebuilds MNIST to about 6 % of ‖X‖ and links every row. With clean local scoring, private-data noise buys more protection for the same score than
-anchor noise does, the reverse of the paper's order, which rests on weaker attacks and on noise added to the rows that are
-scored.
+rebuilds MNIST to about 6 % of ‖X‖ and links every row. With clean local scoring, private-data noise buys more protection
+for the same score than anchor noise does, the reverse of the paper's order, which rests on weaker attacks and on noise
+added to the rows that are scored.
 """
 
 _PLANS_HEAD = """## Which noise to choose
