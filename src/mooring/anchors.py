@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import Array, as_float64, identity_like, namespace_of
-from mooring.geometry.orthogonal import require_components
+from mooring.geometry.orthogonal import orthogonal_from_gaussian, require_components
 
 ANCHOR_TOLERANCE = 1e-10
 
@@ -38,11 +38,15 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
     (True, True)
     """
     _require_shape(n_anchor_rows, n_components)
-    gaussian = rng.standard_normal((n_anchor_rows, n_components))
-    Q, R = np.linalg.qr(gaussian - gaussian.mean(axis=0))
-    anchor = Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)
+    return anchor_from_gaussian(rng.standard_normal((n_anchor_rows, n_components)))
+
+
+def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Turn a standard normal matrix (r × d) into an anchor: centre its columns, orthonormalise them."""
+    _require_shape(*gaussian.shape)
+    anchor = orthogonal_from_gaussian(gaussian - gaussian.mean(axis=0))
     check_anchor(anchor)
-    return np.asarray(anchor)
+    return anchor
 
 
 def check_anchor(anchor: Array) -> None:

@@ -53,3 +53,40 @@ class MissingExtraError(MooringError, ImportError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), needed_for=self.needed_for, package=self.package, extra=self.extra), ()
+
+
+class RefusedError(MooringError):
+    """Something that mooring will not do or take, because it would harm the people in the records.
+
+    Parameters
+    ----------
+    what : str
+        What is refused: a bundle, a map, a second upload.
+    reason : str
+        Why; never a private value.
+    cure : str
+        What can be done instead.
+
+    Examples
+    --------
+    >>> print(RefusedError("the anchor", reason="its signature is not the dealer's", cure="Ask for it again."))
+    the anchor is refused: its signature is not the dealer's. Ask for it again.
+    """
+
+    def __init__(self, what: str, *, reason: str, cure: str) -> None:
+        self.what, self.reason, self.cure = what, reason, cure
+        super().__init__(f"{what} is refused: {reason}. {cure}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), reason=self.reason, cure=self.cure), (self.what,)
+
+
+class StorageError(MooringError):
+    """A file or folder that cannot be read or written: a full disk, a read-only folder, a file that is not there."""
+
+    def __init__(self, what: str, *, reason: str, cure: str) -> None:
+        self.what, self.reason, self.cure = what, reason, cure
+        super().__init__(f"{what}: {reason}. {cure}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), reason=self.reason, cure=self.cure), (self.what,)

@@ -49,7 +49,15 @@ def sample_orthogonal(
     True
     """
     require_components(n_components)
-    Q, R = np.linalg.qr(rng.standard_normal((*batch_shape, n_components, n_components)))
+    return orthogonal_from_gaussian(rng.standard_normal((*batch_shape, n_components, n_components)))
+
+
+def orthogonal_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Turn standard normal matrices of shape (..., m, d), m at least d, into orthonormal columns without a bias.
+
+    QR with the signs of R's diagonal moved into Q: for square matrices that is the Haar measure on O(d).
+    """
+    Q, R = np.linalg.qr(gaussian)
     signs = np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     return np.asarray(Q * signs[..., None, :])
 
