@@ -43,7 +43,7 @@ class Auditor:
     whom : Targets
     lens : Lens
     learner : str
-    projection : {"auto", "none", "gaussian", "public-svd"}
+    projection : {"auto", "none", "gaussian", "public-svd"} or Projection
     seed : int
     device : str or None
     folder : Path or None
@@ -53,7 +53,7 @@ class Auditor:
     whom: Targets
     lens: Lens
     learner: str
-    projection: ProjectionKind
+    projection: ProjectionKind | Projection
     seed: int
     device: str | None
     folder: Path | None
@@ -65,6 +65,9 @@ class Auditor:
 
     def projection_onto(self, n_components: int) -> Projection:
         """The public projection onto so many components; always the same one."""
+        if isinstance(self.projection, Projection):
+            _require_fit(self.projection, self.dealt.n_features, n_components)
+            return self.projection
         if n_components not in self._projections:
             rng = np.random.default_rng([self.seed, 0, n_components])
             self._projections[n_components] = make_projection(self.dealt, self.projection, n_components, rng)
@@ -79,7 +82,7 @@ class Auditor:
         projection = self.projection_onto(point.n_components)
         rows = [self._placed(part) for part in self.dealt.train]
         labels = self.dealt.train_labels
-        scale = _rms(self.dealt.train, projection) * point.data_noise_level
+        scale = root_mean_square(self.dealt.train, projection) * point.data_noise_level
         simulation = simulate(
             rows,
             labels,
@@ -119,7 +122,7 @@ class Auditor:
             "n_features": self.dealt.n_features,
             "n_test_rows": int(sum(part.shape[0] for part in self.dealt.test)),
             "labels": self.dealt.label_kind,
-            "projection": self.projection,
+            "projection": self._projection_name(),
             "colluders": [self.dealt.names[c] for c in self.whom.colluders],
             "targets": [self.dealt.names[t] for t in self.whom.targets],
             "attacks": list(attacks),
@@ -131,6 +134,9 @@ class Auditor:
             "device": self.device or "cpu",
             "machine": f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
         }
+
+    def _projection_name(self) -> str:
+        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
 
     def _placed(self, rows: npt.NDArray[np.float64]) -> Array:
         if self.device in (None, "cpu"):
@@ -154,13 +160,15 @@ class Auditor:
             "attacks": list(attacks),
             "whom": [self.whom.colluders, self.whom.targets, self.whom.n_known_rows, self.whom.n_repeated_uploads],
             "learner": self.learner,
-            "projection": self.projection,
+            "projection": self._projection_name(),
             "seed": self.seed,
             "lens": [self.lens.image_shape, self.lens.n_candidates, self.lens.n_queries, self.lens.n_examples],
+            "pixels": list(self.lens.pixel_range),
             "embedding": repr(self.lens.embedding),
             "columns": [self.lens.feature_names, self.lens.attribute_kind],
         }
         parts = [*self.dealt.train, *self.dealt.test, self.dealt.public, self.lens.groups, self.lens.attribute]
+        parts += [self.projection.matrix] if isinstance(self.projection, Projection) else []
         return digest([*parts, *(self.dealt.train_labels or ()), *(self.dealt.test_labels or ())], settings)
 
 
@@ -174,7 +182,7 @@ def make_auditor(
     n_repeated_uploads: int,
     learner: str,
     lens: Lens | None,
-    projection: ProjectionKind,
+    projection: ProjectionKind | Projection,
     seed: int,
     device: str | None,
     folder: str | Path | None,
@@ -248,7 +256,17 @@ def make_projection(dealt: Deal, kind: ProjectionKind, n_components: int, rng: n
     return public_svd_projection(dealt.public, n_components, rng=rng)
 
 
-def _rms(parts: Sequence[npt.NDArray[np.float64]], projection: Projection) -> float:
-    """s: the root mean square of all projected training rows' entries."""
+def _require_fit(projection: Projection, n_features: int, n_components: int) -> None:
+    if (projection.n_features, projection.n_components) != (n_features, n_components):
+        raise InputError(
+            "projection",
+            expected=f"one from {n_features} features onto {n_components} components",
+            got=f"one from {projection.n_features} onto {projection.n_components}",
+            cure="A projection that is given fixes the number of components.",
+        )
+
+
+def root_mean_square(parts: Sequence[npt.NDArray[np.float64]], projection: Projection) -> float:
+    """s: the root mean square of all projected training rows' entries, the unit of private-data noise."""
     total = sum(float((projection.encode(part) ** 2).sum()) for part in parts)
     return float(np.sqrt(total / (sum(part.shape[0] for part in parts) * projection.n_components)))

@@ -13,7 +13,8 @@ from mooring.datasets import Deal
 _FEW_VALUES = 2
 _STRANGE = 1.2
 _ROWS_FOR_SPECTRUM = 1000
-_SEPARATED = 1.5
+_MOST_COMPARED = 50_000_000
+SEPARATED = 1.5
 _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 
@@ -30,13 +31,13 @@ def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
     whole = projected_as_they_are(dealt, n_components)
     if whole:
         found += _lattice(rows)
-    constant = int((np.ptp(rows, axis=0) == 0).sum())
+    constant = constant_columns(rows).size
     if constant and whole:
         found.append(f"{constant} of {rows.shape[1]} columns are constant: they tie a direction of every map down.")
-    distinct = np.unique(rows.round(12), axis=0).shape[0] if rows.size <= 50_000_000 else rows.shape[0]
-    if distinct < rows.shape[0]:
+    duplicates = count_duplicates(rows)
+    if duplicates:
         found.append(
-            f"{rows.shape[0] - distinct} of {rows.shape[0]} rows are duplicates: equal rows stay equal in every upload, "
+            f"{duplicates} of {rows.shape[0]} rows are duplicates: equal rows stay equal in every upload, "
             "and link participants."
         )
     zero = int((rows == 0).all(axis=1).sum())
@@ -72,10 +73,22 @@ def projected_as_they_are(dealt: Deal, n_components: int) -> bool:
     return n_components == dealt.n_features
 
 
-def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
-    """Columns whose values lie on a grid: whole numbers, or standardised whole numbers, or 0/1."""
-    gridded = 0
-    for column in rows.T:
+def constant_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Which columns have one value only."""
+    return np.flatnonzero(np.ptp(rows, axis=0) == 0)
+
+
+def count_duplicates(rows: npt.NDArray[np.float64]) -> int:
+    """How many rows repeat an earlier one; in a very large table none is looked for."""
+    if rows.size > _MOST_COMPARED:
+        return 0
+    return int(rows.shape[0] - np.unique(rows.round(12), axis=0).shape[0])
+
+
+def gridded_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Columns whose values lie on a coarse grid: whole numbers, or standardised whole numbers, or yes and no."""
+    gridded = []
+    for k, column in enumerate(rows.T):
         values = np.unique(column)
         if values.size < _FEW_VALUES:
             continue
@@ -83,19 +96,14 @@ def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
         unit = steps.min()
         coarse = np.ptp(values) <= _COARSE * unit
         if coarse and np.allclose(steps / unit, np.round(steps / unit), atol=1e-6):
-            gridded += 1
-    if gridded == 0:
-        return []
-    reach = "within reach of lattice reduction" if rows.shape[1] <= _LATTICE_WIDTH else "a start for lattice reduction"
-    return [
-        f"{gridded} of {rows.shape[1]} columns take values on a grid (whole numbers, yes/no): without private-data noise "
-        f"the upload lies on a turned lattice, {reach} (the attack 'lattice')."
-    ]
+            gridded.append(k)
+    return np.array(gridded, dtype=np.int64)
 
 
-def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
+def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0.0) -> tuple[int, int]:
+    """How many gaps between the largest variances are wide, and of how many; noise adds to all variances alike."""
     if rows.shape[0] < 3:
-        return []
+        return 0, 0
     some = rows[:: -(-rows.shape[0] // _ROWS_FOR_SPECTRUM)]
     values = np.linalg.svd(some - some.mean(axis=0), compute_uv=False) ** 2  # no matrix of features by features
     top = values[:10]
@@ -103,11 +111,31 @@ def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
         top > 1e-9 * top[0]
     ]  # constant columns, and yes/no columns that sum to one, have no variance of their own
     if top.size < 2:
+        return 0, 0
+    top = top + some.shape[0] * noise_scale**2
+    return int((top[:-1] / top[1:] > SEPARATED).sum()), top.size - 1
+
+
+def reach_of_lattice_reduction(n_columns: int) -> str:
+    """How far lattice reduction gets with so many columns, in words."""
+    return "within reach of lattice reduction" if n_columns <= _LATTICE_WIDTH else "a start for lattice reduction"
+
+
+def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
+    gridded = gridded_columns(rows).size
+    if gridded == 0:
         return []
-    apart = int((top[:-1] / top[1:] > _SEPARATED).sum())
+    return [
+        f"{gridded} of {rows.shape[1]} columns take values on a grid (whole numbers, yes/no): without private-data noise "
+        f"the upload lies on a turned lattice, {reach_of_lattice_reduction(rows.shape[1])} (the attack 'lattice')."
+    ]
+
+
+def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
+    apart, gaps = separated_variances(rows)
     if apart == 0:
         return []
     return [
-        f"{apart} of the {top.size - 1} gaps between the largest variances exceed a factor of {_SEPARATED}: "
+        f"{apart} of the {gaps} gaps between the largest variances exceed a factor of {SEPARATED}: "
         "the principal axes of an upload can be paired with the population's."
     ]

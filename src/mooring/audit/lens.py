@@ -18,8 +18,10 @@ class Lens:
     Attributes
     ----------
     image_shape : tuple of int, optional
-        Rows are images of this shape with values from 0 to 1; peak signal-to-noise ratio and structural similarity are
-        measured, and reconstructions are drawn.
+        Rows are images of this shape; peak signal-to-noise ratio and structural similarity are measured, and
+        reconstructions are drawn.
+    pixel_range : pair of float, default (0, 1)
+        Black and white, where rows are images.
     embedding : Embedding, optional
         An auditor for exact-source linkage on decoded rows, such as a digit network or a face model.
     groups : array of int, optional
@@ -47,12 +49,19 @@ class Lens:
     n_queries: int = 1000
     n_examples: int = 6
     feature_names: tuple[str, ...] = ()
+    pixel_range: tuple[float, float] = (0.0, 1.0)
 
     @property
     def data_range(self) -> float | None:
         """Range of pixel values, for images."""
-        return None if self.image_shape is None else 1.0
+        return None if self.image_shape is None else self.pixel_range[1] - self.pixel_range[0]
 
     def clean(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Clamp decoded images to where pixels can be; other rows are left alone."""
-        return rows if self.image_shape is None else np.clip(rows, 0.0, 1.0)
+        return rows if self.image_shape is None else np.clip(rows, *self.pixel_range)
+
+    def shown(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Decoded rows as they are drawn: images from black, 0, to white, 1; other rows as they are."""
+        if self.image_shape is None:
+            return rows
+        return (self.clean(rows) - self.pixel_range[0]) / (self.pixel_range[1] - self.pixel_range[0])

@@ -117,7 +117,7 @@ class Looked:
             "attack": attack,
             "image_shape": None if self.lens.image_shape is None else list(self.lens.image_shape),
             "feature_names": list(self.lens.feature_names),
-            "rows": {name: np.round(self.lens.clean(rows[chosen]), 3).tolist() for name, rows in parts.items()},
+            "rows": {name: np.round(self.lens.shown(rows[chosen]), 3).tolist() for name, rows in parts.items()},
         }
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:

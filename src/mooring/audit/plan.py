@@ -21,6 +21,7 @@ from mooring.datasets import Deal
 from mooring.errors import InputError
 from mooring.geometry.backend import Array
 from mooring.learners import Score
+from mooring.projection import Projection
 
 ATTACKS = tuple(REGISTRY)
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
@@ -92,7 +93,8 @@ def plan_study(
     *,
     target: Target | str = "reconstruction error at least 0.5",
     n_components: int | Sequence[int] | None = None,
-    projection: ProjectionKind = "auto",
+    n_anchor_rows: int | None = None,
+    projection: ProjectionKind | Projection = "auto",
     colluders: Sequence[int] = (0,),
     targets: Sequence[int] | None = None,
     learner: str = "auto",
@@ -114,8 +116,10 @@ def plan_study(
     n_components : int or sequence of int, optional
         h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
         the best point found.
+    n_anchor_rows : int, optional
+        r. By default four times h, and then half and twice as many are tried at the best point found.
     projection, colluders, targets, learner, lens, seed, device, folder, progress
-        As for `run_audit`.
+        As for `run_audit`. A projection itself fixes the number of components.
 
     Notes
     -----
@@ -140,6 +144,8 @@ def plan_study(
         folder=folder,
     )
     m = auditor.dealt.n_features
+    if isinstance(projection, Projection) and n_components is None:
+        n_components = projection.n_components
     widths: tuple[int, ...] = (min(30, m),)
     if n_components is not None:
         widths = (n_components,) if isinstance(n_components, int) else tuple(n_components)
@@ -147,7 +153,7 @@ def plan_study(
         raise InputError(
             "n_components", expected=f"between 1 and {m}", got=str(list(widths)), cure="A projection cannot add."
         )
-    search = _Search(auditor, target, progress or (lambda done, total, words: None))
+    search = _Search(auditor, target, progress or (lambda done, total, words: None), n_anchor_rows)
     search.say("training alone and pooled")
     truth_lines = auditor.references()
     for h in widths:
@@ -167,8 +173,8 @@ def plan_study(
 class _Search:
     """Points tried so far, and what to try next."""
 
-    def __init__(self, auditor: Auditor, target: Target, progress: Progress) -> None:
-        self.auditor, self.target, self.progress = auditor, target, progress
+    def __init__(self, auditor: Auditor, target: Target, progress: Progress, n_anchor_rows: int | None) -> None:
+        self.auditor, self.target, self.progress, self.n_anchor_rows = auditor, target, progress, n_anchor_rows
         self.tried: dict[OperatingPoint, PointResult] = {}
         self.expected = 0
 
@@ -195,7 +201,7 @@ class _Search:
 
     def over_noise(self, h: int) -> None:
         """The grid, then each noise bisected to where the target is just met."""
-        r = 4 * h
+        r = self.n_anchor_rows or 4 * h
         fixed = [(0.0, level) for level in _DATA_LEVELS] + [(v, 0.0) for v in _ANCHOR_SCALES] + list(_BOTH)
         self.expected += len(fixed) + 4 * _HALVINGS + 6
         for v, level in fixed:
@@ -211,7 +217,7 @@ class _Search:
         if best is None:
             return
         v, level, h = best.point.anchor_noise_scale, best.point.data_noise_level, best.point.n_components
-        if v > 0:
+        if v > 0 and self.n_anchor_rows is None:
             for r in (2 * h, 8 * h):
                 self.at(v, level, h, r)
         m = self.auditor.dealt.n_features
@@ -220,7 +226,8 @@ class _Search:
         most = m if self.auditor.dealt.public is None else min(m, self.auditor.dealt.public.shape[0])
         for other in {max(2, h // 2), min(most, 2 * h)} - {h}:
             for factor in (1.0, 1.25, 1.6):
-                if self.target.met_at(self.at(v * factor, level * factor, other, 4 * other)):
+                r = self.n_anchor_rows or 4 * other
+                if self.target.met_at(self.at(v * factor, level * factor, other, r)):
                     break
 
     def conclude(self, alone: Score | None) -> tuple[PointResult | None, str]:

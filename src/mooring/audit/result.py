@@ -158,9 +158,9 @@ class AuditResult:
         spread = f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
         return f"{figure.value:.2f}{spread} by '{attack}' at {one.point.title} ({levels})"
 
-    def to_json(self) -> str:
-        """Everything, as JSON text."""
-        plain = {
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in plain values."""
+        return {
             "format": FORMAT,
             "headline": self.headline(),
             "joining": self.joining(),
@@ -170,12 +170,19 @@ class AuditResult:
             "warnings": list(self.warnings),
             "points": [result.as_dict() for result in self.points],
         }
-        return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+
+    def to_json(self) -> str:
+        """Everything, as JSON text."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> AuditResult:
         """Read back what `to_json` gave."""
-        plain = json.loads(text)
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> AuditResult:
+        """Read back what `as_dict` gave."""
         return cls(
             plain["description"],
             References.from_dict(plain["references"]),

@@ -15,6 +15,7 @@ from mooring.datasets import Deal
 from mooring.errors import InputError
 from mooring.geometry.backend import Array
 from mooring.mechanisms import METHODS
+from mooring.projection import Projection
 
 Progress = Callable[[int, int, str], None]
 
@@ -29,7 +30,7 @@ def run_audit(
     n_anchor_rows: int | None = None,
     anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2),
     data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8),
-    projection: ProjectionKind = "auto",
+    projection: ProjectionKind | Projection = "auto",
     attacks: Sequence[str] | None = None,
     colluders: Sequence[int] = (0,),
     targets: Sequence[int] | None = None,
@@ -56,9 +57,9 @@ def run_audit(
     methods, n_components, n_anchor_rows, anchor_noise_scales, data_noise_levels
         The grid of points. Private-data noise is in units of the root mean square of the projected rows. By default as
         many components as there are features, up to 30, and four times as many anchor rows.
-    projection : {"auto", "none", "gaussian", "public-svd"}
+    projection : {"auto", "none", "gaussian", "public-svd"} or Projection
         "auto": none if there are as many components as features; else a public SVD where there are public rows; else
-        Gaussian.
+        Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components.
     attacks : sequence of str, optional
         All in `mooring.attacks.REGISTRY` by default.
     colluders : sequence of int, default (0,)
@@ -110,7 +111,8 @@ def run_audit(
                 "attacks", expected=f"among {', '.join(REGISTRY)}", got=repr(name), cure="Correct the name."
             )
     if points is None:
-        h = n_components or min(30, auditor.dealt.n_features)
+        given = projection.n_components if isinstance(projection, Projection) else min(30, auditor.dealt.n_features)
+        h = n_components or given
         points = grid(
             methods,
             n_components=h,

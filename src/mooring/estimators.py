@@ -1,0 +1,269 @@
+"""The perturbation, the public projection and the alignment as scikit-learn estimators, for pipelines.
+
+Legend: F the public projection; (O, Ψ) a participant's secret rigid map; σ its private-data noise; B an uploaded anchor
+representation; R the map that aligns it.
+
+A fitted `RigidPerturbation` holds a secret, and so does every copy or file of it: keep it where the rows are kept. The
+protocol between organisations (`mooring join`, `mooring share`) keeps secrets in a vault and refuses a second upload of
+the same rows; nothing here does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from mooring.alignment import align
+from mooring.alignment.solution import map_around
+from mooring.errors import InputError
+from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
+from mooring.projection import gaussian_projection, public_svd_projection
+from mooring.randomness import Streams
+
+Matrix = npt.NDArray[np.float64]
+_MOST_COMPONENTS = 30
+
+
+class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn, reflect and shift rows by a secret rigid map that `fit` draws.
+
+    Parameters
+    ----------
+    data_noise_scale : float, default 0
+        σ, the noise that `upload` adds. `transform` adds none: it is what a participant does with its own rows at home.
+    random_state : int, optional
+        By default the map comes from the operating system's entropy. A seed is for experiments: it can be guessed.
+
+    Attributes
+    ----------
+    secret_ : RigidMap
+        (O, Ψ). Its printed form shows the width and nothing else.
+    n_features_in_ : int
+
+    Notes
+    -----
+    A rigid map by itself promises nothing; see `docs/methods.md`. `upload` draws its noise from the secret and the rows
+    themselves, so that the same rows give the same upload however often it is called: noise drawn afresh could be averaged
+    away.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).standard_normal((6, 3))
+    >>> perturbation = RigidPerturbation(data_noise_scale=0.5).fit(rows)
+    >>> bool(np.allclose(perturbation.inverse_transform(perturbation.transform(rows)), rows))
+    True
+    >>> bool(np.array_equal(perturbation.upload(rows), perturbation.upload(rows)))
+    True
+    """
+
+    def __init__(self, *, data_noise_scale: float = 0.0, random_state: int | None = None) -> None:
+        self.data_noise_scale = data_noise_scale
+        self.random_state = random_state
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> RigidPerturbation:
+        """Draw a secret map for rows of this width; nothing is learnt from the rows themselves."""
+        width = _checked(self, X).shape[1]
+        self._require_scale()
+        self._streams = _streams(self.random_state)
+        self.secret_ = RigidMap.sample(width, rng=self._streams.named("transform"))
+        self._n_features_out = width
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Matrix:
+        """X O + 1 Ψᵀ, without noise."""
+        check_is_fitted(self)
+        return np.asarray(self.secret_.apply(_checked(self, X, reset=False)))
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
+        """The rows that `transform` gave X for."""
+        check_is_fitted(self)
+        return np.asarray(self.secret_.invert(check_array(X, dtype=np.float64)))
+
+    def upload(self, X: npt.ArrayLike) -> Matrix:
+        """What leaves the participant: X O + 1 Ψᵀ + σ W, and the same W for the same rows."""
+        check_is_fitted(self)
+        self._require_scale()
+        rows = np.ascontiguousarray(_checked(self, X, reset=False))
+        sigma = float(self.data_noise_scale)
+        digest = hashlib.sha256(rows.tobytes()).hexdigest()
+        noise = self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}").standard_normal(rows.shape)
+        return np.asarray(self.secret_.apply(rows) + sigma * noise)
+
+    def _require_scale(self) -> None:
+        if not (math.isfinite(self.data_noise_scale) and self.data_noise_scale >= 0):
+            raise InputError(
+                "data_noise_scale",
+                expected="zero or more, and finite",
+                got=str(self.data_noise_scale),
+                cure="0 means no noise.",
+            )
+
+
+class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Project rows onto fewer components by a matrix that everybody may know.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        h; by default as many as there are features, up to 30.
+    kind : {"gaussian", "public-svd"}
+        Independent normal directions; or the top singular vectors of the rows that `fit` is given, which must then be
+        public: never a participant's.
+    random_state : int, optional
+        All participants need the same projection, and so the same seed, unless one hands it to the others.
+
+    Attributes
+    ----------
+    projection_ : mooring.Projection
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).standard_normal((6, 4))
+    >>> projection = PublicProjection(n_components=2, random_state=7).fit(rows)
+    >>> projection.transform(rows).shape, projection.inverse_transform(projection.transform(rows)).shape
+    ((6, 2), (6, 4))
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kind: Literal["gaussian", "public-svd"] = "gaussian",
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kind = kind
+        self.random_state = random_state
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> PublicProjection:
+        """Make the projection: for public rows, or for the width of any."""
+        rows = _checked(self, X)
+        if self.kind not in ("gaussian", "public-svd"):
+            raise InputError(
+                "kind", expected="gaussian or public-svd", got=repr(self.kind), cure="'gaussian' needs no public rows."
+            )
+        width = rows.shape[1]
+        h = min(_MOST_COMPONENTS, width) if self.n_components is None else self.n_components
+        rng = _streams(self.random_state).named("projection")
+        if self.kind == "gaussian":
+            self.projection_ = gaussian_projection(width, h, rng=rng)
+        else:
+            self.projection_ = public_svd_projection(rows, h, rng=rng)
+        self._n_features_out = h
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Matrix:
+        """X F."""
+        check_is_fitted(self)
+        return np.asarray(self.projection_.encode(_checked(self, X, reset=False)))
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
+        """X F†, the least-squares way back."""
+        check_is_fitted(self)
+        return np.asarray(self.projection_.decode(check_array(X, dtype=np.float64)))
+
+
+class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Bring one participant's rows into the common space, by what it uploaded of the anchor.
+
+    Parameters
+    ----------
+    template : array of shape (r, d), optional
+        The common anchor to align to, such as `template_` of an aligner that is fitted. By default what `fit` is given,
+        centred: the participant then is the reference.
+
+    Attributes
+    ----------
+    map_ : RigidMap
+        The alignment map T ↦ (T − 1 bᵀ) R.
+    template_ : array of shape (r, d)
+        What it aligned to, centred.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from mooring import make_anchor
+    >>> rng = np.random.default_rng(0)
+    >>> anchor, rows = make_anchor(12, 3, rng=rng), rng.standard_normal((5, 3))
+    >>> secrets = [RigidPerturbation().fit(anchor) for _ in range(3)]
+    >>> aligners = AnchorAligner.fit_many([secret.transform(anchor) for secret in secrets])
+    >>> together = [one.transform(secret.transform(rows)) for one, secret in zip(aligners, secrets)]
+    >>> bool(np.allclose(together[0], together[2]))
+    True
+    """
+
+    def __init__(self, template: npt.ArrayLike | None = None) -> None:
+        self.template = template
+
+    @classmethod
+    def fit_many(cls, anchor_representations: Sequence[npt.ArrayLike]) -> tuple[AnchorAligner, ...]:
+        """Align all participants together (generalized Procrustes); one fitted aligner each, in their order."""
+        uploads = [check_array(upload, dtype=np.float64) for upload in anchor_representations]
+        alignment = align(uploads)
+        fitted = []
+        for upload, map in zip(uploads, alignment.maps, strict=True):
+            one = cls(template=np.asarray(alignment.template))
+            _checked(one, upload)
+            fitted.append(one._settled(map, np.asarray(alignment.template)))
+        return tuple(fitted)
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> AnchorAligner:
+        """Find the rigid map that brings the anchor representation X closest to the template."""
+        B = _checked(self, X)
+        mean = B.mean(axis=0)
+        d = B.shape[1]
+        if self.template is None:  # Π(BᵀB) is I, also where B is rank-poor and a computed factor would not be
+            return self._settled(map_around(np.eye(d), mean, np.zeros(d)), B - mean)
+        template = check_array(self.template, dtype=np.float64)
+        if template.shape != B.shape:
+            raise InputError(
+                "template",
+                expected=f"of shape {B.shape} like the anchor representation",
+                got=f"shape {template.shape}",
+                cure="Both are made from one anchor, row for row.",
+            )
+        template = template - template.mean(axis=0)
+        return self._settled(map_around(polar_factor((B - mean).T @ template), mean, np.zeros(d)), template)
+
+    def transform(self, X: npt.ArrayLike) -> Matrix:
+        """(X − 1 bᵀ) R: uploaded rows in the common space."""
+        check_is_fitted(self)
+        return np.asarray(self.map_.apply(_checked(self, X, reset=False)))
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
+        """Rows of the common space as the participant would have uploaded them."""
+        check_is_fitted(self)
+        return np.asarray(self.map_.invert(check_array(X, dtype=np.float64)))
+
+    def _settled(self, map: RigidMap, template: Matrix) -> AnchorAligner:
+        self.map_, self.template_ = map, template
+        self._n_features_out = map.n_components
+        return self
+
+
+def _checked(estimator: BaseEstimator, X: npt.ArrayLike, *, reset: bool = True) -> Matrix:
+    """A finite float64 matrix, as wide as the estimator was fitted for unless that is being settled now."""
+    return np.asarray(validate_data(estimator, X, dtype=np.float64, reset=reset))
+
+
+def _streams(random_state: int | None) -> Streams:
+    if random_state is None:
+        return Streams.from_system()
+    if not isinstance(random_state, Integral) or isinstance(random_state, bool):
+        raise InputError(
+            "random_state",
+            expected="a whole number, or None for the system's entropy",
+            got=type(random_state).__name__,
+            cure="Other sources of randomness cannot be told from guessable ones.",
+        )
+    return Streams.for_experiment(int(random_state))
