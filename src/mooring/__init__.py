@@ -1,23 +1,53 @@
-"""mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away."""
+"""mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.
 
-from mooring import attacks, theory
-from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
-from mooring.anchors import check_anchor, make_anchor
-from mooring.attacks import CollusionView
-from mooring.audit import AuditResult, Lens, OperatingPoint, Plan, plan_study, run_audit
-from mooring.collaboration import Collaboration, collaborate
-from mooring.errors import InputError, MissingExtraError, MooringError
-from mooring.geometry import RigidMap
-from mooring.guarantee import Guarantee, Neighbours, clip_rows, guarantee_for
-from mooring.mechanisms import METHODS, Method, Upload, coupled_noise, represent
-from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.randomness import Streams
-from mooring.simulation import Simulation, simulate
+Names are loaded when they are used: a command that needs no learner or cipher does not wait for one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mooring.errors import InputError, MissingExtraError, MooringError, RefusedError, StorageError
 from mooring.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from mooring import attacks, estimators, theory
+    from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
+    from mooring.anchors import check_anchor, make_anchor
+    from mooring.attacks import CollusionView
+    from mooring.audit import AuditResult, Lens, OperatingPoint, Plan, plan_study, run_audit
+    from mooring.collaboration import Collaboration, collaborate
+    from mooring.geometry import RigidMap
+    from mooring.guarantee import Guarantee, Neighbours, clip_rows, guarantee_for
+    from mooring.mechanisms import METHODS, Method, Upload, coupled_noise, represent
+    from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+    from mooring.protocol.analyst import Analyst
+    from mooring.protocol.participant import Participant
+    from mooring.protocol.study import Study
+    from mooring.randomness import Streams
+    from mooring.simulation import Simulation, simulate
+
+_HOMES = {
+    "alignment": ("Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"),
+    "anchors": ("check_anchor", "make_anchor"),
+    "attacks": ("CollusionView",),
+    "audit": ("AuditResult", "Lens", "OperatingPoint", "Plan", "plan_study", "run_audit"),
+    "collaboration": ("Collaboration", "collaborate"),
+    "geometry": ("RigidMap",),
+    "guarantee": ("Guarantee", "Neighbours", "clip_rows", "guarantee_for"),
+    "mechanisms": ("METHODS", "Method", "Upload", "coupled_noise", "represent"),
+    "projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
+    "protocol.analyst": ("Analyst",),
+    "protocol.participant": ("Participant",),
+    "protocol.study": ("Study",),
+    "randomness": ("Streams",),
+    "simulation": ("Simulation", "simulate"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "METHODS",
     "Alignment",
+    "Analyst",
     "AuditResult",
     "Certificate",
     "Collaboration",
@@ -30,11 +60,15 @@ __all__ = [
     "MooringError",
     "Neighbours",
     "OperatingPoint",
+    "Participant",
     "Plan",
     "Projection",
+    "RefusedError",
     "RigidMap",
     "Simulation",
+    "StorageError",
     "Streams",
+    "Study",
     "Termination",
     "Upload",
     "align",
@@ -45,6 +79,7 @@ __all__ = [
     "clip_rows",
     "collaborate",
     "coupled_noise",
+    "estimators",
     "gaussian_projection",
     "guarantee_for",
     "make_anchor",
@@ -56,3 +91,16 @@ __all__ = [
     "simulate",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from where it lives."""
+    if name in _HOME_OF:
+        return getattr(import_module(f"mooring.{_HOME_OF[name]}"), name)
+    if name in __all__:
+        return import_module(f"mooring.{name}")
+    raise AttributeError(f"module 'mooring' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,6 +1,8 @@
 """Imports go one way, the core stays light, and nothing draws on global randomness, prints or warns."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,14 +17,17 @@ LAYERS = (
     {"geometry", "measures", "datasets"},
     {"anchors", "projection", "guarantee", "theory", "mechanisms"},
     {"alignment"},
-    {"collaboration", "attacks"},
+    {"collaboration", "attacks", "estimators"},
     {"simulation", "learners"},
     {"audit"},
+    {"protocol"},
     {""},  # mooring itself: the public names
     {"apps"},
+    {"__main__"},
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
-HEAVY = {"typer", "rich", "plotly", "pydantic", "cryptography", "pickle", "joblib", "matplotlib"}
+FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
+HEAVY = {"typer", "rich", "plotly", "pydantic", "pickle", "joblib", "matplotlib"}
 OPTIONAL = {"torch", "dp_accounting", "skimage", "onnxruntime", "PIL", "flint"}
 ALLOWED_RANDOM = {"Generator", "BitGenerator", "SeedSequence", "default_rng"}
 MAX_LINES = 350
@@ -45,6 +50,8 @@ def statements(tree: ast.AST, *, inside_functions: bool) -> Iterator[ast.AST]:
     """Every node of a tree; without `inside_functions`, only those that run when the module is imported."""
     for node in ast.iter_child_nodes(tree):
         if not inside_functions and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if not inside_functions and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         yield node
         yield from statements(node, inside_functions=inside_functions)
@@ -142,6 +149,27 @@ def test_there_is_no_import_cycle() -> None:
 def test_the_core_imports_nothing_heavy(name: str) -> None:
     at_import = {other.partition(".")[0] for other in imports_of(name, inside_functions=False)}
     assert not at_import & HEAVY
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if part_of(name) != "protocol"])
+def test_only_the_protocol_imports_what_it_alone_needs(name: str) -> None:
+    at_import = {other.partition(".")[0] for other in imports_of(name, inside_functions=False)}
+    assert not at_import & FOR_THE_PROTOCOL
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if part_of(name) in ("", "apps")])
+def test_the_protocol_is_loaded_only_when_it_is_used(name: str) -> None:
+    assert not [m for m in imports_of(name, inside_functions=False) if part_of(m) == "protocol"]
+
+
+def test_mooring_and_its_help_load_no_cryptography() -> None:
+    """What runs on a machine without these libraries must import there."""
+    code = (
+        "import sys, mooring; from mooring.apps.cli.app import app; "
+        f"print(sorted({FOR_THE_PROTOCOL!r} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", SOURCES)

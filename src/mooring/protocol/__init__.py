@@ -1,0 +1,1 @@
+"""The protocol between real organisations: separate roles, separate folders, one upload each, nothing secret in transit."""

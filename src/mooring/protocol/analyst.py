@@ -1,0 +1,67 @@
+"""The analyst's part of a study, step by step: a thin mirror of the functions beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mooring.errors import InputError
+from mooring.protocol.aligning import Aligned, align_bundles
+from mooring.protocol.bundle import Bundle
+from mooring.protocol.collaboration_file import Progress, export
+from mooring.protocol.delivery import Delivery, deliver
+from mooring.protocol.intake import Intake, collect
+from mooring.protocol.keys import SigningKey
+from mooring.protocol.study import Study
+from mooring.protocol.training import Training, train
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """Who collects, aligns, trains and delivers, and never sees a raw row, an anchor or a secret.
+
+    Parameters
+    ----------
+    study : Study
+        With its roster.
+    folder : Path
+        The work folder.
+    signing_key : SigningKey, optional
+        Needed to deliver.
+    """
+
+    study: Study
+    folder: Path
+    signing_key: SigningKey | None = None
+
+    def collect(self, source: str | Path, *, progress: Progress | None = None) -> Intake:
+        """Take the bundles at `source` that hold up; see `mooring.protocol.intake.collect`."""
+        return collect(self.study, source, self.folder, progress=progress)
+
+    def align(
+        self,
+        bundles: Sequence[Bundle],
+        *,
+        late: bool = False,
+        certify: bool = True,
+        progress: Progress | None = None,
+    ) -> Aligned:
+        """Bring bundles into one space; see `mooring.protocol.aligning.align_bundles`."""
+        return align_bundles(self.study, bundles, self.folder, late=late, certify=certify, progress=progress)
+
+    def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
+        """Train and score; see `mooring.protocol.training.train`."""
+        return train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
+
+    def export(self, path: str | Path, *, force: bool = False) -> Path:
+        """Copy the collaboration matrix; see `mooring.protocol.collaboration_file.export`."""
+        return export(self.folder, path, force=force)
+
+    def deliver(self, output: str | Path, *, allow_rows: bool = False) -> Delivery:
+        """Write everybody's result; see `mooring.protocol.delivery.deliver`."""
+        if self.signing_key is None:
+            raise InputError(
+                "signing_key", expected="the analyst's", got="none", cure="Pass Vault.open(folder).signing_key."
+            )
+        return deliver(self.study, self.folder, output, self.signing_key, allow_rows=allow_rows)

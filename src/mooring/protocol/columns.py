@@ -1,0 +1,224 @@
+"""What a study declares of its table: columns with kinds, ranges and categories, and the label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from mooring.errors import InputError
+
+ColumnKind = Literal["number", "integer", "category"]
+MissingRule = Literal["refuse", "fill", "indicate"]
+OutsideRule = Literal["refuse", "clip"]
+LabelKind = Literal["classes", "number", "none"]
+_MOST_CATEGORIES = 1000
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table, as every participant encodes it.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "integer", "category"}
+        An integer is a number that must be whole.
+    low, high : float
+        The declared range of a number: it becomes −1 … 1. Declared, not measured: nobody sees the others' rows.
+    categories : tuple of str
+        Of a category; each becomes a column of zeros and ones.
+    missing : {"refuse", "fill", "indicate"}
+        What a missing value is: an error; the middle of the range (for a category, none of them); or that and a further
+        column of zeros and ones that tells.
+    outside : {"refuse", "clip"}
+        What a number outside the range is: an error, or the nearer end of it.
+    """
+
+    name: str
+    kind: ColumnKind
+    low: float = 0.0
+    high: float = 0.0
+    categories: tuple[str, ...] = ()
+    missing: MissingRule = "refuse"
+    outside: OutsideRule = "refuse"
+
+    def __post_init__(self) -> None:
+        where = f"column {self.name!r}"
+        _require_choice(where, "kind", self.kind, get_args(ColumnKind))
+        _require_choice(where, "missing", self.missing, get_args(MissingRule))
+        _require_choice(where, "outside", self.outside, get_args(OutsideRule))
+        if not self.name or not isinstance(self.name, str):
+            raise InputError("name of a column", expected="a word", got=repr(self.name), cure="Name every column.")
+        if self.kind == "category":
+            require_words(where, "categories", self.categories)
+        else:
+            require_range(where, self.low, self.high)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of the encoded matrix that this one becomes."""
+        own = tuple(f"{self.name}={word}" for word in self.categories) if self.kind == "category" else (self.name,)
+        return (*own, f"{self.name} is missing") if self.missing == "indicate" else own
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values in a fixed order, for the study's file and its digest."""
+        plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.kind == "category":
+            plain["categories"] = list(self.categories)
+        else:
+            plain["range"] = [float(self.low), float(self.high)]
+        return plain | {"missing": self.missing, "outside": self.outside}
+
+
+@dataclass(frozen=True)
+class Label:
+    """What is predicted, and is visible to the analyst.
+
+    Attributes
+    ----------
+    column : str
+        Empty if there is none.
+    kind : {"classes", "number", "none"}
+    classes : tuple of str
+    low, high : float
+        The declared range of a number.
+    """
+
+    column: str = ""
+    kind: LabelKind = "none"
+    classes: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_choice("label", "kind", self.kind, get_args(LabelKind))
+        if (self.kind == "none") != (self.column == ""):
+            raise InputError(
+                "label",
+                expected="a column and a kind, or kind 'none' and no column",
+                got=f"column {self.column!r} of kind {self.kind!r}",
+                cure="Correct [label] in the study.",
+            )
+        if self.kind == "classes":
+            require_words("label", "classes", self.classes)
+            if len(self.classes) < 2:
+                raise InputError("label", expected="two classes or more", got="one", cure="Name every class.")
+        elif self.kind == "number":
+            require_range("label", self.low, self.high)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values in a fixed order, for the study's file and its digest."""
+        plain: dict[str, Any] = {"kind": self.kind}
+        if self.kind != "none":
+            plain["column"] = self.column
+        if self.kind == "classes":
+            plain["classes"] = list(self.classes)
+        if self.kind == "number":
+            plain["range"] = [float(self.low), float(self.high)]
+        return plain
+
+
+def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Read one [[columns]] table of a study; `names` in place of `name` declares many columns alike."""
+    names: Any = plain["names"] if "names" in plain else [plain.get("name")]
+    fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
+    if not fine or "" in names or ("name" in plain and "names" in plain):
+        raise InputError(
+            "a column",
+            expected='name = "…" or names = ["…", …]',
+            got="both" if "name" in plain and "names" in plain else "neither, or an empty or padded one",
+            cure="Name every column.",
+        )
+    known = {"name", "names", "kind", "range", "categories", "missing", "outside"}
+    require_known(f"column {names[0]!r}", plain, known)
+    low, high = _range_of(f"column {names[0]!r}", plain) if plain.get("kind") != "category" else (0.0, 0.0)
+    shared = {
+        "kind": plain.get("kind", "number"),
+        "low": low,
+        "high": high,
+        "categories": _words_in(f"column {names[0]!r}", plain, "categories"),
+        "missing": plain.get("missing", "refuse"),
+        "outside": plain.get("outside", "refuse"),
+    }
+    return tuple(Column(name, **shared) for name in names)
+
+
+def label_from(plain: Mapping[str, Any]) -> Label:
+    """Read the [label] table of a study."""
+    require_known("label", plain, {"column", "kind", "classes", "range"})
+    kind = plain.get("kind", "none")
+    low, high = _range_of("label", plain) if kind == "number" else (0.0, 0.0)
+    column = plain.get("column", "")
+    if not isinstance(column, str) or column != column.strip():
+        raise InputError("column of the label", expected="a word in quotes", got="something else", cure="Correct it.")
+    return Label(column, kind, _words_in("the label", plain, "classes"), low, high)
+
+
+def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...]:
+    words = plain.get(what, [])
+    if not isinstance(words, list):
+        raise InputError(
+            f"{what} of {where}",
+            expected='a list of words, ["…", "…"]',
+            got="something else",
+            cure="Correct the study.",
+        )
+    return tuple(words)
+
+
+def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
+    ends = plain.get("range")
+    if not (isinstance(ends, list) and len(ends) == 2 and all(_is_number(end) for end in ends)):
+        raise InputError(
+            f"range of {where}",
+            expected="two numbers, [lowest, highest]",
+            got="none" if ends is None else "something else",
+            cure="Declare the range that the values can take, from what the column means and not from the data.",
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def require_range(where: str, low: float, high: float) -> None:
+    """Refuse a range that is empty or not finite."""
+    if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 0):
+        raise InputError(
+            f"range of {where}",
+            expected="finite, with the lowest below the highest",
+            got=f"[{low:g}, {high:g}]",
+            cure="Declare the range that the values can take.",
+        )
+
+
+def require_words(where: str, what: str, words: tuple[str, ...]) -> None:
+    """Refuse categories or classes that are not different words."""
+    fine = all(isinstance(word, str) and word and word == word.strip() for word in words)
+    fine = fine and len(set(words)) == len(words)
+    if not (fine and 1 <= len(words) <= _MOST_CATEGORIES):
+        raise InputError(
+            f"{what} of {where}",
+            expected=f"1 to {_MOST_CATEGORIES} different words",
+            got=f"{len(words)} entries" if fine else "empty, padded, repeated or other values",
+            cure='Write each in quotes, also numbers: ["0", "1"].',
+        )
+
+
+def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse an entry that has no meaning: it may be a misspelt one that has."""
+    for name in plain:
+        if name not in known:
+            raise InputError(
+                where, expected=f"made of {', '.join(sorted(known))}", got=repr(name), cure="Correct its spelling."
+            )
+
+
+def _require_choice(where: str, what: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(
+            f"{what} of {where}", expected=f"one of {', '.join(choices)}", got=repr(value), cure="Correct the study."
+        )

@@ -1,0 +1,116 @@
+"""Files that are there whole or not at all: a temporary file beside the target, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from mooring.errors import StorageError
+
+PARTIAL = ".partial"
+_WORTH_LINKING = 2**28
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "Make room and run the same command again; nothing finished is lost."),
+    errno.EDQUOT: ("the quota is used up", "Make room and run the same command again; nothing finished is lost."),
+    errno.EROFS: ("the folder is read-only", "Choose another folder, or make this one writable."),
+    errno.EACCES: ("it may not be written", "Choose another folder, or change its permissions."),
+    errno.EPERM: ("it may not be written", "Choose another folder, or change its permissions."),
+    errno.ENOENT: ("its folder is not there", "Check the path."),
+    errno.EISDIR: ("a folder is in its place", "Choose another name."),
+    errno.ENOTDIR: ("a part of its path is no folder", "Check the path."),
+}
+
+
+@contextmanager
+def durable_file(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iterator[BinaryIO]:
+    """Open a new file for reading and writing that takes the place of `path` when all went well.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int
+        Permissions, from the first byte on.
+    what : str
+        How an error calls the file; its name may say something of the data.
+    """
+    beside = path.parent / f".{secrets.token_hex(8)}{PARTIAL}"
+    with explained(what):
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(beside)
+            raise
+        sync_folder(path.parent)
+
+
+def write_durably(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
+    """Write a whole file durably."""
+    with durable_file(path, mode=mode, what=what) as file:
+        file.write(data)
+
+
+def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
+    """Put a copy of a finished file elsewhere, durably; a large one is linked where the disk allows."""
+    with explained(what):
+        if source.stat().st_size < _WORTH_LINKING:
+            write_durably(target, source.read_bytes(), what=what)
+            return
+        beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
+        try:
+            os.link(source, beside)
+        except OSError:  # another disk, or one that knows no links
+            with source.open("rb") as old, durable_file(target, what=what) as new:
+                shutil.copyfileobj(old, new, 2**20)
+            return
+        os.replace(beside, target)
+        sync_folder(target.parent)
+
+
+def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder") -> None:
+    """Make a folder, and those above it, if they are not there."""
+    with explained(what):
+        path.mkdir(parents=True, exist_ok=True)
+        if mode != 0o755:
+            path.chmod(mode)
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename last."""
+    if os.name == "nt":
+        return  # Windows cannot open folders, and writes renames through
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def clear_partial_files(folder: Path) -> None:
+    """Remove what interrupted writers left; only while no other can be writing there."""
+    for left in folder.glob(f".*{PARTIAL}"):
+        with suppress(OSError):
+            left.unlink()
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn the system's errors into ones that say what to do, without a file's name."""
+    try:
+        yield
+    except OSError as problem:
+        reason, cure = _REASONS.get(
+            problem.errno or 0, (problem.strerror or "the disk failed", "Try again; nothing finished is lost.")
+        )
+        raise StorageError(what, reason=reason, cure=cure) from None

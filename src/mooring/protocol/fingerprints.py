@@ -1,0 +1,94 @@
+"""Fingerprints of rows, by which the ledger knows them again: in another order, another file, another study.
+
+A fingerprint is a keyed sum over columns of the mixed bits of the row's values; the key never leaves the vault, and each
+column's part of it follows from the column's name. So it depends on what a row says and on which columns say it, not on
+where it stands or how the file is written. Without the key, fingerprints say nothing about the rows but which are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.protocol.keys import Secret
+
+Words = npt.NDArray[np.uint64]
+_WORDS_AT_ONCE = 2**16
+
+
+@dataclass
+class Fingerprinter:
+    """Collects fingerprints of rows, and a tag for each column, block by block.
+
+    Parameters
+    ----------
+    key : Secret
+    names : sequence of str
+        One a column of the values that `add` is given.
+    """
+
+    key: Secret
+    names: Sequence[str]
+    n_rows: int = 0
+    _parts: list[Words] = field(default_factory=list, repr=False)
+    _sums: Words = field(default_factory=lambda: np.zeros(0, dtype=np.uint64), repr=False)
+
+    def __post_init__(self) -> None:
+        self._sums = np.zeros(len(self.names), dtype=np.uint64)
+        self._multipliers = np.array([self._keyed(name) | 1 for name in self.names], dtype=np.uint64)
+
+    def add(self, values: npt.NDArray[np.float64]) -> Words:
+        """Take the values of further rows, and return the rows' fingerprints."""
+        prints = np.empty(values.shape[0], dtype=np.uint64)
+        step = max(1, _WORDS_AT_ONCE // max(1, values.shape[1]))  # a block that the processor's cache holds
+        for start in range(0, values.shape[0], step):
+            mixed = (values[start : start + step] + 0.0).view(np.uint64)  # −0 becomes 0, the only number with two forms
+            mixed ^= mixed >> np.uint64(32)
+            mixed ^= mixed >> np.uint64(16)  # numbers of few digits now differ in their lowest bits as well
+            self._sums += mixed.sum(axis=0, dtype=np.uint64)
+            prints[start : start + step] = np.einsum("nc,c->n", mixed, self._multipliers)
+        prints ^= prints >> np.uint64(29)
+        self._parts.append(prints)
+        self.n_rows += prints.size
+        return prints
+
+    def taken(self) -> Words:
+        """All fingerprints in the order the rows came in; they are handed over, not kept."""
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+
+    def column_tags(self) -> tuple[str, ...]:
+        """One tag a column: equal tags mean the same column of the same rows, whatever else was shared with it."""
+        return tuple(
+            self._mac(f"{name}\n{self.n_rows}\n{int(total)}").hex()[:32]
+            for name, total in zip(self.names, self._sums, strict=True)
+        )
+
+    def _keyed(self, name: str) -> int:
+        return int.from_bytes(self._mac(name)[:8], "little")
+
+    def _mac(self, text: str) -> bytes:
+        return hmac.digest(self.key.reveal(), text.encode(), "sha256")
+
+
+def digest_of_rows(key: Secret, sorted_prints: Words) -> str:
+    """A keyed digest of the rows whatever their order, from their sorted fingerprints."""
+    whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
+    whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
+    return whole.hexdigest()
+
+
+def count_shared(sorted_prints: Words, earlier: Words) -> int:
+    """How many distinct rows of one upload were in an earlier one (both sorted)."""
+    shared, step = 0, 2**20
+    for start in range(0, sorted_prints.size, step):
+        block = np.unique(sorted_prints[start : start + step])
+        places = np.searchsorted(earlier, block)
+        inside = places < earlier.size
+        shared += int(np.count_nonzero(earlier[places[inside]] == block[inside]))
+    return shared

@@ -1,0 +1,272 @@
+"""`mooring align`, first half: bundles from a folder or any fsspec URL, each verified before an array of it is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.protocol.bundle import SUFFIX, Bundle, verify_bundle
+from mooring.protocol.collaboration_file import Progress
+from mooring.protocol.durable import durable_file, explained, make_folder, write_durably
+from mooring.protocol.study import Study
+
+INTAKE_FILE, RECEIVED = "intake.json", "received"
+MOST_BYTES = 200 * 10**9
+_BLOCK = 2**22
+_LONGEST_NAME = 80
+_MOST_MEMORY = 2**24
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A file that was not taken, and why."""
+
+    file: str
+    reason: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values, for JSON."""
+        return {"file": self.file, "reason": self.reason}
+
+
+@dataclass(frozen=True, eq=False)
+class Intake:
+    """What came.
+
+    Attributes
+    ----------
+    bundles : tuple of Bundle
+        One a participant, verified, in the roster's order.
+    set_aside : tuple of SetAside
+    missing : tuple of str
+        Participants of whom there is no bundle that could be taken.
+    gone : tuple of str
+        Those of them whose bundle was accepted before, and whose file is not there any more.
+    """
+
+    bundles: tuple[Bundle, ...]
+    set_aside: tuple[SetAside, ...]
+    missing: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "accepted": [
+                {"name": bundle.member.name, "rows": bundle.n_rows, "digest": bundle.digest} for bundle in self.bundles
+            ],
+            "set_aside": [entry.as_dict() for entry in self.set_aside],
+            "missing": list(self.missing),
+            "gone": list(self.gone),
+        }
+
+
+def collect(
+    study: Study,
+    source: str | Path,
+    folder: str | Path,
+    *,
+    most_bytes: int = MOST_BYTES,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Intake:
+    """Take every bundle at `source` that holds up, and say of the others why they do not.
+
+    Parameters
+    ----------
+    study : Study
+        With its roster.
+    source : str or path
+        A folder, or a URL that fsspec knows (s3://, https://, memory://…); files that end in .bundle are looked at.
+    folder : path
+        The analyst's work folder: it remembers whose bundle was accepted, and holds what was downloaded.
+    most_bytes : int
+        Larger files are set aside unread.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with files looked at and files in all.
+    """
+    study.require_roster()
+    folder = Path(folder)
+    make_folder(folder, what="the work folder")
+    remembered = _remembered(folder, study)
+    valid: list[tuple[str, Bundle]] = []
+    aside: list[SetAside] = []
+    for file, found in _files(source, folder, most_bytes, progress):
+        if isinstance(found, str):
+            aside.append(SetAside(file, found))
+            continue
+        try:
+            valid.append((file, verify_bundle(found, study)))
+        except (RefusedError, StorageError) as problem:
+            aside.append(SetAside(file, problem.reason))
+        except (MooringError, OSError, MemoryError):
+            aside.append(SetAside(file, "it cannot be read"))
+    bundles: list[Bundle] = []
+    for member in study.participants:
+        theirs = [(file, bundle) for file, bundle in valid if bundle.member.name == member.name]
+        taken, refused = _one_of(theirs, member.name, remembered.get(member.name))
+        aside += refused
+        if taken is not None:
+            bundles.append(taken)
+            remembered[member.name] = taken.digest
+    here = {bundle.member.name for bundle in bundles}
+    missing = tuple(member.name for member in study.participants if member.name not in here)
+    intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
+    record = {"command": command, **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    return intake
+
+
+def _one_of(
+    theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
+) -> tuple[Bundle | None, list[SetAside]]:
+    """The one bundle of a participant that counts, and why the others do not."""
+    kept: dict[str, tuple[str, Bundle]] = {}
+    aside: list[SetAside] = []
+    for file, bundle in theirs:
+        if bundle.digest in kept:
+            aside.append(SetAside(file, f"it is a copy of another file, the bundle of {name}, which was taken once"))
+        else:
+            kept[bundle.digest] = (file, bundle)
+    if accepted_before is not None:
+        again = f"another bundle of {name} was accepted before, and the first one counts"
+        aside += [SetAside(file, again) for digest, (file, _) in kept.items() if digest != accepted_before]
+        known = kept.get(accepted_before)
+        return (known[1] if known else None), aside
+    if len(kept) > 1:
+        reason = f"there are {len(kept)} different bundles of {name}, and nobody can say which one counts"
+        return None, aside + [SetAside(file, reason) for file, _ in kept.values()]
+    return next((bundle for _, bundle in kept.values()), None), aside
+
+
+def _remembered(folder: Path, study: Study) -> dict[str, str]:
+    """Whose bundle was accepted before, by its digest; of this study only."""
+    path = folder / INTAKE_FILE
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_MEMORY:
+            return {}
+        record = json.loads(path.read_bytes())
+        found = record["remembered"] if record["study"] == study.digest else {}
+        return {str(name): str(digest) for name, digest in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise StorageError(
+            "the record of bundles",
+            reason="intake.json cannot be read",
+            cure="Restore it, or start with another folder.",
+        ) from None
+
+
+def _files(
+    source: str | Path, folder: Path, most_bytes: int, progress: Progress | None
+) -> Iterator[tuple[str, Path | str]]:
+    """Every candidate: its name for people, and where it lies, or why it cannot be looked at."""
+    address = str(source)
+    if "://" in address and not address.startswith("file://"):
+        yield from _downloaded(address, folder / RECEIVED, most_bytes, progress)
+        return
+    place = Path(address.removeprefix("file://"))
+    with explained("the folder of bundles"):
+        if not place.is_dir():
+            raise StorageError("the folder of bundles", reason="it is not there", cure="Check the path.")
+        paths = sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))
+    for index, path in enumerate(paths):
+        if progress:
+            progress(index, len(paths))
+        yield printable(path.name), _local(path, most_bytes)
+    if progress and paths:
+        progress(len(paths), len(paths))
+
+
+def _local(path: Path, most_bytes: int) -> Path | str:
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.stat().st_size > most_bytes:
+            return "it is larger than any bundle may be"
+    except OSError:
+        return "it is not there, or cannot be read"
+    return path
+
+
+def _downloaded(
+    address: str, received: Path, most_bytes: int, progress: Progress | None
+) -> Iterator[tuple[str, Path | str]]:
+    import fsspec
+
+    try:
+        system, root = fsspec.core.url_to_fs(address)
+        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
+    except Exception:  # every file system has errors of its own, and they may quote credentials
+        raise StorageError(
+            "the source of bundles",
+            reason="it cannot be listed",
+            cure="Check the address and your access; some kinds of address need a further package.",
+        ) from None
+    make_folder(received, what="the work folder")
+    for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
+        if progress:
+            progress(index, len(listed))
+        name = str(entry["name"])
+        shown = printable(name.rstrip("/").rsplit("/", 1)[-1])
+        target = received / f"{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}{SUFFIX}"
+        yield shown, _fetched(system, entry, target, most_bytes)
+    if progress and listed:
+        progress(len(listed), len(listed))
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def _fetched(system: Any, entry: dict[str, Any], target: Path, most_bytes: int) -> Path | str:
+    if entry.get("type") == "directory":
+        return "it is a folder"
+    size = entry.get("size")
+    if isinstance(size, int) and size > most_bytes:
+        return "it is larger than any bundle may be"
+    try:
+        with durable_file(target, what="the work folder") as file:
+            try:
+                stream = system.open(entry["name"], "rb")
+            except Exception as problem:
+                raise _UnreachableError from problem
+            with stream:
+                _copy(stream, file, most_bytes)
+    except _TooLargeError:
+        return "it is larger than any bundle may be"
+    except _UnreachableError:
+        return "it could not be downloaded"
+    return target
+
+
+class _UnreachableError(Exception):
+    pass
+
+
+def _copy(stream: Any, file: Any, most_bytes: int) -> None:
+    """Copy block by block; a stream may be longer than was announced, or without end."""
+    copied = 0
+    while True:
+        try:
+            block = stream.read(_BLOCK)
+        except Exception as problem:
+            raise _UnreachableError from problem
+        if not block:
+            return
+        copied += len(block)
+        if copied > most_bytes:
+            raise _TooLargeError
+        file.write(block)
+
+
+def printable(name: str) -> str:
+    """A file's name as it can be shown: no control characters, no surrogates, not too long."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

@@ -1,0 +1,147 @@
+"""Keys and secrets: Ed25519 to sign, age to seal, and bytes that do not print, pickle or travel."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pyrage
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from mooring.errors import RefusedError
+
+SECRET_BYTES = 32
+
+
+class Secret:
+    """Bytes that must not leave: redacted in print, compared in constant time, neither pickled nor copied into files.
+
+    Examples
+    --------
+    >>> Secret(bytes(32))
+    Secret(redacted)
+    """
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: bytes) -> None:
+        self.__value = bytes(value)
+
+    @classmethod
+    def draw(cls) -> Secret:
+        """256 bits of the operating system's entropy."""
+        return cls(secrets.token_bytes(SECRET_BYTES))
+
+    def reveal(self) -> bytes:
+        """The bytes themselves, for a primitive that needs them."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return "Secret(redacted)"
+
+    def __format__(self, _: str) -> str:
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self.__value, other.reveal())
+
+    def __hash__(self) -> NoReturn:
+        raise TypeError("a secret is no key of a dictionary")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """An Ed25519 key pair.
+
+    Examples
+    --------
+    >>> key = SigningKey.generate()
+    >>> verify(key.public, key.sign(b"text"), b"text"), verify(key.public, key.sign(b"text"), b"other text")
+    (True, False)
+    """
+
+    seed: Secret
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """A new key from the operating system's entropy."""
+        return cls(Secret.draw())
+
+    @property
+    def public(self) -> str:
+        """The public key, in hexadecimal."""
+        return self._key().public_key().public_bytes_raw().hex()
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes; the same for the same message."""
+        return self._key().sign(message)
+
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seed.reveal())
+
+
+def verify(public: str, signature: bytes, message: bytes) -> bool:
+    """Whether the holder of this public key (hexadecimal) signed this message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class SealingKey:
+    """An age key pair: what is sealed to its public half, only its holder can open."""
+
+    identity: Secret
+
+    @classmethod
+    def generate(cls) -> SealingKey:
+        """A new key; the library draws it from the operating system's entropy."""
+        return cls(Secret(str(pyrage.x25519.Identity.generate()).encode()))
+
+    @property
+    def public(self) -> str:
+        """The recipient that others seal to."""
+        return str(self._identity().to_public())
+
+    def open(self, sealed: bytes) -> bytes:
+        """Open what was sealed to this key."""
+        try:
+            return bytes(pyrage.decrypt(sealed, [self._identity()]))
+        except (pyrage.DecryptError, ValueError):
+            raise RefusedError(
+                "the sealed file",
+                reason="it is not sealed to this key, or it is damaged",
+                cure="Check that your card is in the study's roster, and ask the dealer for the file again.",
+            ) from None
+
+    def _identity(self) -> pyrage.x25519.Identity:
+        return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
+
+
+def seal(data: bytes, recipients: Sequence[str]) -> bytes:
+    """Seal to every recipient: each can open it, and nobody else."""
+    return bytes(pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(one) for one in recipients]))
+
+
+def lock_with_passphrase(data: bytes, passphrase: str) -> bytes:
+    """Encrypt with a passphrase (age's scrypt recipient)."""
+    return bytes(pyrage.passphrase.encrypt(data, passphrase))
+
+
+def unlock_with_passphrase(data: bytes, passphrase: str) -> bytes:
+    """Decrypt what `lock_with_passphrase` gave."""
+    try:
+        return bytes(pyrage.passphrase.decrypt(data, passphrase))
+    except (pyrage.DecryptError, ValueError):
+        raise RefusedError(
+            "the vault", reason="the passphrase does not open it", cure="Try again; it cannot be recovered."
+        ) from None

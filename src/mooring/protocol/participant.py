@@ -1,0 +1,93 @@
+"""A participant, step by step: join, deal or receive the anchor, check, share, predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mooring.protocol.anchor_file import Anchor, deal_anchor, open_anchor
+from mooring.protocol.encoding import read_encoded
+from mooring.protocol.sharing import Shared, share_rows
+from mooring.protocol.study import Member, Study
+from mooring.protocol.vault import Floors, Vault
+
+if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
+    from mooring.protocol.inspection import Inspection
+    from mooring.protocol.prediction import Predictions
+
+Steps = Callable[[int, int, str], None]
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One organisation in one study; every step is a command's as well.
+
+    Parameters
+    ----------
+    study : Study
+    vault : Vault
+        Its keys, secrets and ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> vault = Participant.join(Path(folder.name) / "vault")
+    >>> vault.card("st-mary").name
+    'st-mary'
+    """
+
+    study: Study
+    vault: Vault = field(repr=False)
+
+    @classmethod
+    def join(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
+        """Make keys and secrets in a new vault; its `card` goes to the study's designer."""
+        return Vault.create(folder, passphrase=passphrase, floors=floors)
+
+    @property
+    def member(self) -> Member:
+        """Who this is in the roster."""
+        return self.vault.membership(self.study)
+
+    def deal(self, path: Path) -> str:
+        """Deal the anchor, sealed to every participant; the dealer only. Returns the file's SHA-256."""
+        return deal_anchor(self.vault, self.study, path)
+
+    def open_anchor(self, path: Path) -> Anchor:
+        """Open and check a dealt anchor."""
+        return open_anchor(self.vault, self.study, path)
+
+    def check(
+        self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Steps | None = None
+    ) -> Inspection:
+        """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered."""
+        from mooring.protocol.inspection import inspect
+
+        self.vault.floors.require(self.study)
+        return inspect(self.study, read_encoded(self.study, data, ignore=tuple(ignore)), seed=seed, progress=progress)
+
+    def share(
+        self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
+    ) -> Shared:
+        """Write the one bundle, or the same bytes again."""
+        return share_rows(self.vault, self.study, data, anchor=anchor, output=output, ignore=ignore, progress=progress)
+
+    def predict(
+        self,
+        data: Path,
+        *,
+        result: Path,
+        own_rows: Path | None = None,
+        ignore: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> Predictions:
+        """Score new rows with the joint model, here."""
+        from mooring.protocol.prediction import predict_rows
+
+        return predict_rows(
+            self.vault, self.study, data, result=result, own_rows=own_rows, ignore=ignore, progress=progress
+        )
