@@ -115,6 +115,7 @@ def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: p
     _, folder = request.getfixturevalue({"audit": "audited", "plan": "planned"}[which])
     page = (folder / "report.html").read_text(encoding="utf-8")
     plain = json.loads((folder / f"{which}.json").read_text(encoding="utf-8"))
+    page = page.replace('<link rel="icon" href="data:,">', "")  # so that no browser asks for one
     for pattern in (r"<script[^>]+src=", r"<link\b", r"<img[^>]+src=.?http", r"<iframe", r"@import", r"url\(.?http"):
         assert not re.search(pattern, re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)), pattern
     body = page.split("</head><body>")[1]
@@ -343,3 +344,119 @@ def test_a_browser_draws_the_charts(which: str, request: pytest.FixtureRequest, 
     assert found.stdout.count('class="main-svg"') >= 2, found.stderr[-2000:]
     assert "scatterlayer" in found.stdout
     assert "local only" in found.stdout
+
+
+STUDY = """format = 1
+name = "patients"
+nonce = "00000000000000000000000000000001"
+[method]
+name = "aa-i-gdp-both-noise"
+components = {components}
+anchor_rows = 11
+data_noise_scale = 0.25
+anchor_noise_scale = 0.1
+projection = "{projection}"
+[label]
+column = "ill"
+kind = "classes"
+classes = ["0", "1"]
+[[columns]]
+names = ["age", "weight", "height"]
+kind = "number"
+range = [-20, 20]
+[[columns]]
+name = "sex"
+kind = "category"
+categories = ["0", "1"]
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.format(components=5, projection="none"))
+    return path
+
+
+def test_an_audit_of_a_study_is_at_its_own_point(csv: Path, study: Path, tmp_path: Path) -> None:
+    words = ["audit", "--study", study, csv, "--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
+    plain = json.loads(done(run(*words)).stdout)
+    (result,) = plain["points"]
+    assert result["data_noise_scale"] == pytest.approx(0.25, abs=1e-9)
+    point = result["point"]
+    assert (point["method"], point["n_components"], point["n_anchor_rows"]) == ("aa-i-gdp-both-noise", 5, 11)
+    assert point["anchor_noise_scale"] == 0.1
+    assert plain["description"]["n_features"] == 5
+    assert result["examples"]["feature_names"] == ["age", "weight", "height", "sex=0", "sex=1"]
+    original = np.asarray(result["examples"]["rows"]["original"])
+    assert np.abs(original).max() <= 1  # by the declared range, not by the table's own statistics
+    assert set(original[:, 4]) <= {0.0, 1.0}
+    assert result["deployed"] is not None
+
+
+def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.format(components=3, projection="gaussian"))
+    words = ["audit", csv, "--study", path, "--method", "aa-i-gdp", "--method", "aa-i-gdp-data-noise"]
+    words += ["--learner", "linear", "--participants", 3, "--output", tmp_path / "out", "--format", "json"]
+    plain = json.loads(done(run(*words)).stdout)
+    assert [one["point"]["method"] for one in plain["points"]] == [
+        "aa-i-gdp-both-noise",
+        "aa-i-gdp",
+        "aa-i-gdp-data-noise",
+    ]
+    assert [one["data_noise_scale"] for one in plain["points"]] == pytest.approx([0.25, 0.0, 0.25], abs=1e-9)
+    assert plain["description"]["projection"] == "gaussian"
+    assert plain["description"]["n_participants"] == 3
+
+
+def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    table = columns()
+    del table["ill"]  # without utility to weigh, the plan recommends the least noise that keeps to the target
+    path = write_csv(tmp_path / "p.csv", table)
+    printed = done(run("plan", "--study", study, path, *PLAN[-2:], "--participants", 2, "--output", out)).stdout
+    plain = json.loads((out / "plan.json").read_text(encoding="utf-8"))
+    assert {one["point"]["n_components"] for one in plain["audit"]["points"]} == {5}
+    assert {one["point"]["n_anchor_rows"] for one in plain["audit"]["points"]} == {11}
+    best = plain["recommended"]
+    assert best["data_noise_scale"] > 0
+    assert best["data_noise_scale"] != pytest.approx(best["point"]["data_noise_level"])
+    lines = printed[printed.index("[method]") :].splitlines()  # σ itself, not in units of the rows
+    assert lines[1] == f'name = "{best["point"]["method"]}"'
+    assert float(lines[2].removeprefix("data_noise_scale = ")) == pytest.approx(best["data_noise_scale"], rel=1e-5)
+    assert float(lines[3].removeprefix("anchor_noise_scale = ")) == best["point"]["anchor_noise_scale"]
+
+
+@pytest.mark.parametrize("command", ["audit", "plan"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--label", "ill"], "--label must be left out with --study"),
+        (["--split-by", "sex"], "--split-by must be left out with --study"),
+        (["--components", "3"], "--components must be left out with --study"),
+        (["--projection", "none"], "--projection must be left out with --study"),
+    ],
+)
+def test_what_a_study_settles_cannot_be_asked_for(
+    command: str, words: list[str], message: str, csv: Path, study: Path, tmp_path: Path
+) -> None:
+    check_refusal(run(command, csv, "--study", study, *words, "--output", tmp_path / "out"), message)
+
+
+def test_a_table_that_does_not_fit_the_study_is_refused(study: Path, tmp_path: Path) -> None:
+    table = columns()
+    table["age"][3] = CANARY
+    result = run("audit", write_csv(tmp_path / "p.csv", table), "--study", study, "--output", tmp_path / "out")
+    check_refusal(result, "age")
+    assert "8642" not in result.output
+    extra = write_csv(tmp_path / "q.csv", columns() | {"shoe": np.ones(120, dtype=int)})
+    words = ["audit", extra, "--study", study, "--learner", "linear", "--output", tmp_path / "out"]
+    check_refusal(run(*words), "shoe")
+    done(run(*words, "--drop", "shoe"))
+
+
+def test_a_study_that_is_not_there_is_a_storage_error(csv: Path, tmp_path: Path) -> None:
+    result = run("audit", csv, "--study", tmp_path / "none.toml", "--output", tmp_path / "out")
+    assert result.exit_code == 5
+    assert "cannot be read" in flat(result.stderr)

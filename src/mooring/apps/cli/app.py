@@ -1,25 +1,79 @@
-"""The `mooring` command. Registers commands, and nothing else."""
+"""The `mooring` command. Registers commands in the order in which a study uses them, and nothing else."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
 from mooring import __version__
+from mooring.apps.cli.align import align
 from mooring.apps.cli.audit import audit
+from mooring.apps.cli.check import check
+from mooring.apps.cli.deal import deal
+from mooring.apps.cli.deliver import deliver
 from mooring.apps.cli.demo import demo
+from mooring.apps.cli.export import export
+from mooring.apps.cli.join import join
 from mooring.apps.cli.plan import plan
+from mooring.apps.cli.predict import predict
+from mooring.apps.cli.report import report
+from mooring.apps.cli.share import share
+from mooring.apps.cli.study import study_app
+from mooring.apps.cli.train import train
+
+BEFORE = "Before anybody joins"
+AGREE = "Agree on a study"
+SHARE = "Participants: look, then upload once"
+ANALYST = "The analyst: align, train, hand back"
+USE = "Participants: use the joint model"
+AFTERWARDS = "At any time"
+
+COMMANDS = (
+    (plan, BEFORE),
+    (audit, BEFORE),
+    (study_app, AGREE),
+    (join, AGREE),
+    (deal, AGREE),
+    (check, SHARE),
+    (share, SHARE),
+    (align, ANALYST),
+    (train, ANALYST),
+    (export, ANALYST),
+    (deliver, ANALYST),
+    (predict, USE),
+    (report, AFTERWARDS),
+    (demo, AFTERWARDS),
+)
+
+
+class InOrder(TyperGroup):
+    """Lists commands in the order in which a study uses them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands."""
+        order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]  # type: ignore[union-attr]
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
+
 
 app = typer.Typer(
-    help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.",
+    cls=InOrder,
+    help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
+    "A study goes from top to bottom. Every command has an example in its --help, and --format json for other programs. "
+    "Exit codes: 0 done, 2 input that cannot be used, 3 done but something was set aside, 4 refused to protect somebody, "
+    "5 disk trouble.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
 )
-app.command()(demo)
-app.command()(audit)
-app.command()(plan)
+for command, panel in COMMANDS:
+    if command is study_app:
+        app.add_typer(study_app, name="study", rich_help_panel=panel)
+    else:
+        app.command(rich_help_panel=panel)(command)
 
 
-@app.command()
+@app.command(rich_help_panel=AFTERWARDS)
 def version() -> None:
     """Print mooring's version."""
     typer.echo(__version__)

@@ -10,23 +10,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mooring import METHODS, InputError, run_audit
-from mooring.apps.cli import inputs
-from mooring.apps.cli.tables import points_table, say_first
-from mooring.apps.report.page import render_audit
-from mooring.errors import MooringError
+from mooring.apps.cli import options
+from mooring.apps.cli.running import counted_progress
+from mooring.errors import InputError, MooringError
+from mooring.mechanisms import METHODS
 
 
 def audit(
-    data: inputs.DataPath,
-    label: inputs.Label = None,
-    participants: inputs.Participants = 5,
-    split_by: inputs.SplitBy = None,
-    rows_each: inputs.RowsEach = None,
-    drop: inputs.Drop = None,
-    missing: inputs.Missing = None,
-    size: inputs.Size = None,
-    public_share: inputs.PublicShare = None,
+    data: options.DataPath,
+    study: options.StudyOption = None,
+    label: options.Label = None,
+    participants: options.Participants = 5,
+    split_by: options.SplitBy = None,
+    rows_each: options.RowsEach = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    size: options.Size = None,
+    public_share: options.PublicShare = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,7 +35,7 @@ def audit(
             rich_help_panel="Study",
         ),
     ] = None,
-    components: inputs.Components = None,
+    components: options.Components = None,
     anchor_rows: Annotated[
         int | None, typer.Option(min=2, help="Anchor rows r.", show_default="4 h", rich_help_panel="Study")
     ] = None,
@@ -51,37 +51,46 @@ def audit(
             rich_help_panel="Study",
         ),
     ] = None,
-    projection: inputs.ProjectionOption = "auto",
-    colluders: inputs.Colluders = 1,
-    accomplice: inputs.AccompliceOption = None,
-    victim: inputs.VictimOption = None,
+    projection: options.ProjectionOption = "auto",
+    colluders: options.Colluders = 1,
+    accomplice: options.AccompliceOption = None,
+    victim: options.VictimOption = None,
     known_rows: Annotated[
         int, typer.Option(min=0, help="Grant the attacker so many of the target's rows.", rich_help_panel="Attacker")
     ] = 0,
     repeated_uploads: Annotated[
         int, typer.Option(min=0, help="Let the target upload so many times more.", rich_help_panel="Attacker")
     ] = 0,
-    attribute: inputs.Attribute = None,
-    auditor: inputs.AuditorOption = None,
-    learner: inputs.Learner = "auto",
-    examples: inputs.Examples = True,
-    seed: inputs.Seed = 0,
-    device: inputs.Device = None,
-    output: inputs.Output = Path("audit-report"),
-    format: inputs.Format = "table",
+    attribute: options.Attribute = None,
+    auditor: options.AuditorOption = None,
+    learner: options.Learner = "auto",
+    examples: options.Examples = True,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    output: options.Output = Path("audit-report"),
+    format: options.Format = "table",
 ) -> None:
     """Deal rows like yours to participants, run every method, attack every upload, and report what is recovered.
 
     Example: mooring audit patients.csv --label outcome --participants 8
 
+    Example: mooring audit --study study.toml patients.csv
+
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
+    from mooring.apps.cli import inputs
+    from mooring.apps.cli.studied import points_of, refuse_beside_a_study
+    from mooring.apps.cli.tables import points_table, say_first
+    from mooring.apps.report.page import render_audit
+    from mooring.audit import run_audit
+
     console = Console(stderr=format == "json")
     try:
         if format not in ("table", "json"):
             raise InputError("format", expected="table or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
+            study=study,
             label=label,
             participants=participants,
             split_by=split_by,
@@ -100,16 +109,26 @@ def audit(
             victim=victim,
             seed=seed,
         )
-        bar, tell = inputs.progress_bar()
-        with bar:
+        points = None
+        if given.studied is not None:
+            refuse_beside_a_study({"anchor-rows": anchor_rows})
+            points = points_of(
+                given.studied,
+                given.dealt,
+                methods=method or (),
+                anchor_noise_scales=anchor_noise or (),
+                data_noise_levels=data_noise or (),
+            )
+        with counted_progress() as tell:
             result = run_audit(
                 given.dealt,
+                points=points,
                 methods=method or tuple(METHODS),
                 n_components=components,
                 n_anchor_rows=anchor_rows,
                 anchor_noise_scales=anchor_noise or (0.05, 0.1, 0.2),
                 data_noise_levels=data_noise or (0.3, 0.5, 0.8),
-                projection=inputs.projection_kind(projection),
+                projection=given.projection,
                 colluders=given.accomplices,
                 targets=given.targets,
                 n_known_rows=known_rows,

@@ -1,113 +1,25 @@
-"""Options that `mooring audit` and `mooring plan` share: which file, how it is dealt out, where results go."""
+"""What `mooring audit` and `mooring plan` do alike: read a file, deal it out, tell progress and trouble."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mooring import InputError, Lens
+from mooring import InputError, Lens, Projection
+from mooring.apps.cli.running import BAD_INPUT, REFUSED, STORAGE
+from mooring.apps.cli.studied import StudiedRows, read_studied, refuse_beside_a_study
+from mooring.audit.auditor import ProjectionKind
 from mooring.datasets import Deal, Records, deal, read_records, set_aside
-from mooring.errors import MooringError
+from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.measures import onnx_embedding, train_digit_auditor
 
 _TEST_ROWS = 3000
-
-DataPath = Annotated[
-    Path,
-    typer.Argument(
-        help="A table (.csv, .parquet) or images (a folder with one subfolder a class, .npz, IDX, .parquet)."
-    ),
-]
-Label = Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Data")]
-Participants = Annotated[
-    int, typer.Option(min=2, help="How many participants to deal the rows to.", rich_help_panel="Data")
-]
-SplitBy = Annotated[
-    str | None,
-    typer.Option(
-        help="A column that says whose row it is: a hospital, or a person. Its rows stay together.",
-        rich_help_panel="Data",
-    ),
-]
-RowsEach = Annotated[
-    int | None, typer.Option(min=2, help="At most so many rows a participant.", rich_help_panel="Data")
-]
-Drop = Annotated[
-    list[str] | None, typer.Option(help="A column to leave out; may be given again.", rich_help_panel="Data")
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(help="What stands for a missing value, besides ?, NA and nothing.", rich_help_panel="Data"),
-]
-Size = Annotated[
-    int | None, typer.Option(min=2, help="Resize images to this width and height.", rich_help_panel="Data")
-]
-PublicShare = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=0.9,
-        help="Share of rows set aside as public, for a public SVD.",
-        show_default="0.1 if it is needed",
-        rich_help_panel="Data",
-    ),
-]
-Components = Annotated[
-    int | None,
-    typer.Option(min=1, help="Components h to share.", show_default="all features, up to 30", rich_help_panel="Study"),
-]
-ProjectionOption = Annotated[str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel="Study")]
-Colluders = Annotated[
-    int, typer.Option(min=1, help="How many participants collude with the analyst.", rich_help_panel="Attacker")
-]
-AccompliceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A participant that colludes, by name; may be given again.",
-        show_default="the first",
-        rich_help_panel="Attacker",
-    ),
-]
-VictimOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A participant that is attacked, by name; may be given again.",
-        show_default="the next ones",
-        rich_help_panel="Attacker",
-    ),
-]
-Attribute = Annotated[
-    str | None,
-    typer.Option(help="A column that is not shared; can it be inferred from what is?", rich_help_panel="Attacker"),
-]
-AuditorOption = Annotated[
-    str | None,
-    typer.Option(
-        help="'digits' trains a network on the public and test images; a path to an ONNX model embeds faces.",
-        rich_help_panel="Attacker",
-    ),
-]
-Learner = Annotated[str, typer.Option(help="auto, svm, linear or forest.", rich_help_panel="Study")]
-Seed = Annotated[int, typer.Option(min=0, help="Another seed gives another split, other secrets, other noise.")]
-Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or cuda where there is one.", show_default="cpu")]
-Output = Annotated[
-    Path,
-    typer.Option(
-        help="Folder for report.html and the result; made if missing. A run that was interrupted goes on from it."
-    ),
-]
-Format = Annotated[str, typer.Option("--format", help="What to print: table, or json for other programs.")]
-Examples = Annotated[
-    bool,
-    typer.Option("--examples/--no-examples", help="Whether the report shows a few original rows beside rebuilt ones."),
-]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +31,14 @@ class Given:
     lens: Lens
     accomplices: tuple[int, ...]
     targets: tuple[int, ...] | None
+    projection: ProjectionKind | Projection
+    studied: StudiedRows | None = None
 
 
 def read_and_deal(
     path: Path,
     *,
+    study: Path | None,
     label: str | None,
     participants: int,
     split_by: str | None,
@@ -143,6 +58,30 @@ def read_and_deal(
     seed: int,
 ) -> Given:
     """Read a file, set an attribute aside, deal the rows out, and make the lens that fits them."""
+    if study is not None:
+        refuse_beside_a_study(
+            {
+                "label": label,
+                "split-by": split_by,
+                "missing": missing,
+                "size": size,
+                "public-share": public_share,
+                "components": components,
+                "projection": None if projection == "auto" else projection,
+                "attribute": attribute,
+                "auditor": auditor,
+            }
+        )
+        return _dealt_by_study(
+            read_studied(path, study, ignore=drop or (), examples=examples),
+            participants=participants,
+            rows_each=rows_each,
+            colluders=colluders,
+            accomplice=accomplice,
+            victim=victim,
+            seed=seed,
+        )
+    kind_of_projection = projection_kind(projection)
     records = read_records(path, label=label, group_by=split_by, drop=drop or (), missing=missing or (), size=size)
     values, kind = None, "category"
     if attribute is not None:
@@ -179,7 +118,30 @@ def read_and_deal(
     targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in accomplices)[:5]
-    return Given(records, dealt, lens, accomplices, targets)
+    return Given(records, dealt, lens, accomplices, targets, kind_of_projection)
+
+
+def _dealt_by_study(
+    studied: StudiedRows,
+    *,
+    participants: int,
+    rows_each: int | None,
+    colluders: int,
+    accomplice: list[str] | None,
+    victim: list[str] | None,
+    seed: int,
+) -> Given:
+    records = studied.records
+    dealt = deal(
+        records,
+        n_participants=participants,
+        rows_each=rows_each,
+        test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
+        rng=np.random.default_rng([seed, 11]),
+    )
+    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
+    return Given(records, dealt, studied.lens, accomplices, targets, studied.projection, studied)
 
 
 def _numbered(name: str, dealt: Deal) -> int:
@@ -188,24 +150,6 @@ def _numbered(name: str, dealt: Deal) -> int:
             "participant", expected=f"one of {', '.join(dealt.names)}", got=repr(name), cure="Check its name."
         )
     return dealt.names.index(name)
-
-
-def progress_bar() -> Any:
-    """A progress bar on standard error, and the callback that moves it."""
-    bar = Progress(
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task("starting", total=1)
-
-    def tell(done: int, total: int, words: str) -> None:
-        bar.update(task, completed=done, total=total, description=words)
-
-    return bar, tell
 
 
 def _embedding(auditor: str, records: Records, dealt: Deal, seed: int) -> Any:
@@ -223,7 +167,7 @@ def _embedding(auditor: str, records: Records, dealt: Deal, seed: int) -> Any:
     return onnx_embedding(auditor, image_shape=records.image_shape, input_size=(112, 112), scale=2.0, offset=-1.0)
 
 
-def projection_kind(name: str) -> Literal["auto", "none", "gaussian", "public-svd"]:
+def projection_kind(name: str) -> ProjectionKind:
     """Read the name of a projection."""
     match name:
         case "auto" | "none" | "gaussian" | "public-svd":
@@ -234,9 +178,11 @@ def projection_kind(name: str) -> Literal["auto", "none", "gaussian", "public-sv
 
 
 def refuse(problem: MooringError) -> NoReturn:
-    """Say what is wrong with the input, and leave with the exit code for bad input."""
+    """Say what is wrong, and leave with the exit code for it."""
     Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
+    raise typer.Exit(
+        REFUSED if isinstance(problem, RefusedError) else STORAGE if isinstance(problem, StorageError) else BAD_INPUT
+    )
 
 
 def interrupted(output: Path) -> NoReturn:

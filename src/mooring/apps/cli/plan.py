@@ -10,15 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mooring import InputError, plan_study
-from mooring.apps.cli import inputs
-from mooring.apps.cli.tables import points_table, say_first
-from mooring.apps.report.page import render_plan
-from mooring.errors import MooringError
+from mooring.apps.cli import options
+from mooring.apps.cli.running import counted_progress
+from mooring.errors import InputError, MooringError
 
 
 def plan(
-    data: inputs.DataPath,
+    data: options.DataPath,
     target: Annotated[
         str,
         typer.Option(
@@ -26,40 +24,50 @@ def plan(
             rich_help_panel="Study",
         ),
     ] = "reconstruction error at least 0.5",
-    label: inputs.Label = None,
-    participants: inputs.Participants = 5,
-    split_by: inputs.SplitBy = None,
-    rows_each: inputs.RowsEach = None,
-    drop: inputs.Drop = None,
-    missing: inputs.Missing = None,
-    size: inputs.Size = None,
-    public_share: inputs.PublicShare = None,
-    components: inputs.Components = None,
-    projection: inputs.ProjectionOption = "auto",
-    colluders: inputs.Colluders = 1,
-    accomplice: inputs.AccompliceOption = None,
-    victim: inputs.VictimOption = None,
-    attribute: inputs.Attribute = None,
-    auditor: inputs.AuditorOption = None,
-    learner: inputs.Learner = "auto",
-    examples: inputs.Examples = True,
-    seed: inputs.Seed = 0,
-    device: inputs.Device = None,
-    output: inputs.Output = Path("plan-report"),
-    format: inputs.Format = "table",
+    study: options.StudyOption = None,
+    label: options.Label = None,
+    participants: options.Participants = 5,
+    split_by: options.SplitBy = None,
+    rows_each: options.RowsEach = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    size: options.Size = None,
+    public_share: options.PublicShare = None,
+    components: options.Components = None,
+    projection: options.ProjectionOption = "auto",
+    colluders: options.Colluders = 1,
+    accomplice: options.AccompliceOption = None,
+    victim: options.VictimOption = None,
+    attribute: options.Attribute = None,
+    auditor: options.AuditorOption = None,
+    learner: options.Learner = "auto",
+    examples: options.Examples = True,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    output: options.Output = Path("plan-report"),
+    format: options.Format = "table",
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend the point that protects, or say that none pays.
 
     Example: mooring plan patients.csv --label outcome --participants 8 --target "error at least 0.5"
 
+    Example: mooring plan --study study.toml patients.csv --target "error at least 0.5"
+
     Example: mooring plan digits/ --participants 20 --rows-each 300 --target "linkage at most 20 %"
     """
+    from mooring.apps.cli import inputs
+    from mooring.apps.cli.studied import lines_to_paste
+    from mooring.apps.cli.tables import points_table, say_first
+    from mooring.apps.report.page import render_plan
+    from mooring.audit import plan_study
+
     console = Console(stderr=format == "json")
     try:
         if format not in ("table", "json"):
             raise InputError("format", expected="table or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
+            study=study,
             label=label,
             participants=participants,
             split_by=split_by,
@@ -78,13 +86,13 @@ def plan(
             victim=victim,
             seed=seed,
         )
-        bar, tell = inputs.progress_bar()
-        with bar:
+        with counted_progress() as tell:
             found = plan_study(
                 given.dealt,
                 target=target,
                 n_components=components,
-                projection=inputs.projection_kind(projection),
+                n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
+                projection=given.projection,
                 colluders=given.accomplices,
                 targets=given.targets,
                 learner=learner,
@@ -107,4 +115,7 @@ def plan(
     console.print(points_table(found.audit, only=found.frontier, title="Frontier: no point tried beats these in both"))
     say_first(console, found.audit, notes=given.records.notes)
     console.print(found.verdict, style="bold green" if found.recommended is not None else "bold red")
+    if given.studied is not None and found.recommended is not None:
+        console.print("For the study's file, with σ in the units of its encoded rows:")
+        console.print(lines_to_paste(found.recommended), markup=False, highlight=False)
     console.print(f"Open [bold]{report}[/bold] in a browser; numbers are in {output / 'plan.json'}.")

@@ -1,1 +1,1 @@
-"""The demonstration: twenty-five participants with forty handwritten digits each, from uploads to one model."""
+"""The demonstration: twenty participants with forty handwritten digits each, through the real commands."""

@@ -1,1 +1,11 @@
-"""Results as pages: one self-contained HTML file that needs nothing from the network."""
+"""Results as pages: one self-contained HTML file that needs nothing from the network.
+
+records -> `collect_records` -> `summarise` -> a plain dict -> `render_report` -> the page.
+"""
+
+from mooring.apps.report.page import render_audit, render_plan
+from mooring.apps.report.records import collect_records, read_audit
+from mooring.apps.report.study_page import render_report
+from mooring.apps.report.summary import summarise
+
+__all__ = ["collect_records", "read_audit", "render_audit", "render_plan", "render_report", "summarise"]

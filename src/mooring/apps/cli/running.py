@@ -1,0 +1,127 @@
+"""What every command of the protocol shares: options, exit codes, how results and errors are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+
+BAD_INPUT, IN_PART, REFUSED, STORAGE, INTERRUPTED = 2, 3, 4, 5, 130
+"""Exit codes: input that cannot be used; done, but something was set aside; refused to protect; disk trouble; Ctrl-C."""
+
+StudyPath = Annotated[
+    Path, typer.Option("--study", "-s", help="The study's file.", envvar="MOORING_STUDY", rich_help_panel="Study")
+]
+VaultPath = Annotated[
+    Path,
+    typer.Option(
+        "--vault",
+        help="Folder of your keys, secrets and ledger. Keep it, back it up, show it to nobody.",
+        envvar="MOORING_VAULT",
+        rich_help_panel="Study",
+    ),
+]
+TablePath = Annotated[Path, typer.Argument(help="Your table: .csv (also .tsv, .gz) or .parquet.", show_default=False)]
+AnchorPath = Annotated[
+    Path | None,
+    typer.Option(help="The sealed anchor that was dealt.", show_default="STUDY.anchor", rich_help_panel="Study"),
+]
+IgnoreColumns = Annotated[
+    list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
+]
+Format = Annotated[str, typer.Option("--format", help="What to print: words, or json for other programs.")]
+DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
+
+
+@contextmanager
+def running(format: str) -> Iterator[Console]:
+    """Run a command: errors become one message and an exit code that means something."""
+    errors = Console(stderr=True)
+    try:
+        if format not in ("words", "json"):
+            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
+        yield Console(stderr=format == "json")
+    except MooringError as problem:
+        errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(_code(problem)) from None
+    except KeyboardInterrupt:
+        errors.print("Interrupted. What is finished is kept: run the same command again to go on.")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as problem:
+        trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
+        errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(STORAGE) from None
+
+
+def _code(problem: MooringError) -> int:
+    match problem:
+        case RefusedError():
+            return REFUSED
+        case StorageError():
+            return STORAGE
+        case _:
+            return BAD_INPUT
+
+
+def tell(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
+    """Print a result: as JSON on standard output, or in words."""
+    if format == "json":
+        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        say(console)
+
+
+def passphrase(vault: Path) -> str | None:
+    """The passphrase of a vault that has one: from the environment, or asked for."""
+    if not (vault / "identity.age").exists():
+        return None
+    return os.environ.get("MOORING_PASSPHRASE") or str(typer.prompt("Passphrase of the vault", hide_input=True))
+
+
+def command_line() -> str:
+    """The command as it was typed, for the records that a report shows."""
+    return shlex.join(["mooring", *sys.argv[1:]])
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[float, float], None]]:
+    """A progress bar on standard error; call what it yields with how much is done and how much there is."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(words, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counted_progress() -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("starting", total=1)
+        yield lambda done, total, words: bar.update(task, completed=done, total=total, description=words)

@@ -1,0 +1,84 @@
+"""`mooring share`: one signed bundle, once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mooring.apps.cli.running import (
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    AnchorPath,
+    Format,
+    IgnoreColumns,
+    StudyPath,
+    TablePath,
+    VaultPath,
+    command_line,
+    passphrase,
+    progress,
+    running,
+    tell,
+)
+from mooring.errors import InputError
+
+
+def share(
+    data: TablePath,
+    study: StudyPath = DEFAULT_STUDY,
+    vault: VaultPath = DEFAULT_VAULT,
+    anchor: AnchorPath = None,
+    output: Annotated[Path | None, typer.Option(help="Where the bundle goes.", show_default="YOUR-NAME.bundle")] = None,
+    ignore: IgnoreColumns = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
+        ),
+    ] = False,
+    format: Format = "words",
+) -> None:
+    """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
+
+    Rows are shuffled. The same rows give the same bytes again, whenever you run this; other rows in the same study, or the
+    same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
+
+    Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
+    """
+    with running(format) as console:
+        from mooring.protocol.participant import Participant
+        from mooring.protocol.study import Study
+        from mooring.protocol.vault import Vault
+
+        agreed = Study.read(study)
+        if agreed.label.kind != "none" and not labels:
+            raise InputError(
+                "consent for labels",
+                expected="given",
+                got="none",
+                cure=f"The analyst sees the column {agreed.label.column!r} of every row as it is. If you may share that, "
+                "add --labels.",
+            )
+        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        path = output or Path(f"{participant.member.name}.bundle")
+        with progress("reading, mapping, shuffling") as moved:
+            shared = participant.share(
+                data,
+                anchor=anchor or Path(f"{agreed.name}.anchor"),
+                output=path,
+                ignore=ignore or (),
+                progress=moved,
+            )
+        record = {"command": command_line(), **shared.as_dict()}
+        participant.vault.write(agreed, "share.json", json.dumps(record).encode())
+
+        def say(console: Console) -> None:
+            again = " again, the same bytes as before" if shared.reissued else ""
+            console.print(f"Wrote [bold]{path}[/bold]{again}: {shared.n_rows} rows, shuffled. Send it to the analyst.")
+            console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)
+
+        tell(format, console, {**shared.as_dict(), "bundle": str(path)}, say)

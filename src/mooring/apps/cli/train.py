@@ -1,0 +1,71 @@
+"""`mooring train`: a model of everybody's rows, and how well it predicts participants it has not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mooring.apps.cli import running
+from mooring.apps.cli.align import DEFAULT_FOLDER, WorkFolder
+
+if TYPE_CHECKING:
+    from mooring.protocol.training import Training
+
+
+def train(
+    study: running.StudyPath = running.DEFAULT_STUDY,
+    folder: WorkFolder = DEFAULT_FOLDER,
+    learner: Annotated[
+        str,
+        typer.Option(
+            help="auto, waves, linear, forest or svm; an svm's model holds rows, and is not delivered unasked."
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
+    format: running.Format = "words",
+) -> None:
+    """Train a model on the aligned rows, and score it on participants that it was not trained on.
+
+    Example: mooring train --study study.toml --folder analysis --learner linear
+    """
+    with running.running(format) as console:
+        from mooring.protocol.study import Study
+        from mooring.protocol.training import train as train_model
+
+        opened = Study.read(study)
+        with running.progress("Training") as tell:
+            found = train_model(
+                opened, folder, learner=learner, seed=seed, command=running.command_line(), progress=tell
+            )
+        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, folder))
+
+
+def _say(console: Console, found: Training, folder: Path) -> None:
+    used = "" if found.rows_used == found.rows else f" ({found.rows_used:,} of them, drawn evenly, were used)"
+    console.print(f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}.")
+    alone = dict(found.alone)
+    table = Table(title=f"{found.score.metric.capitalize()} on each participant's rows")
+    for heading in ("participant", "by the others' rows", "by its own rows alone"):
+        table.add_column(heading, justify="left" if heading == "participant" else "right")
+    for name, own in found.participants:
+        table.add_row(name, str(own), str(alone[name]) if name in alone else "–")
+    console.print(table)
+    console.print(
+        f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
+        "trained on the others only, which is what somebody new could expect."
+    )
+    console.print(
+        "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever noise "
+        "the study adds. What the pooled raw rows would give, an analyst cannot know."
+    )
+    if found.holds_rows:
+        console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
+    console.print(
+        f"The model is in {folder / 'model.onnx'}. Next: mooring deliver --folder {folder} --output results",
+        highlight=False,
+        soft_wrap=True,
+    )
