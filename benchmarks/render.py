@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.run import RESULTS
+from benchmarks.sharing import LIMIT_MB
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -14,7 +15,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 def main() -> None:
     """Read every result file that is there, and write the page."""
     parts = [_HEAD]
-    for name, render in (("cpu", _cpu), ("gpu", _gpu), ("quality", _quality)):
+    for name, render in (("sharing", _sharing), ("cpu", _cpu), ("gpu", _gpu), ("quality", _quality)):
         path = RESULTS / f"{name}.json"
         if path.exists():
             parts.append(render(json.loads(path.read_text(encoding="utf-8"))))
@@ -27,6 +28,28 @@ def _machine(result: dict[str, Any]) -> str:
         + ", ".join(f"{key} {value}" for key, value in result["machine"].items())
         + "."
     )
+
+
+def _sharing(result: dict[str, Any]) -> str:
+    lines = [
+        "## Sharing a large table\n",
+        _machine(result) + "\n",
+        "`mooring share` reads the file twice (to check and fingerprint every row before anything is written, and to map",
+        "it), shuffles, adds noise, hashes and signs. Beside it: reading the file once with pyarrow, doing nothing; and the",
+        f"matrix product alone, without any reading or writing. Memory is the process's peak; the limit is {LIMIT_MB} MB.\n",
+        "| file | noise on rows | share | reading once | product alone | over reading twice and the product "
+        "| over the product | rows a second | peak memory | within the limit |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        share, reading, product = (row[f"{what}_seconds"] for what in ("share", "reading", "product"))
+        lines.append(
+            f"| {row['file']}, {row['rows']:,} × {row['columns']}, {row['megabytes'] / 1000:.1f} GB "
+            f"| {'yes' if row['data_noise'] else 'no'} | {share:.0f} s | {reading:.0f} s | {product:.1f} s "
+            f"| {share / (2 * reading + product):.1f} | {share / product:.1f} | {row['rows'] / share:,.0f} "
+            f"| {row['peak_megabytes']:.0f} MB | {'yes' if row['peak_megabytes'] <= LIMIT_MB else '**no**'} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _cpu(result: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import gpu, machine, measures, quality
+from benchmarks import gpu, machine, measures, quality, sharing
 from benchmarks.measures import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -24,11 +24,18 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="one seed, no (10, 400, 1600) at v = 0.06, no quality table"
     )
+    parser.add_argument("--sharing-only", action="store_true", help="the streaming of large tables alone")
+    parser.add_argument("--sharing-rows", type=int, default=10_000_000, help="rows of that table")
     parser.add_argument("--gpu-only", action="store_true", help="the GPU part alone")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON files")
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
     console = Console(width=160)
+    if not chosen.gpu_only:
+        with console.status(f"sharing {chosen.sharing_rows:,} rows …"):
+            _write(chosen.output / "sharing.json", {"rows": sharing.measured(chosen.sharing_rows)})
+    if chosen.sharing_only:
+        return
     if not chosen.gpu_only:
         _cpu_part(console, chosen.output, quick=chosen.quick)
     if machine.gpu_name():

@@ -74,7 +74,8 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
             plain = pack({"anchor": matrix}, _inner(study), {"study": study.digest})
             sealed = np.frombuffer(seal(plain, [one.sealing_key for one in study.participants]), dtype=np.uint8)
             fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce, "bytes": sealed.size}
-            write_signed(kept, kind=KIND, fields=fields, arrays={"sealed": sealed}, signer=vault.signing_key)
+            arrays = {"sealed": sealed}
+            write_signed(kept, kind=KIND, fields=fields, arrays=arrays, signer=vault.signing_key, mode=0o600)
         with opened(kept, what="the anchor file") as file:
             write_durably(path, file.read(), what="the anchor file")
     return digest_of(path, what="the anchor file")

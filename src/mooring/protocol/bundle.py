@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mooring.errors import RefusedError
 from mooring.protocol.container import Header, TensorSpec, require_header
 from mooring.protocol.durable import durable_file
+from mooring.protocol.encoding import study_projection
 from mooring.protocol.keys import SigningKey
 from mooring.protocol.signed import Fields, header_length, opened, signed_header, verified_header
 from mooring.protocol.study import Member, Study
@@ -31,6 +32,7 @@ _WHAT = "the bundle"
 _MOST_ROWS = 2**40
 _BLOCK_BYTES = 2**24
 _NORM_SPREADS = 8.0
+_LARGEST_NORMAL = 8.6
 _ASK_AGAIN = "Ask the participant to send its bundle again."
 Single = npt.NDArray[np.float32]
 
@@ -155,7 +157,7 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
             raise RefusedError(_WHAT, reason="it has no rows, or claims more than there can be", cure=_ASK_AGAIN)
         require_header(header, bundle_tensors(study, n_rows), what=_WHAT)
         whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
-        anchor = b""
+        anchor, largest = b"", _largest_entry(study)
         left = {name: spec.n_bytes for name, spec in bundle_tensors(study, n_rows).items()}
         for name, n_bytes in left.items():
             for start in range(0, n_bytes, _BLOCK_BYTES):
@@ -167,13 +169,18 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
                     raise RefusedError(_WHAT, reason="it holds numbers that are not finite", cure=_ASK_AGAIN)
                 if name == "labels":
                     _require_labels(values, study)
-                if name == "anchor_representation":
+                elif name == "anchor_representation":
                     anchor += block
+                elif np.abs(values).max() > largest:
+                    raise RefusedError(
+                        _WHAT, reason="it holds numbers larger than any row of the study becomes", cure=_ASK_AGAIN
+                    )
+            if name == "anchor_representation":  # before gigabytes of rows are read
+                representation = np.frombuffer(anchor, dtype="<f4").astype(np.float64)
+                representation = representation.reshape(study.n_anchor_rows, study.n_components)
+                _require_anchor_norm(representation, study)
     if arrays.hexdigest() != fields["data"]:
         raise RefusedError(_WHAT, reason="its arrays are not those that were signed", cure=_ASK_AGAIN)
-    shape = (study.n_anchor_rows, study.n_components)
-    representation = np.frombuffer(anchor, dtype="<f4").reshape(shape).astype(np.float64)
-    _require_anchor_norm(representation, study)
     return Bundle(
         member,
         whole.hexdigest(),
@@ -218,6 +225,14 @@ def _require_labels(values: Single, study: Study) -> None:
         fine = bool(((values >= study.label.low - slack) & (values <= study.label.high + slack)).all())
     if not fine:
         raise RefusedError(_WHAT, reason="it holds labels that the study does not declare", cure=_ASK_AGAIN)
+
+
+def _largest_entry(study: Study) -> float:
+    """No entry of Y_i is larger: encoded numbers lie between −1 and 1, and normal numbers are below 8.6 as we draw them."""
+    reach = math.sqrt(study.n_features)
+    if study.projection == "gaussian":
+        reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
+    return 1.01 * reach + _LARGEST_NORMAL * (1 + study.data_noise_scale)  # the map's translation is standard normal
 
 
 def _require_anchor_norm(representation: npt.NDArray[np.float64], study: Study) -> None:

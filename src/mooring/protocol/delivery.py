@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ def _delivered_model(path: Path, study: Study, digest: str) -> Model:
 def _bounded(path: Path) -> bytes:
     """A model's file, without trusting its length."""
     with opened(path, what="the model") as file:
-        data = file.read(MOST_MODEL_BYTES + 1)
+        data = file.read(min(os.fstat(file.fileno()).st_size, MOST_MODEL_BYTES) + 1)  # a buffer of this size is made
     if len(data) > MOST_MODEL_BYTES:
         raise RefusedError("the model", reason=f"it is larger than {MOST_MODEL_BYTES // 2**20} MB", cure=_ASK_AGAIN)
     return data

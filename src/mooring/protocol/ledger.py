@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,8 @@ class Ledger:
             again = entry.n_rows == rows.prints.size and 2 * len(common) > min(
                 len(entry.column_tags), len(rows.column_tags)
             )
-            shared = 0 if again else count_shared(rows.prints, self._read_prints(entry.study))
-            if again or shared > _MOST_SHARED * rows.prints.size:
+            shared = 0 if again else count_shared(rows.prints, self._read_prints(entry))
+            if again or shared > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
                 raise RefusedError(
                     "a second upload",
                     reason=f"{'these rows' if again else f'{shared} of these rows'} have been uploaded before, in the study "
@@ -132,26 +132,25 @@ class Ledger:
                     cure="Share rows that were never shared.",
                 )
 
-    def _read_prints(self, study_digest: str) -> Words:
-        try:
-            return np.fromfile(self._file(study_digest), dtype="<u8").astype(np.uint64, copy=False)
-        except OSError:
-            raise StorageError(
-                "the ledger",
-                reason="the fingerprints of an earlier upload cannot be read",
-                cure="Restore the vault from a backup: without them the same rows could go out twice.",
-            ) from None
+    def _read_prints(self, entry: Entry) -> Words:
+        with suppress(OSError):
+            prints = np.fromfile(self._file(entry.study), dtype="<u8").astype(np.uint64, copy=False)
+            if prints.size == entry.n_rows:
+                return prints
+        raise StorageError(
+            "the ledger",
+            reason="the fingerprints of an earlier upload are lost or damaged",
+            cure="Restore the vault from a backup: without them the same rows could go out twice.",
+        )
 
     def _file(self, study_digest: str) -> Path:
         return self._prints / f"rows-{study_digest[:32]}.prints"
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        new = not self._path.exists()
         try:
             with explained("the ledger"), closing(sqlite3.connect(self._path, timeout=60.0)) as connection:
-                if new:
-                    self._path.chmod(0o600)
+                self._path.chmod(0o600)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute(_SCHEMA)

@@ -21,6 +21,7 @@ MOST_MODEL_BYTES = 64 * 2**20
 ROWS_AT_ONCE = 512
 INPUT, OUTPUT = "rows", "predictions"
 _MOST_NUMBERS = 2**25  # in one array, while it predicts
+_MOST_NUMBERS_IN_ALL = 2**28  # in all arrays that a block of rows passes through: a runtime may keep them all
 _MOST_WORK = 2**38  # multiplications a block of rows: seconds
 _IR_VERSIONS, _OPSETS = range(7, 11), range(13, 22)
 _TYPES = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
@@ -64,6 +65,8 @@ def check_model(
     work = 0
     for node in graph["node"]:
         work += _follow(node, shapes, numbers)
+    if sum(math.prod(shape) for shape in shapes.values()) > _MOST_NUMBERS_IN_ALL:
+        raise refuse("it would take too much memory to use")
     if work > _MOST_WORK:
         raise refuse("it would take too long to use")
     if shapes.get(OUTPUT) != (ROWS_AT_ONCE,):

@@ -25,8 +25,9 @@ from mooring.protocol.bundle import (
     bundle_offsets,
     bundle_tensors,
     data_start_of,
+    read_header_of,
 )
-from mooring.protocol.durable import durable_file, explained, place_copy
+from mooring.protocol.durable import durable_file, explained, place_copy, write_durably
 from mooring.protocol.encoding import EncodedRows, encoded_batches, study_projection
 from mooring.protocol.fingerprints import Fingerprinter
 from mooring.protocol.ledger import Ledger, RowsSeen, rows_seen
@@ -131,7 +132,13 @@ def share_rows(
                 )
             ledger.issued(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
-        vault.write(study, _USED_ANCHOR, _contents(anchor))
+        if read_header_of(kept)[1]["anchor"] != opened.file_digest:
+            raise RefusedError(
+                "the anchor file",
+                reason="these rows were shared under another one in this study",
+                cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
+            )
+        write_durably(vault.study_folder(study) / _USED_ANCHOR, _contents(anchor), mode=0o600, what="the vault")
         place_copy(kept, output, what="the bundle")
     assert entry.bundle is not None
     return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)

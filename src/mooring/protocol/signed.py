@@ -70,7 +70,13 @@ def header_length(kind: str, fields: Fields, tensors: Mapping[str, TensorSpec]) 
 
 
 def write_signed(
-    path: Path, *, kind: str, fields: Fields, arrays: Mapping[str, npt.NDArray[Any]], signer: SigningKey
+    path: Path,
+    *,
+    kind: str,
+    fields: Fields,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    signer: SigningKey,
+    mode: int = 0o644,
 ) -> str:
     """Write a small signed file durably, and return the SHA-256 of the whole of it.
 
@@ -84,11 +90,13 @@ def write_signed(
     arrays : mapping of arrays
         float32, float64 or uint8.
     signer : SigningKey
+    mode : int
+        Permissions.
     """
     tensors = {name: _spec_of(array) for name, array in arrays.items()}
     stored = [as_stored(arrays[name], spec).tobytes() for name, spec in tensors.items()]
     header = signed_header(kind, fields, tensors, hashlib.sha256(b"".join(stored)).hexdigest(), signer)
-    with durable_file(path, what=f"the {kind} file") as file:
+    with durable_file(path, mode=mode, what=f"the {kind} file") as file:
         for part in (header, *stored):
             file.write(part)
     return hashlib.sha256(b"".join((header, *stored))).hexdigest()
@@ -140,7 +148,7 @@ def verified_header(
 ) -> tuple[Header, dict[str, str | int]]:
     """Read a header, check its manifest's form and that whoever it names did sign it; arrays are not touched."""
     header = read_header(file, what=what)
-    if set(header.metadata) != {"manifest", "signature"}:
+    if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files
         raise RefusedError(what, reason="it has no manifest and signature, or more than these", cure=_ASK_AGAIN)
     manifest = header.metadata["manifest"]
     try:

@@ -116,6 +116,11 @@ class Study:
         short = base64.b32encode(bytes.fromhex(self.digest))[:28].decode().lower()
         return "-".join(short[k : k + 4] for k in range(0, 28, 4))
 
+    @property
+    def folder_name(self) -> str:
+        """What a vault calls its folder for this study; another roster is another study."""
+        return f"{self.name}-{self.digest[:16]}"
+
     def member(self, name: str) -> Member:
         """The participant called `name`."""
         for member in self.participants:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -309,12 +310,18 @@ def _require_different(names: Sequence[str]) -> None:
 
 @contextmanager
 def _read_safely(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    before, sys.unraisablehook = (
+        sys.unraisablehook,
+        lambda _: None,
+    )  # the parser's callbacks fail with bytes of the file
     try:
         yield
     except let_through:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError, zlib.error):  # their messages quote the file
         raise _not_a_table("a file that is damaged or of another kind") from None
+    finally:
+        sys.unraisablehook = before
 
 
 def _not_a_table(got: str) -> InputError:

@@ -7,11 +7,12 @@ all of them, and therefore the same noise.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,21 +88,20 @@ class Vault:
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
         """Make a vault with fresh keys; one that is there already is never overwritten."""
-        if (folder / _PLAIN).exists() or (folder / _LOCKED).exists():
-            raise InputError(
-                "vault", expected="a folder without a vault", got="one that has one", cure="It is kept; choose another."
-            )
+        if passphrase is not None and not passphrase:
+            raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
+        _require_no_vault(folder)
         make_folder(folder, mode=0o700, what="the vault")
         vault = cls(
             folder, SigningKey.generate(), SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors()
         )
         text = json.dumps(vault._contents()).encode()
-        if passphrase is None:
-            write_durably(folder / _PLAIN, text, mode=0o600, what="the vault")
-        else:
-            if not passphrase:
-                raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
-            write_durably(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
+        with vault.locked():  # of two that join at once in one folder, one has a vault and the other is told so
+            _require_no_vault(folder)
+            if passphrase is None:
+                write_durably(folder / _PLAIN, text, mode=0o600, what="the vault")
+            else:
+                write_durably(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
         return vault
 
     @classmethod
@@ -147,22 +147,23 @@ class Vault:
 
     def study_folder(self, study: Study) -> Path:
         """Where this vault keeps what belongs to a study; made if missing."""
-        folder = self.folder / "studies" / f"{study.name}-{study.nonce[:8]}"
+        folder = self.folder / "studies" / study.folder_name
+        make_folder(folder.parent, mode=0o700, what="the vault")
         make_folder(folder, mode=0o700, what="the vault")
         return folder
 
     def write(self, study: Study, name: str, data: bytes) -> Path:
-        """Keep a file that belongs to a study."""
-        path = self.study_folder(study) / name
-        write_durably(path, data, mode=0o600, what="the vault")
+        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
+        with self.locked():
+            path = self.study_folder(study) / name
+            write_durably(path, data, mode=0o600, what="the vault")
         return path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
-        with explained("the vault"):
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            os.close(descriptor)
+        with explained("the vault"), suppress(FileExistsError):  # closing a lock that another holds would let go of it
+            os.close(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         try:
             with closing(sqlite3.connect(self.folder / "lock", timeout=_WAIT_SECONDS, isolation_level=None)) as lock:
                 lock.execute("BEGIN EXCLUSIVE")
@@ -176,7 +177,7 @@ class Vault:
             ) from None
 
     def _contents(self) -> dict[str, Any]:
-        return {
+        plain = {
             "format": FORMAT,
             "signing": self.signing_key.seed.reveal().hex(),
             "sealing": self.sealing_key.identity.reveal().decode(),
@@ -184,12 +185,13 @@ class Vault:
             "ledger": self.ledger_key.reveal().hex(),
             "floors": vars(self.floors),
         }
+        return plain | {"check": _check_of(plain)}
 
     @classmethod
     def _from_contents(cls, folder: Path, data: bytes) -> Vault:
         try:
             plain = json.loads(data)
-            if plain["format"] != FORMAT:
+            if plain["format"] != FORMAT or plain.pop("check") != _check_of(plain):
                 raise ValueError
             return cls(
                 folder,
@@ -199,8 +201,21 @@ class Vault:
                 Secret(bytes.fromhex(plain["ledger"])),
                 Floors(**plain["floors"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
         raise RefusedError(
             "the vault", reason="its identity is damaged or of another version", cure="Restore it from a backup."
+        )
+
+
+def _check_of(contents: dict[str, Any]) -> str:
+    """A sum over an identity: one wrong digit of a secret would be other noise for the same rows."""
+    plain = json.dumps(contents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(b"mooring identity\n" + plain.encode()).hexdigest()
+
+
+def _require_no_vault(folder: Path) -> None:
+    if (folder / _PLAIN).exists() or (folder / _LOCKED).exists():
+        raise InputError(
+            "vault", expected="a folder without a vault", got="one that has one", cure="It is kept; choose another."
         )

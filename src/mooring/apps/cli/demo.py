@@ -80,8 +80,9 @@ def _say(console: Console, played: Played, output: Path) -> None:
     attack, error, linked = _strongest(point)
     console.print(
         f"\nAt the chosen noise ({DATA_NOISE:g} on every uploaded number) the strongest attack we know, '{attack}', by an "
-        f"analyst who colludes with a participant, rebuilds rows with an error of {error:.2f} (0 is exact, 1 a guess) and "
-        f"tells a row from nine look-alikes {linked:.0%} of the time (chance 10 %). A better attack may exist.",
+        f"analyst who colludes with one participant, rebuilds another's rows with an error of {error['value']:.2f}; 0 is "
+        f"exact, and guessing without the upload gives {error['control']:.2f}. A row is told from nine look-alikes "
+        f"{linked:.0%} of the time (chance 10 %). A better attack may exist.",
         style="red",
         highlight=False,
     )
@@ -97,9 +98,9 @@ def _mean(played: Played, which: str) -> str:
     return f"{sum(values) / len(values):.1%}"
 
 
-def _strongest(point: dict[str, Any]) -> tuple[str, float, float]:
-    """The attack with the least error, that error, and the most that any attack linked."""
+def _strongest(point: dict[str, Any]) -> tuple[str, dict[str, float], float]:
+    """The attack with the least error, that figure, and the most that any attack linked."""
     having = [one for one in point["outcomes"] if one["figures"]]
     best = min(having, key=lambda one: one["figures"]["centred_error"]["value"])
     linked = max(one["figures"]["linkage"]["value"] for one in having if "linkage" in one["figures"])
-    return best["attack"], best["figures"]["centred_error"]["value"], linked
+    return best["attack"], best["figures"]["centred_error"], linked

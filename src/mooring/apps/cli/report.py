@@ -88,8 +88,8 @@ def _records_folder(folder: Path, study: Study | None) -> Path:
     studies = folder / "studies"
     if not studies.is_dir():
         return folder
-    if study is not None and (studies / study.name).is_dir():
-        return studies / study.name
+    if study is not None and (studies / study.folder_name).is_dir():
+        return studies / study.folder_name
     inside = [one for one in sorted(studies.iterdir()) if one.is_dir()]
     if study is None and len(inside) == 1:
         return inside[0]

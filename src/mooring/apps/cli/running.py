@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 
-BAD_INPUT, IN_PART, REFUSED, STORAGE, INTERRUPTED = 2, 3, 4, 5, 130
-"""Exit codes: input that cannot be used; done, but something was set aside; refused to protect; disk trouble; Ctrl-C."""
+BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
+"""Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
 
 StudyPath = Annotated[
     Path, typer.Option("--study", "-s", help="The study's file.", envvar="MOORING_STUDY", rich_help_panel="Study")
@@ -63,6 +64,20 @@ def running(format: str) -> Iterator[Console]:
         trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
         raise typer.Exit(STORAGE) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as problem:  # messages of libraries quote values: of this error, only its kind and place are told
+        if os.environ.get("MOORING_TRACEBACK"):
+            raise
+        place = traceback.extract_tb(problem.__traceback__)[-1]
+        errors.print(
+            f"[bold red]mooring:[/bold red] {type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, "
+            "which nobody foresaw: please report it. What it says is not shown, since it may quote a record; with "
+            "MOORING_TRACEBACK=1 it is. Nothing finished is lost.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(UNFORESEEN) from None
 
 
 def _code(problem: MooringError) -> int:

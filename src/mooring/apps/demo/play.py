@@ -17,7 +17,7 @@ from mooring.apps.demo.rows import LABEL, ROWS_EACH, Tables, write_tables
 from mooring.errors import MooringError
 
 N_COMPONENTS = 30
-DATA_NOISE = 0.5
+DATA_NOISE = 1.0
 Progress = Callable[[int, int, str], None]
 
 
@@ -92,7 +92,10 @@ def play(folder: Path, *, seed: int, progress: Progress) -> Played:
         ],
     )
     audit = ["audit", "rows-like-theirs.csv", *agreed, "--participants", str(len(tables.names))]
-    audited = stage.run("attacking", folder / "auditor", [*audit, "--rows-each", str(ROWS_EACH), "--seed", str(seed)])
+    audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed)]
+    audit += ["--method", "aa-i-gdp-data-noise", "--data-noise", "0.4"]  # less noise, for contrast,
+    audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # and the paper's noise on the anchor alone
+    audited = stage.run("attacking", folder / "auditor", audit)
     page = [
         "report",
         "analysis",

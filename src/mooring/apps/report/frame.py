@@ -129,6 +129,7 @@ footer { color: #5f6c7b; font-size: .9rem; margin-top: 2.5rem; }
   .signature { grid-template-columns: 1fr; } th, td { min-width: 6rem; }
   th.n, td.n { min-width: 0; } td:last-child:not(.n) { min-width: 10rem; }
 }
+details { margin: .6rem 0; } summary { cursor: pointer; color: #5f6c7b; }
 @media print {
   @page { margin: 16mm; }
   body { margin: 0; padding: 0; max-width: none; font-size: 10.5pt; color: #000; }

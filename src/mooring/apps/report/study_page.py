@@ -16,6 +16,7 @@ from mooring.apps.report.page import audit_sections, who_against_whom
 from mooring.apps.report.verdict import NOT_MEASURED
 
 Summary = Mapping[str, Any]
+_BY_PARTICIPANT = ("joint by participant", "alone")
 _FURTHER = (
     "A fit with the others' anchor says that an upload was made with the same anchor. It says nothing of whether its rows "
     "and labels are true.",
@@ -169,6 +170,14 @@ def _utility(summary: Summary) -> str:
     apart = charts.by_participant(entries)
     if apart is not None:
         parts.append("<h3>Participant by participant</h3>" + chart(apart, "Scores by participant, joint and alone"))
+    parts.append(_scores_table([one for one in entries if one["group"] not in _BY_PARTICIPANT]))
+    each = [one for one in entries if one["group"] in _BY_PARTICIPANT]
+    if each:
+        parts.append(f"<details><summary>Every participant's scores</summary>{_scores_table(each)}</details>")
+    return "".join(parts)
+
+
+def _scores_table(entries: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for entry in entries:
         score = score_from(entry["score"])
@@ -181,7 +190,7 @@ def _utility(summary: Summary) -> str:
                 escape(entry["source"]),
             ]
         )
-    return "".join(parts) + table(["score of", "value", "measured as", "where it comes from"], rows, numbers=(1,))
+    return table(["score of", "value", "measured as", "where it comes from"], rows, numbers=(1,))
 
 
 def _own_rows(own: Mapping[str, Any] | None) -> str:

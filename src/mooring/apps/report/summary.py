@@ -39,13 +39,14 @@ def summarise(
         When the report was made; now, if None.
     """
     audits = _audits(study, records, audit)
-    scores = _scores(records, audits)
+    noisy = study is not None and study.data_noise_scale > 0
+    scores = _scores(records, audits, noisy=noisy)
     return {
         "title": "What joining gives, and what it gives away",
         "role": _role(records),
         "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "study": None if study is None else _described(study),
-        "verdict": verdict(records, audits, scores),
+        "verdict": verdict(records, audits, scores, noisy=noisy),
         "participants": _participants(study, records),
         "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
         "alignment": _alignment(records),
@@ -175,7 +176,7 @@ def _own_rows(records: Records) -> dict[str, Any] | None:
     }
 
 
-def _scores(records: Records, audits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> list[dict[str, Any]]:
     """Every score that this role knows, each with where it comes from; None where it is not known."""
     training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
     found: list[dict[str, Any]] = []
@@ -184,7 +185,8 @@ def _scores(records: Records, audits: list[dict[str, Any]]) -> list[dict[str, An
         found.append({"group": group, "name": name, "source": source, "score": score or None})
 
     if training.get("score"):
-        add("joint", "joint model", "mooring train: each participant held out in turn", training["score"])
+        name = "joint model, noisy uploads" if noisy else "joint model"
+        add("joint", name, "mooring train: each participant's upload held out in turn", training["score"])
     for entry in training.get("participants") or ():
         add("joint by participant", entry["name"], "mooring train: this participant held out", entry.get("score"))
     for entry in training.get("alone") or ():

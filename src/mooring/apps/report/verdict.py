@@ -22,10 +22,14 @@ _NO_SCORE = (
 
 
 def verdict(
-    records: Mapping[str, Mapping[str, Any]], audits: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]
+    records: Mapping[str, Mapping[str, Any]],
+    audits: Sequence[Mapping[str, Any]],
+    scores: Sequence[Mapping[str, Any]],
+    *,
+    noisy: bool,
 ) -> dict[str, Any]:
     """Sentences to read first, and whether joining is shown to pay by what was measured on the study itself."""
-    joining, paying = _joining(records)
+    joining, paying = _joining(records, noisy=noisy)
     for audit in audits:
         result = AuditResult.from_json(json.dumps(audit["plain"]))
         if audit["source"] == "audit" and result.references.local_only is not None:
@@ -46,7 +50,7 @@ def verdict(
     }
 
 
-def _joining(records: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[bool]]:
+def _joining(records: Mapping[str, Mapping[str, Any]], *, noisy: bool) -> tuple[list[str], list[bool]]:
     words: list[str] = []
     paying: list[bool] = []
     training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
@@ -55,7 +59,8 @@ def _joining(records: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[
         alone = [
             score for entry in training.get("alone") or () if (score := score_from(entry.get("score"))) is not None
         ]
-        said = f"The joint model scores {_bounded(joint)} {joint.metric} on participants that it did not see"
+        said = f"The joint model scores {_bounded(joint)} {joint.metric} on uploads that it did not see"
+        said += ", whose rows carry the study's noise (new rows are scored without it, and better)" if noisy else ""
         if alone:
             mean = sum(score.value for score in alone) / len(alone)
             beats = joint.low > mean
