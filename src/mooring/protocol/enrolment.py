@@ -66,6 +66,8 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
         If whoever wrote the card does not hold its signing key, or it has been changed since.
     """
     try:
+        if not Path(path).is_file():  # a pipe would be waited for
+            raise FileNotFoundError
         with Path(path).open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError:

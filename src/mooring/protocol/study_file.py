@@ -47,6 +47,8 @@ def read_plain(path: Path) -> dict[str, Any]:
 def read_text(path: Path) -> str:
     """Read a study's file as text."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:

@@ -1,0 +1,144 @@
+"""Hostile anchors: changed on the way, dealt by somebody else, or by a dealer that wants noise to protect less."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.protocol.keys import SealingKey, seal
+
+from .hostile import H, World, add, disguises, entries, hostile, packed, reordered_metadata, with_metadata
+
+SEALED = "not sealed to this key, or it is damaged"
+INSIDE = "what is sealed is not the anchor"
+SOMEBODY = "signed by somebody else"
+LARGER = "larger than an anchor"
+STUDY = "dealt for another study"
+
+
+def inner(world: World, matrix: np.ndarray, *, study: str = "") -> bytes:
+    metadata = {"__metadata__": {"study": study or world.study.digest}}
+    return packed({**metadata, **entries({"anchor": matrix})}, np.ascontiguousarray(matrix).tobytes())
+
+
+def sealed(world: World, plain: bytes) -> bytes:
+    return seal(plain, [member.sealing_key for member in world.study.participants])
+
+
+def dealt(name: str, reason: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Register what a dealer can seal and sign: `change` gets the good anchor."""
+    add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed(w, inner(w, change(w.matrix())))))
+
+
+def tampered(name: str, reason: str, change: Callable[[bytes], bytes]) -> None:
+    add("anchor", name, reason, lambda world, _: change(world.anchor))
+
+
+def said(name: str, reason: str, **fields: Any) -> None:
+    add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed(w, inner(w, w.matrix())), **fields))
+
+
+dealt("a_hundred_times", "orthonormal", lambda A: 100 * A)
+dealt("a_hundredth", "orthonormal", lambda A: A / 100)
+dealt("slightly_scaled", "orthonormal", lambda A: 1.001 * A)
+dealt("all_zero", "orthonormal", lambda A: 0 * A)
+dealt("one_column_twice", "orthonormal", lambda A: A[:, [0, 1, 1]])
+dealt("one_column_large", "orthonormal", lambda A: A * np.array([1, 1, 50.0]))
+dealt("off_centre", "centred", lambda A: A + 0.1)
+dealt("of_rank_zero_and_huge", "centred", lambda A: np.full_like(A, 1e300))
+for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
+    dealt(f"with_{word}", "finite", lambda A, value=value: np.where(np.arange(A.size).reshape(A.shape) == 5, value, A))
+dealt("in_single_precision", INSIDE, lambda A: A.astype("<f4"))
+dealt("transposed", INSIDE, lambda A: A.T.copy())
+dealt("one_row_short", INSIDE, lambda A: A[1:].copy())
+dealt("of_h_rows_only", INSIDE, lambda A: np.eye(H))
+
+said("claims_a_terabyte", LARGER, bytes=2**40)
+said("claims_minus_one", LARGER, bytes=-1)
+said("claims_a_word", LARGER, bytes="1")
+said("claims_a_byte_more", "of the type and shape", bytes=700)
+said("for_another_study", STUDY, study="0" * 64)
+said("for_another_nonce", STUDY, nonce="0" * 32)
+said("with_a_note", "does not say what it must", note="hello")
+tampered("damaged_seal", "not those that were signed", lambda raw: raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])
+tampered("one_byte_short", "length is not what", lambda raw: raw[:-1])
+tampered("one_byte_more", "length is not what", lambda raw: raw + b"\0")
+tampered("nothing_at_all", "cut short", lambda raw: b"")
+tampered("unsigned", "no manifest and signature", lambda raw: with_metadata(raw, signature=...))
+tampered("metadata_in_another_order", "no manifest and signature", reordered_metadata)
+
+
+@hostile("anchor", SOMEBODY)
+def dealt_by_another_participant(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, inner(world, world.matrix())), signer=world.vaults[1].signing_key)
+
+
+@hostile("anchor", SOMEBODY)
+def dealt_by_the_analyst(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, inner(world, world.matrix())), signer=world.analyst.signing_key)
+
+
+@hostile("anchor", SEALED)
+def sealed_to_others_only(world: World) -> bytes:
+    return world.signed_anchor(seal(inner(world, world.matrix()), [SealingKey.generate().public]))
+
+
+@hostile("anchor", SEALED)
+def not_sealed_at_all(world: World) -> bytes:
+    return world.signed_anchor(inner(world, world.matrix()))
+
+
+for cost in (10, 18, 40, 255):
+    # Age's recipient of passphrases says itself how much work it is: 2^cost times. It must not be tried.
+    stanza = (
+        b"age-encryption.org/v1\n-> scrypt bBjlhJVYZeE4aqUdmtRHfw %d\nZV/AhotwSGqaPCU43cepl4WYUouAa17a3xpu4G2yi5k\n"
+    )
+    add(
+        "anchor",
+        f"sealed_with_a_passphrase_of_cost_{cost}",
+        SEALED,
+        lambda world, _, head=stanza % cost: world.signed_anchor(head + b"--- " + b"A" * 43 + b"\n" + bytes(64)),
+    )
+
+
+@hostile("anchor", INSIDE)
+def sealed_for_another_study(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, inner(world, world.matrix(), study="0" * 64)))
+
+
+@hostile("anchor", INSIDE)
+def sealed_with_something_after_it(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, inner(world, world.matrix()) + b"more"))
+
+
+@hostile("anchor", INSIDE)
+def sealed_nothing(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, b""))
+
+
+@hostile("anchor", INSIDE)
+def sealed_claim_of_a_huge_header(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, struct.pack("<Q", 2**63) + inner(world, world.matrix())[8:]))
+
+
+@hostile("anchor", INSIDE)
+def sealed_a_pickle(world: World) -> bytes:
+    return world.signed_anchor(sealed(world, disguises()["a_pickle"]))
+
+
+@hostile("anchor", "(does not say what it must|another kind)")
+def a_bundle(world: World) -> bytes:
+    return world.bundle
+
+
+@hostile("anchor", "no plain file")
+def a_folder(world: World, path: Path) -> None:
+    path.mkdir()
+
+
+for word in ("a_pickle", "a_zip_archive", "plain_safetensors"):
+    add("anchor", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])

@@ -1,0 +1,245 @@
+"""Hostile bundles: forged by strangers, replayed, or signed by a participant that means harm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .hostile import (
+    H,
+    N,
+    R,
+    World,
+    add,
+    canonical,
+    hostile,
+    manifest_of,
+    packed,
+    parts,
+    share_elsewhere,
+    signed,
+    small_study,
+    with_metadata,
+)
+
+CUT = "cut short"
+HEADER = "header cannot be read"
+METADATA = "no manifest and signature, or more"
+ARRAYS = "not those, of the type and shape"
+LENGTH = "length is not what its header says"
+MANIFEST = "manifest cannot be read"
+SAYS = "does not say what it must"
+WORDS = "other things than words and whole numbers"
+KIND = "of another kind or format"
+FORM = "not in the one form allowed"
+SIGNATURE = "signature does not match"
+ROSTER = "not in the study's roster"
+STUDY = "another study, or another version"
+ROWS = "no rows, or claims more"
+FINITE = "not finite"
+LABELS = "labels that the study does not declare"
+NORM = "times as large"
+PLAIN = "no plain file"
+ORDER_OF_THE_GROUP = 2**252 + 27742317777372353535851937790883648493
+
+
+def tampered(name: str, reason: str, change: Any) -> None:
+    """Register what somebody on the way can do: `change` gets the good file's bytes."""
+    add("bundle", name, reason, lambda world, _: change(world.bundle))
+
+
+def said(name: str, reason: str, **fields: Any) -> None:
+    """Register a bundle whose manifest says something else, and is signed as it stands."""
+    add("bundle", name, reason, lambda world, _: world.signed_bundle(**fields))
+
+
+def holding(name: str, reason: str, change: Any) -> None:
+    """Register a bundle whose arrays are something else, and are signed as they stand."""
+    add("bundle", name, reason, lambda world, _: world.signed_bundle(arrays=change(world.arrays())))
+
+
+def worded(name: str, reason: str, change: Any) -> None:
+    """Register a bundle whose manifest is written differently, and signed as it is written."""
+
+    def make(world: World, _: Path) -> bytes:
+        header, data = parts(world.bundle)
+        text = change(header["__metadata__"]["manifest"])
+        return packed({**header, **signed(world.vaults[0].signing_key, "bundle", {}, data, manifest=text)}, data)
+
+    add("bundle", name, reason, make)
+
+
+# The manifest, written in another way, and signed so.
+worded("manifest_with_spaces", FORM, lambda text: text.replace(",", ", "))
+worded("manifest_with_a_line_break", FORM, lambda text: text + "\n")
+worded("manifest_in_another_order", FORM, lambda text: json.dumps(dict(reversed(json.loads(text).items()))))
+worded("manifest_with_a_field_twice", FORM, lambda text: text[:-1] + f',"rows":{N}}}')
+worded("manifest_with_escapes", FORM, lambda text: text.replace('"bundle"', '"b\\u0075ndle"'))
+worded("manifest_with_a_negative_zero", FORM, lambda text: text.replace(f'"rows":{N}', '"rows":-0'))
+worded("manifest_of_a_space", MANIFEST, lambda text: " ")
+worded("manifest_that_is_a_list", SAYS, lambda text: "[]")
+worded("manifest_deeply_nested", MANIFEST, lambda text: "[" * 30_000)
+worded("rows_of_five_thousand_digits", MANIFEST, lambda text: text.replace(f'"rows":{N}', f'"rows":{"9" * 5000}'))
+worded("rows_not_a_number", WORDS, lambda text: text.replace(f'"rows":{N}', '"rows":NaN'))
+
+# The manifest, saying something else.
+said("a_field_more", SAYS, host="ward-7")
+said("a_field_less", SAYS, nonce=...)
+said("rows_negative", ROWS, rows=-N)
+said("rows_zero", ROWS, rows=0)
+said("rows_a_float", WORDS, rows=float(N))
+said("rows_true", WORDS, rows=True)
+said("rows_null", WORDS, rows=None)
+said("rows_a_list", WORDS, rows=[N])
+said("rows_a_word", ROWS, rows=str(N))
+said("rows_of_a_trillion", ARRAYS, rows=2**40)
+said("rows_beyond_any_disk", ROWS, rows=2**40 + 1)
+said("rows_of_four_thousand_digits", ROWS, rows=10**4000)
+said("one_row_more_than_there_is", ARRAYS, rows=N + 1)
+said("kind_of_a_map", KIND, kind="map")
+said("format_of_tomorrow", KIND, format=2)
+said("format_a_word", KIND, format="1")
+said("another_study", STUDY, study="0" * 64)
+said("another_nonce", STUDY, nonce="f" * 32)
+said("study_a_number", STUDY, study=7)
+said("anchor_a_number", "does not say which anchor", anchor=7)
+said("anchor_too_short", "does not say which anchor", anchor="00")
+said("study_with_an_invisible_letter", STUDY, study="\u200b" + "0" * 63)
+said("study_with_half_a_character", STUDY, study="\ud800")
+said("data_a_number", "not those that were signed", data=7)
+for word, key in {"a_number": 7, "empty": "", "no_hexadecimal": "z" * 64, "of_33_bytes": "00" * 33}.items():
+    add("bundle", f"signer_{word}", SIGNATURE, lambda world, _, key=key: world.signed_bundle(signer=_Named(world, key)))
+
+
+@hostile("bundle", SIGNATURE)
+def signature_of_another_kind(world: World) -> bytes:
+    header, data = parts(world.bundle)
+    manifest = header["__metadata__"]["manifest"]
+    other = signed(world.vaults[0].signing_key, "anchor", {}, data, manifest=manifest)
+    return with_metadata(world.bundle, **other["__metadata__"])
+
+
+@hostile("bundle", SIGNATURE)
+def signed_by_another_than_it_names(world: World) -> bytes:
+    return world.signed_bundle(signer=_Named(world, world.vaults[1].signing_key.public))
+
+
+@hostile("bundle", ROSTER)
+def signed_by_a_stranger(world: World) -> bytes:
+    return world.signed_bundle(signer=type(world.analyst.signing_key).generate())
+
+
+@hostile("bundle", ROSTER)
+def signed_by_the_analyst(world: World) -> bytes:
+    return world.signed_bundle(signer=world.analyst.signing_key)
+
+
+@hostile("bundle", SIGNATURE)
+def signature_plus_the_order_of_the_group(world: World) -> bytes:
+    signature = bytes.fromhex(parts(world.bundle)[0]["__metadata__"]["signature"])
+    s = int.from_bytes(signature[32:], "little") + ORDER_OF_THE_GROUP
+    return with_metadata(world.bundle, signature=(signature[:32] + s.to_bytes(32, "little")).hex())
+
+
+tampered("signature_of_zeros", SIGNATURE, lambda raw: with_metadata(raw, signature="00" * 64))
+tampered("signature_of_small_order", SIGNATURE, lambda raw: with_metadata(raw, signature="01" + "00" * 63))
+tampered("signature_too_short", SIGNATURE, lambda raw: with_metadata(raw, signature="00" * 32))
+tampered("signature_empty", SIGNATURE, lambda raw: with_metadata(raw, signature=""))
+tampered("signature_no_hexadecimal", MANIFEST, lambda raw: with_metadata(raw, signature="zz" * 64))
+tampered("signature_in_capitals", FORM, lambda raw: with_metadata(raw, signature=_signature(raw).upper()))
+tampered(
+    "signature_with_a_space",
+    FORM,
+    lambda raw: with_metadata(raw, signature=_signature(raw)[:2] + " " + _signature(raw)[2:]),
+)
+
+
+@hostile("bundle", ROSTER)
+def signer_in_capitals(world: World) -> bytes:
+    return world.signed_bundle(signer=_Named(world, world.vaults[0].signing_key.public.upper()))
+
+
+for order, key in {"one": "01" + "00" * 31, "four": "00" * 32, "two": "ec" + "ff" * 30 + "7f"}.items():
+
+    def small_order(world: World, _: Path, key: str = key) -> bytes:
+        """A key of small order, under which one signature fits many messages."""
+        raw = world.signed_bundle()
+        fields = {**manifest_of(raw), "signer": key}
+        return with_metadata(raw, manifest=canonical(fields), signature="01" + "00" * 63)
+
+    add("bundle", f"signer_of_order_{order}", f"({SIGNATURE}|{ROSTER})", small_order)
+
+
+@hostile("bundle", STUDY)
+def replayed_from_another_study(world: World, path: Path) -> None:
+    share_elsewhere(world, path, small_study("small", world.vaults, world.analyst, nonce="f" * 32))
+
+
+@hostile("bundle", STUDY)
+def replayed_from_another_version(world: World, path: Path) -> None:
+    share_elsewhere(world, path, small_study("small", world.vaults, world.analyst, data_noise_scale=0.4))
+
+
+# The arrays, signed by a participant that means harm.
+for name in ("anchor_representation", "representation", "labels"):
+    for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
+
+        def spoilt(arrays: dict[str, Any], name: str = name, value: float = value) -> dict[str, Any]:
+            array = arrays[name].copy()
+            array.flat[-1] = value
+            return {name: array}
+
+        holding(f"{word}_in_{name}", FINITE, spoilt)
+
+for word, value in {"beyond_the_last": 2.0, "negative": -1.0, "between_two": 0.5, "huge": 3e38}.items():
+    holding(f"label_{word}", LABELS, lambda a, value=value: {"labels": np.append(a["labels"][1:], np.float32(value))})
+
+for word, factor in {
+    "a_thousand_times": 1000.0,
+    "zero_times": 0.0,
+    "one_and_a_quarter_times": 1.25,
+    "beyond_float": 3e36,
+}.items():
+    holding(
+        f"anchor_{word}",
+        NORM,
+        lambda a, f=factor: {"anchor_representation": (a["anchor_representation"] * np.float32(f))},
+    )
+
+
+@hostile("bundle", NORM)
+def half_of_the_anchor_rows_zero(world: World) -> bytes:
+    anchor = world.arrays()["anchor_representation"]
+    return world.signed_bundle(arrays={"anchor_representation": anchor * (np.arange(R) % 2)[:, None].astype("<f4")})
+
+
+@hostile("bundle", NORM)
+def anchor_of_random_numbers(world: World) -> bytes:
+    noise = np.random.default_rng(0).normal(size=(R, H)).astype("<f4")
+    return world.signed_bundle(arrays={"anchor_representation": noise})
+
+
+for word, value in {"so_large_that_maps_overflow": 3e38, "larger_than_any_encoded_row": 1e3}.items():
+    holding(
+        f"rows_{word}", "larger than", lambda a, value=value: {"representation": np.full((N, H), value, dtype="<f4")}
+    )
+
+for word, dtype in {"doubles": "<f8", "whole_numbers": "<i8", "brain_floats": "<u2"}.items():
+    holding(f"rows_of_{word}", ARRAYS, lambda a, d=dtype: {"representation": a["representation"].astype(d)})
+holding("anchor_one_row_short", ARRAYS, lambda a: {"anchor_representation": a["anchor_representation"][1:].copy()})
+holding("rows_one_column_more", ARRAYS, lambda a: {"representation": np.zeros((N, H + 1), dtype="<f4")})
+holding("an_array_more", ARRAYS, lambda a: {"notes": np.zeros(3, dtype="|u1")})
+
+
+class _Named:
+    """The first participant's signing key under another name."""
+
+    def __init__(self, world: World, public: Any) -> None:
+        self.public, self.sign = public, world.vaults[0].signing_key.sign
+
+
+def _signature(raw: bytes) -> str:
+    return str(parts(raw)[0]["__metadata__"]["signature"])
