@@ -1,8 +1,8 @@
 """Fingerprints of rows, by which the ledger knows them again: in another order, another file, another study.
 
-A fingerprint is a keyed sum over columns of the mixed bits of the row's values; the key never leaves the vault, and each
-column's part of it follows from the column's name. So it depends on what a row says and on which columns say it, not on
-where it stands or how the file is written. Without the key, fingerprints say nothing about the rows but which are equal.
+A fingerprint is a keyed sum over columns of the mixed bits of the row's values, encrypted; the keys never leave the vault,
+and each column's part follows from the column's name. So it depends on what a row says and on which columns say it, not on
+where it stands or how the file is written. Without the keys, fingerprints say nothing about the rows but which are equal.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from mooring.protocol.keys import Secret
 
@@ -21,9 +23,8 @@ Words = npt.NDArray[np.uint64]
 _WORDS_AT_ONCE = 2**16
 
 
-@dataclass
 class Fingerprinter:
-    """Collects fingerprints of rows, and a tag for each column, block by block.
+    """Collects fingerprints of rows, and a tag for each column that varies, block by block.
 
     Parameters
     ----------
@@ -32,15 +33,15 @@ class Fingerprinter:
         One a column of the values that `add` is given.
     """
 
-    key: Secret
-    names: Sequence[str]
-    n_rows: int = 0
-    _parts: list[Words] = field(default_factory=list, repr=False)
-    _sums: Words = field(default_factory=lambda: np.zeros(0, dtype=np.uint64), repr=False)
-
-    def __post_init__(self) -> None:
-        self._sums = np.zeros(len(self.names), dtype=np.uint64)
-        self._multipliers = np.array([self._keyed(name) | 1 for name in self.names], dtype=np.uint64)
+    def __init__(self, key: Secret, names: Sequence[str]) -> None:
+        self.n_rows = 0
+        self._key, self._names = key, tuple(names)
+        self._multipliers = np.array([int.from_bytes(self._mac(name)[:8], "little") | 1 for name in names], np.uint64)
+        self._cipher = Cipher(AES256(self._mac("\nfingerprints")), ECB()).encryptor()
+        self._parts: list[Words] = []
+        self._sums = np.zeros(len(names), dtype=np.uint64)
+        self._first: Words | None = None
+        self._varies = np.zeros(len(names), dtype=np.bool_)
 
     def add(self, values: npt.NDArray[np.float64]) -> Words:
         """Take the values of further rows, and return the rows' fingerprints."""
@@ -50,12 +51,15 @@ class Fingerprinter:
             mixed = (values[start : start + step] + 0.0).view(np.uint64)  # −0 becomes 0, the only number with two forms
             mixed ^= mixed >> np.uint64(32)
             mixed ^= mixed >> np.uint64(16)  # numbers of few digits now differ in their lowest bits as well
+            if self._first is None:
+                self._first = mixed[0].copy()
+            if not self._varies.all():
+                self._varies |= (mixed != self._first).any(axis=0)
             self._sums += mixed.sum(axis=0, dtype=np.uint64)
             prints[start : start + step] = np.einsum("nc,c->n", mixed, self._multipliers)
-        prints ^= prints >> np.uint64(29)
-        self._parts.append(prints)
+        self._parts.append(self._encrypted(prints))
         self.n_rows += prints.size
-        return prints
+        return self._parts[-1]
 
     def taken(self) -> Words:
         """All fingerprints in the order the rows came in; they are handed over, not kept."""
@@ -63,17 +67,22 @@ class Fingerprinter:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
     def column_tags(self) -> tuple[str, ...]:
-        """One tag a column: equal tags mean the same column of the same rows, whatever else was shared with it."""
+        """One tag a column that varies: equal tags mean the same column of the same rows, whatever was shared with it."""
         return tuple(
             self._mac(f"{name}\n{self.n_rows}\n{int(total)}").hex()[:32]
-            for name, total in zip(self.names, self._sums, strict=True)
+            for name, total, varies in zip(self._names, self._sums, self._varies, strict=True)
+            if varies
         )
 
-    def _keyed(self, name: str) -> int:
-        return int.from_bytes(self._mac(name)[:8], "little")
+    def _encrypted(self, prints: Words) -> Words:
+        """Each print through a block cipher: the sums are linear in the multipliers, and many would give them away."""
+        blocks = np.zeros((prints.size, 2), dtype="<u8")
+        blocks[:, 0] = prints
+        hidden = np.frombuffer(self._cipher.update(blocks.tobytes()), dtype="<u8")
+        return hidden[::2].astype(np.uint64)
 
     def _mac(self, text: str) -> bytes:
-        return hmac.digest(self.key.reveal(), text.encode(), "sha256")
+        return hmac.digest(self._key.reveal(), text.encode(), "sha256")
 
 
 def digest_of_rows(key: Secret, sorted_prints: Words) -> str:

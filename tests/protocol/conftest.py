@@ -1,0 +1,158 @@
+"""What tests of the protocol share: a tiny study with vaults, dealt anchor and tables; actions in processes of their own."""
+
+import os
+import shutil
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.anchor_file import deal_anchor
+from mooring.protocol.columns import Column, Label
+from mooring.protocol.sharing import Shared, share_rows
+from mooring.protocol.study import Member, Study
+from mooring.protocol.vault import Vault
+
+Record = tuple[float | str, ...]
+N_COLUMNS, N_ROWS, N_RECORDS = 4, 20, 80
+EXIT_CODES: dict[type[Exception], int] = {RefusedError: 3, StorageError: 4, InputError: 5}
+
+
+@dataclass(frozen=True, eq=False)
+class SmallStudy:
+    """A study of three participants in a folder of its own.
+
+    Attributes
+    ----------
+    folder : Path
+    study : Study
+        Four numbers and a label of two classes; noise on rows and anchor.
+    vaults : tuple of Vault
+        One a participant; the first deals.
+    analyst : Vault
+    anchor : Path
+        The dealt anchor file.
+    records : list of tuples
+        Values of the columns c0 … c3 and the label y; all different. Participant i's table holds 20i … 20i + 19.
+    """
+
+    folder: Path
+    study: Study
+    vaults: tuple[Vault, ...]
+    analyst: Vault
+    anchor: Path
+    records: list[Record] = field(repr=False)
+
+    def table(self, i: int = 0) -> Path:
+        """The table of participant i."""
+        return self.write_table(f"table-{i}.csv", range(N_ROWS * i, N_ROWS * (i + 1)))
+
+    def write_table(self, name: str, rows: Sequence[int]) -> Path:
+        """A table of these records, in this order."""
+        path = self.folder / name
+        lines = [",".join([*(f"c{k}" for k in range(N_COLUMNS)), "y"])]
+        lines += [",".join(str(value) for value in self.records[row]) for row in rows]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def another(self, **changes: Any) -> "SmallStudy":
+        """The same people and records in another study, whose anchor is dealt as well."""
+        study = replace(self.study, **changes)
+        anchor = self.folder / f"{study.digest[:16]}.anchor"
+        deal_anchor(self.vaults[0], study, anchor)
+        return replace(self, study=study, anchor=anchor)
+
+    def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> Shared:
+        """Share participant 1's table, unless told otherwise; it is no dealer, so its vault is untouched till then."""
+        data = self.table(1) if data is None else data
+        return share_rows(vault or self.vaults[1], self.study, data, anchor=self.anchor, output=output, **rest)
+
+    def copy_of_vault(self, name: str, i: int = 1) -> Vault:
+        """A copy of a participant's vault as it is now, as a backup would be; what was there is removed."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.vaults[i].folder, folder)
+        return replace(self.vaults[i], folder=folder)
+
+
+def make_records(count: int = N_RECORDS) -> list[Record]:
+    rng = np.random.default_rng(20_26)
+    numbers = rng.normal(size=(count, N_COLUMNS)).round(4)
+    return [(*(float(x) for x in numbers[k]), "ab"[k % 2]) for k in range(count)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a process that is killed loses nothing there, and fsync takes no time."""
+    memory = Path("/dev/shm")
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def small_study(folder: Path) -> SmallStudy:
+    vaults = tuple(Vault.create(folder / f"vault-{i}") for i in range(3))
+    analyst = Vault.create(folder / "vault-analyst")
+    study = Study(
+        "small",
+        "0123456789abcdef" * 2,
+        tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(N_COLUMNS)),
+        Label("y", "classes", ("a", "b")),
+        "aa-i-gdp-both-noise",
+        n_components=N_COLUMNS,
+        n_anchor_rows=10,
+        data_noise_scale=0.3,
+        anchor_noise_scale=0.05,
+        smallest_class=1,
+    )
+    members = [vault.card(f"hospital-{i}") for i, vault in enumerate(vaults)]
+    study = study.enrolled(members, Member("lab", analyst.signing_key.public))
+    anchor = folder / "small.anchor"
+    deal_anchor(vaults[0], study, anchor)
+    return SmallStudy(folder, study, vaults, analyst, anchor, make_records())
+
+
+@pytest.fixture(scope="session")
+def start() -> Callable[[Callable[[], object]], int]:
+    """Start an action in a fork, which exits with 0, or 3 if it was refused, 4 for storage, 5 for input, 1 for a bug."""
+
+    def start(action: Callable[[], object]) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forks beside threads: the libraries here survive it
+            pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            action()
+            code = 0
+        except tuple(EXIT_CODES) as problem:
+            code = EXIT_CODES[type(problem)]
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def exit_code(start: Callable[[Callable[[], object]], int]) -> Callable[[Callable[[], object]], int]:
+    """Run an action in a fork and return its exit code; a signal's number is negative."""
+
+    def run(action: Callable[[], object]) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(start(action), 0)[1])
+
+    return run
