@@ -11,6 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: demo test lint types unit bench docs clean
 
 demo: .venv/.demo
+	rm -rf demo-report
 	$(BIN)/mooring demo --output demo-report
 
 test: lint types unit

@@ -20,6 +20,7 @@ def demo(
     output: Annotated[
         Path, typer.Option(help="Folder for everything that the study makes; must be new or empty.")
     ] = Path("demo-report"),
+    participants: Annotated[int, typer.Option(min=3, max=20, help="How many take part.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives other rows to each participant.")] = 0,
 ) -> None:
     """Twenty participants with forty handwritten digits each, and an analyst, in folders and processes of their own.
@@ -34,7 +35,7 @@ def demo(
 
         _require_empty(output)
         with counted_progress() as tell:
-            played = play(output.resolve(), seed=seed, progress=tell)
+            played = play(output.resolve(), n_participants=participants, seed=seed, progress=tell)
         _say(console, played, output)
 
 

@@ -45,9 +45,9 @@ class Played:
     report: Path
 
 
-def play(folder: Path, *, seed: int, progress: Progress) -> Played:
+def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> Played:
     """Run the demonstration in an empty or new folder."""
-    tables = write_tables(folder, seed=seed)
+    tables = write_tables(folder, n_participants=n_participants, seed=seed)
     stage = _Stage(tables, progress)
     designer, analyst, post = folder / "designer", folder / "analyst", folder / "post"
     post.mkdir()

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
 
-N_PARTICIPANTS = 20
 ROWS_EACH = 40
 N_PUBLIC = 297
 PIXELS = tuple(f"pixel{k}" for k in range(64))
 LABEL = "digit"
+_EVERYBODY = 20  # fewer participants do not get more rows each
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Tables:
         return tuple(folder.name for folder in self.participants)
 
 
-def write_tables(folder: Path, *, seed: int) -> Tables:
+def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
     """Deal the digits out: forty rows a participant to share, about as many to score later, and public ones."""
     images, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(digits))
@@ -52,13 +52,13 @@ def write_tables(folder: Path, *, seed: int) -> Tables:
     rest = rest[np.argsort(digits[rest], kind="stable")]  # class by class, dealt round: everybody has every digit
     tables = Tables(
         folder,
-        tuple(folder / f"clinic-{k + 1:02}" for k in range(N_PARTICIPANTS)),
+        tuple(folder / f"clinic-{k + 1:02}" for k in range(n_participants)),
         folder / "designer" / "public.csv",
         folder / "auditor" / "rows-like-theirs.csv",
     )
     shared = []
     for k, place in enumerate(tables.participants):
-        own = rest[k::N_PARTICIPANTS]
+        own = rest[k :: max(n_participants, _EVERYBODY)]
         takes_part = np.isin(np.arange(own.size), np.linspace(0, own.size - 1, ROWS_EACH).round().astype(int))
         _write(place / "rows.csv", images[own[takes_part]], digits[own[takes_part]])
         _write(place / "new-rows.csv", images[own[~takes_part]], digits[own[~takes_part]])
