@@ -343,7 +343,8 @@ def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
     monkeypatch.chdir(tmp_path)
     columns = "".join(f'[[columns]]\nname = "x{k}"\nkind = "number"\nrange = [0, 1]\n' for k in range(4))
     (tmp_path / "study.toml").write_text(STUDY_TOML + columns)
-    write(tmp_path / "vault" / "studies" / "hearts", participant_records(audit))
+    place = tmp_path / "vault" / "studies" / Study.read(tmp_path / "study.toml").folder_name
+    write(place, participant_records(audit))
     (tmp_path / "vault" / "studies" / "other").mkdir()
     plain = json.loads(run("vault", "--format", "json", "--no-examples").stdout)
     assert plain["role"] == "participant"

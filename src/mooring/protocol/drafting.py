@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.mechanisms import method_named
+from mooring.protocol.columns import MissingRule
 from mooring.protocol.study import ProjectionName, new_nonce, require_name
 from mooring.protocol.study_file import COLUMNS, FORMAT, HEAD, LABEL, METHOD, ROSTER, ROWS, toml_lines, toml_value
 from mooring.protocol.tables import TableFile, open_table
@@ -71,6 +72,7 @@ def draft_study(
     smallest_class: int = 3,
     image_shape: Sequence[int] = (),
     missing_words: Sequence[str] = (),
+    missing: MissingRule = "refuse",
     nonce: str | None = None,
 ) -> str:
     """Draft a study's file from the header of a table.
@@ -94,6 +96,8 @@ def draft_study(
     projection : {"none", "gaussian", "public-svd"}, optional
     smallest_class, image_shape, missing_words
         As in `Study`.
+    missing : {"refuse", "fill", "indicate"}
+        What a missing value is, in every column; people change it for single ones.
     nonce : str, optional
         Default: from the system's entropy.
 
@@ -112,6 +116,7 @@ def draft_study(
         raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
     described = method_named(method)
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
+    width += len(columns) if missing == "indicate" else 0
     is_wide = width > _WIDEST_WITHOUT_PROJECTION
     projection = projection or ("gaussian" if is_wide or components not in (None, width) else "none")
     if components is None and projection != "none":
@@ -143,7 +148,7 @@ def draft_study(
             f"\n[label]\n{LABEL}",
             _label_text(table, label, known),
             f"\n{COLUMNS}",
-            *_column_texts(columns),
+            *_column_texts(columns, missing),
             f"\n{ROSTER}",
         ]
     )
@@ -205,7 +210,7 @@ def _label_text(table: TableFile, label: str | None, known: Known) -> str:
     return _filled({"kind": "classes", "column": label, "classes": classes})
 
 
-def _column_texts(columns: Sequence[Mapping[str, Any]]) -> list[str]:
+def _column_texts(columns: Sequence[Mapping[str, Any]], missing: MissingRule) -> list[str]:
     """Columns alike share an entry, except open ones: each needs an answer of its own."""
 
     def likeness(numbered: tuple[int, Mapping[str, Any]]) -> str:
@@ -218,7 +223,7 @@ def _column_texts(columns: Sequence[Mapping[str, Any]]) -> list[str]:
         group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
         rest = {key: value for key, value in group[0].items() if key != "name"}
-        texts.append(f"\n[[columns]]\n{_filled(names | rest)}" + toml_lines({"missing": "refuse", "outside": "refuse"}))
+        texts.append(f"\n[[columns]]\n{_filled(names | rest)}" + toml_lines({"missing": missing, "outside": "refuse"}))
     return texts
 
 

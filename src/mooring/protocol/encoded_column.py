@@ -108,7 +108,8 @@ def _encode_number(
     scaled = rows[:, 0]
     np.subtract(values, middle, out=scaled)
     scaled /= half
-    np.clip(scaled, -1.0, 1.0, out=scaled)
+    if not (low <= lowest and highest <= high):  # missing ones, or ones to be clipped
+        np.clip(scaled, -1.0, 1.0, out=scaled)
     if missing is not None and missing.any():
         scaled[missing] = 0.0
         values[missing] = MISSING_VALUE

@@ -34,8 +34,8 @@ class Participant:
     Examples
     --------
     >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> vault = Participant.join(Path(folder.name) / "vault")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     vault = Participant.join(Path(folder) / "vault")
     >>> vault.card("st-mary").name
     'st-mary'
     """

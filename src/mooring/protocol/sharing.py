@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from mooring.errors import RefusedError
 from mooring.protocol.anchor_file import open_anchor
@@ -112,7 +113,7 @@ def share_rows(
     vault.floors.require(study)
     opened = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total: None)
-    with vault.locked():
+    with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
         surveyed = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
@@ -280,7 +281,7 @@ class _Checksum:
         self.found = (0, 0, 0)
 
     def add(self, block: EncodedRows) -> None:
-        bits = np.ascontiguousarray(block.values).view(np.uint64).ravel()
+        bits = block.values.ravel(order="K").view(np.uint64)  # as they lie in memory: nothing is copied
         n, folded, total = self.found
         folded ^= int(np.bitwise_xor.reduce(bits)) if bits.size else 0
         self.found = (n + bits.size, folded, (total + int(bits.sum(dtype=np.uint64))) % 2**64)

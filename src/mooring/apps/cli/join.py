@@ -69,4 +69,4 @@ def join(
 
 def _new_passphrase() -> str:
     given = os.environ.get("MOORING_PASSPHRASE")
-    return given or str(typer.prompt("Passphrase for the vault", hide_input=True, confirmation_prompt=True))
+    return given or str(typer.prompt("Passphrase for the vault", hide_input=True, confirmation_prompt=True, err=True))

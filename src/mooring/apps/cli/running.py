@@ -102,7 +102,9 @@ def passphrase(vault: Path) -> str | None:
     """The passphrase of a vault that has one: from the environment, or asked for."""
     if not (vault / "identity.age").exists():
         return None
-    return os.environ.get("MOORING_PASSPHRASE") or str(typer.prompt("Passphrase of the vault", hide_input=True))
+    return os.environ.get("MOORING_PASSPHRASE") or str(
+        typer.prompt("Passphrase of the vault", hide_input=True, err=True)
+    )
 
 
 def command_line() -> str:
@@ -113,13 +115,15 @@ def command_line() -> str:
 @contextmanager
 def progress(words: str) -> Iterator[Callable[[float, float], None]]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,  # a file or a pipe would get an empty line
     )
     with bar:
         task = bar.add_task(words, total=None)
@@ -129,13 +133,15 @@ def progress(words: str) -> Iterator[Callable[[float, float], None]]:
 @contextmanager
 def counted_progress() -> Iterator[Callable[[int, int, str], None]]:
     """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task("starting", total=1)

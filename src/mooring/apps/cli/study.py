@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from mooring.apps.cli.running import DEFAULT_STUDY, Format, StudyPath, progress, running, tell
-from mooring.apps.cli.study_words import named_range_of, named_words_of, projection_of, range_of, shape_of, words_of
+from mooring.apps.cli.study_words import (
+    missing_of,
+    named_range_of,
+    named_words_of,
+    projection_of,
+    range_of,
+    shape_of,
+    words_of,
+)
 from mooring.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -54,6 +64,13 @@ def init(
         list[str] | None,
         typer.Option(help='What stands for a missing value besides ?, NA and nothing: "-9".', rich_help_panel=_COLUMNS),
     ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="What a missing value is: refuse, fill (the middle, or no category), indicate (and a column that tells).",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = "refuse",
     image_shape: Annotated[
         str | None, typer.Option(help='If rows are images, their shape: "8x8".', rich_help_panel=_COLUMNS)
     ] = None,
@@ -120,6 +137,7 @@ def init(
             smallest_class=smallest_class,
             image_shape=shape_of(image_shape),
             missing_words=missing_word or (),
+            missing=missing_of(missing),
         )
         left = open_entries(text)
         drafted = None if left else Study.from_dict(parsed(text))
@@ -240,11 +258,12 @@ def _say(console: Console, study: Study) -> None:
     ]
     for what, words in lines:
         console.print(f"{what + ':':<11} {escape(words)}", highlight=False, soft_wrap=True)
-    for column in study.columns:
-        is_category = column.kind == "category"
+    for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
+        column, is_category = alike[0], alike[0].kind == "category"
+        name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
         words = f"one of {', '.join(column.categories)}" if is_category else f"{column.low:g} to {column.high:g}"
         rules = f"missing: {column.missing}" + ("" if is_category else f", outside: {column.outside}")
-        console.print(f"  {escape(f'{column.name}: {column.kind}, {words}; {rules}')}", highlight=False, soft_wrap=True)
+        console.print(f"  {escape(f'{name}: {column.kind}, {words}; {rules}')}", highlight=False, soft_wrap=True)
     _say_roster(console, study)
     console.print(f"Fingerprint: [bold]{study.fingerprint}[/bold]", highlight=False)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
+    from mooring.protocol.columns import MissingRule
     from mooring.protocol.study import ProjectionName
 
 
@@ -85,4 +86,15 @@ def projection_of(given: str) -> ProjectionName | None:
                 expected="auto, none, gaussian or public-svd",
                 got=repr(given),
                 cure="auto is the default.",
+            )
+
+
+def missing_of(given: str) -> MissingRule:
+    """What a missing value is."""
+    match given:
+        case "refuse" | "fill" | "indicate":
+            return given
+        case _:
+            raise InputError(
+                "--missing", expected="refuse, fill or indicate", got=repr(given), cure="refuse is the default."
             )

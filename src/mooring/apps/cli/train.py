@@ -56,7 +56,7 @@ def _say(console: Console, found: Training, folder: Path) -> None:
     console.print(table)
     console.print(
         f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
-        "trained on the others only, which is what somebody new could expect."
+        "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise, and better."
     )
     console.print(
         "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever noise "
