@@ -253,7 +253,11 @@ def _verdict(study: Study, result: AuditResult) -> str:
     )
     if found is None or found.worst() is None:
         return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
-    return f"{_recovered(found)} It is a lower bound: a better attack may exist. {protection}"
+    held = max(result.description["rows_each"])
+    return (
+        f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} rows of yours, "
+        f"may hold more and recover more ('mooring audit --study' plays all participants). {protection}"
+    )
 
 
 def _recovered(found: PointResult) -> str:
@@ -272,6 +276,8 @@ def _recovered(found: PointResult) -> str:
         amount = f"much: an error under {_MUCH_ERROR:g}, or more than {_MUCH_LINKED:.0%} picked out"
     elif figure.value < _LITTLE_ERROR or share > _LITTLE_LINKED:
         amount = f"something: an error under {_LITTLE_ERROR:g}, or more than {_LITTLE_LINKED:.0%} picked out"
+    elif linked is None:
+        amount = f"little: an error of {_LITTLE_ERROR:g} or more; whether rows can be picked out was not measured"
     else:
         amount = f"little: an error of {_LITTLE_ERROR:g} or more, and at most {_LITTLE_LINKED:.0%} picked out"
     return f"{words}. That is {amount}."

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from mooring.apps.cli import options
-from mooring.apps.cli.running import counted_progress
+from mooring.apps.cli.running import Format, counted_progress
 from mooring.errors import InputError, MooringError
 from mooring.mechanisms import METHODS
 
@@ -68,7 +68,7 @@ def audit(
     seed: options.Seed = 0,
     device: options.Device = None,
     output: options.Output = Path("audit-report"),
-    format: options.Format = "table",
+    format: Format = "words",
 ) -> None:
     """Deal rows like yours to participants, run every method, attack every upload, and report what is recovered.
 
@@ -86,8 +86,8 @@ def audit(
 
     console = Console(stderr=format == "json")
     try:
-        if format not in ("table", "json"):
-            raise InputError("format", expected="table or json", got=repr(format), cure="json is for other programs.")
+        if format not in ("words", "json"):
+            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
             study=study,

@@ -99,7 +99,6 @@ Output = Annotated[
         help="Folder for report.html and the result; made if missing. A run that was interrupted goes on from it."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="What to print: table, or json for other programs.")]
 Examples = Annotated[
     bool,
     typer.Option("--examples/--no-examples", help="Whether the report shows a few original rows beside rebuilt ones."),

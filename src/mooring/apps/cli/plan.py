@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from mooring.apps.cli import options
-from mooring.apps.cli.running import counted_progress
+from mooring.apps.cli.running import Format, counted_progress
 from mooring.errors import InputError, MooringError
 
 
@@ -45,7 +45,7 @@ def plan(
     seed: options.Seed = 0,
     device: options.Device = None,
     output: options.Output = Path("plan-report"),
-    format: options.Format = "table",
+    format: Format = "words",
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend the point that protects, or say that none pays.
 
@@ -63,8 +63,8 @@ def plan(
 
     console = Console(stderr=format == "json")
     try:
-        if format not in ("table", "json"):
-            raise InputError("format", expected="table or json", got=repr(format), cure="json is for other programs.")
+        if format not in ("words", "json"):
+            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
             study=study,

@@ -48,7 +48,12 @@ def who_against_whom(about: dict[str, Any]) -> str:
 
 
 def audit_sections(
-    result: AuditResult, figures: dict[str, Any], *, best: PointResult | None = None, level: int = 2
+    result: AuditResult,
+    figures: dict[str, Any],
+    *,
+    best: PointResult | None = None,
+    level: int = 2,
+    hazards: bool = True,
 ) -> str:
     """What an audit found, from the frontier to the hazards, under headings of a level: shared with the report."""
 
@@ -90,7 +95,8 @@ def audit_sections(
     parts.append(detail(detailed, result.description, level=level + 1))
     shown = chart(figures["examples"], "Original and rebuilt images") if "examples" in figures else ""
     parts += [heading("Side by side"), shown or rows_side_by_side(detailed) or "<p>No rows are shown.</p>"]
-    parts += [heading("What makes these rows easy to break"), items(result.warnings, "None of the known ones.")]
+    if hazards:
+        parts += [heading("What makes these rows easy to break"), items(result.warnings, "None of the known ones.")]
     return "".join(parts)
 
 

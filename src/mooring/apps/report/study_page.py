@@ -241,7 +241,8 @@ def _leakage(summary: Summary) -> str:
                 '<p class="warn">Original rows stand below beside rebuilt ones: this page is as confidential as the data. '
                 "<code>--no-examples</code> leaves them out.</p>"
             )
-        parts.append(audit_sections(result, drawable(result).figures(), best=best, level=3))
+        figures, own = drawable(result).figures(), audit["source"] != "audit"  # a participant's hazards stand above
+        parts.append(audit_sections(result, figures, best=best, level=3, hazards=not own or bool(result.warnings)))
     return "".join(parts)
 
 
