@@ -176,13 +176,13 @@ def test_rows_without_noise_are_rebuilt_exactly_and_the_verdict_says_so() -> Non
     assert worst is not None
     assert worst[1].value < 1e-6
     assert "error of 0.00" in found.verdict
-    assert "That is much: an error under 0.5" in found.verdict
+    assert "That is much (an error under 0.5" in found.verdict
     assert repr(worst[0]) in found.verdict
 
 
 def test_strong_noise_on_rows_leaves_little() -> None:
     found = inspect(study(method="aa-i-gdp-data-noise", data_noise_scale=3.0), encoded(gaussian(), classes()))
-    assert "That is little: an error of 0.8 or more" in found.verdict
+    assert "That is little (an error of 0.8 or more" in found.verdict
 
 
 def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:

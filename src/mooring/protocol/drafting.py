@@ -27,7 +27,7 @@ TODO = "# TODO:"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WIDEST_WITHOUT_PROJECTION = 30
 _OPEN = {
-    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]",
+    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
     "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
     "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
 }

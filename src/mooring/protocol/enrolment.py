@@ -71,7 +71,9 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
         with Path(path).open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError:
-        raise StorageError("the card", reason="it cannot be read", cure="Check the path.") from None
+        raise StorageError(
+            f"the card {Path(path).name!r}", reason="it cannot be read", cure="Check the path."
+        ) from None
     try:
         plain = tomllib.loads(content.decode()) if len(content) <= _MOST_BYTES else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):

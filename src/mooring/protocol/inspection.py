@@ -273,11 +273,11 @@ def _recovered(found: PointResult) -> str:
         words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
     share = 0.0 if linked is None else linked[1].value
     if figure.value < _MUCH_ERROR or share > _MUCH_LINKED:
-        amount = f"much: an error under {_MUCH_ERROR:g}, or more than {_MUCH_LINKED:.0%} picked out"
+        amount = f"much (an error under {_MUCH_ERROR:g}, or more than {_MUCH_LINKED:.0%} picked out)"
     elif figure.value < _LITTLE_ERROR or share > _LITTLE_LINKED:
-        amount = f"something: an error under {_LITTLE_ERROR:g}, or more than {_LITTLE_LINKED:.0%} picked out"
+        amount = f"something (an error under {_LITTLE_ERROR:g}, or more than {_LITTLE_LINKED:.0%} picked out)"
     elif linked is None:
-        amount = f"little: an error of {_LITTLE_ERROR:g} or more; whether rows can be picked out was not measured"
+        amount = f"little (an error of {_LITTLE_ERROR:g} or more; whether rows can be picked out was not measured)"
     else:
-        amount = f"little: an error of {_LITTLE_ERROR:g} or more, and at most {_LITTLE_LINKED:.0%} picked out"
+        amount = f"little (an error of {_LITTLE_ERROR:g} or more, and at most {_LITTLE_LINKED:.0%} picked out)"
     return f"{words}. That is {amount}."

@@ -250,7 +250,9 @@ def _parsed(
                     skip_rows=1,
                 ),
                 pa.csv.ParseOptions(
-                    delimiter=table.separator, newlines_in_values=careful, invalid_row_handler=remember
+                    delimiter=table.separator,
+                    newlines_in_values=careful,
+                    invalid_row_handler=remember if careful else None,
                 ),
                 pa.csv.ConvertOptions(
                     column_types={position[name]: kind for name, kind in types.items()},

@@ -60,7 +60,7 @@ class InOrder(TyperGroup):
 app = typer.Typer(
     cls=InOrder,
     help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
-    "A study goes from top to bottom. Every command has an example in its --help, and --format json for other programs. "
+    "A study goes from top to bottom. Its commands have an example in their --help, and --format json for other programs. "
     "Exit codes: 0 done, 2 input that cannot be used, 3 done but something was set aside, 4 refused to protect somebody, "
     "5 disk trouble, 70 a fault of mooring's own.",
     no_args_is_help=True,

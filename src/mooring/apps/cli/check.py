@@ -69,6 +69,8 @@ def check(
             for words in (*found.hazards, *found.warnings):
                 console.print(f"  • {words}", markup=False, highlight=False)
             console.print(found.verdict, style="bold", markup=False, highlight=False)
-            console.print(f"Open [bold]{page}[/bold] to see rows beside what was rebuilt; keep it to yourself.")
+            console.print(
+                f"Open [bold]{page}[/bold] to see rows beside what was rebuilt; keep it to yourself.", soft_wrap=True
+            )
 
         tell(format, console, {**found.as_dict(), "page": str(page)}, say)

@@ -47,6 +47,7 @@ def deal(
             console,
             result,
             lambda console: console.print(
-                f"Wrote [bold]{path}[/bold], sealed to {len(agreed.participants)} participants. Send it to each of them."
+                f"Wrote [bold]{path}[/bold], sealed to {len(agreed.participants)} participants. Send it to each of them.",
+                soft_wrap=True,
             ),
         )

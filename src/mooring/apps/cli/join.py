@@ -61,8 +61,12 @@ def join(
         write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
 
         def say(console: Console) -> None:
-            console.print(f"{'Opened' if there else 'Made'} the vault [bold]{vault}[/bold]: keep it, back it up.")
-            console.print(f"Send the card [bold]{card}[/bold] to whoever keeps the study's file; it holds no secret.")
+            made = "The vault is there already" if there else "Made a vault"
+            console.print(f"{made}, in [bold]{vault}[/bold]: keep it, back it up.", soft_wrap=True)
+            console.print(
+                f"Send the card [bold]{card}[/bold] to whoever keeps the study's file; it holds no secret.",
+                soft_wrap=True,
+            )
 
         tell(format, console, {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()}, say)
 

@@ -63,12 +63,16 @@ def _joining(records: Mapping[str, Mapping[str, Any]], *, noisy: bool) -> tuple[
         said += ", whose rows carry the study's noise (new rows are scored without it, and better)" if noisy else ""
         if alone:
             mean = sum(score.value for score in alone) / len(alone)
-            beats = joint.low > mean
-            paying.append(beats)
-            words.append(
-                f"{said}; models on one upload alone score {joint.written(mean)} on average over {len(alone)}. "
-                f"Joining is {'' if beats else 'not '}shown to beat that."
-            )
+            compared = f"{said}; models on one upload alone score {joint.written(mean)} on average over {len(alone)}. "
+            if noisy:  # those alone would not train on noisy rows
+                words.append(
+                    f"{compared}Both are of noisy rows, so they do not tell whether joining pays: 'mooring predict --beside' "
+                    "does, at each participant."
+                )
+            else:
+                beats = joint.low > mean
+                paying.append(beats)
+                words.append(f"{compared}Joining is {'' if beats else 'not '}shown to beat that.")
         else:
             words.append(
                 f"{said}. What participants score alone was not measured, so whether joining pays is not shown."

@@ -1,0 +1,499 @@
+"""Four folders and an analyst's go through a study with the commands of docs/protocol.md, which is what is tested here."""
+
+import errno
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from mooring.apps.cli import running
+from mooring.apps.cli.app import COMMANDS, app
+from mooring.protocol.anchor_file import open_anchor
+from mooring.protocol.encoding import read_encoded
+from mooring.protocol.study import Study
+from mooring.protocol.vault import Vault
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+NAMES = ("north", "south", "east", "west")
+N_ROWS, N_NEW = 60, 12
+STUDY = "../post/study.toml"
+RUNNER = CliRunner()
+# How the commands of the page change for a study of another kind; a study without a label ends in an export.
+KINDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "classes": (),
+    "number": (("--label ill --classes no,yes", "--label days --label-range 0:60"),),
+    "none": (("--label ill --classes no,yes ", ""), ("--labels ", "")),
+}
+WITHOUT_LABEL = ("mooring train", "mooring predict")
+CALM = {"COLUMNS": "200", "MOORING_STUDY": "", "MOORING_VAULT": "", "TERM": "dumb"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the page, at one role."""
+
+    role: str
+    line: str
+
+
+def steps_of_the_page(page: str = PAGE) -> Iterator[Step]:
+    """Commands in the page's order; what is shown for one participant is done by all that the block names."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
+        first, *lines = block.strip().splitlines()
+        shown, *others = re.findall(r"(\w+)/", first)
+        for role in (shown, *others):
+            for line in lines:
+                yield Step(role, line if role == shown else re.sub(rf"\b{shown}\b", role, line))
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A study that went the whole way: its folder, and what every command printed, by role and first words."""
+
+    place: Path
+    kind: str
+    printed: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def run(self, role: str, *words: str, code: int = 0, **environment: str) -> Any:
+        """Run a command in a role's folder."""
+        here = Path.cwd()
+        os.chdir(self.place / role)
+        try:
+            found = RUNNER.invoke(app, list(words), env=CALM | environment)
+        finally:
+            os.chdir(here)
+        assert found.exit_code == code, f"{role}: mooring {' '.join(words)}\n{found.output}\n{found.exception!r}"
+        return found
+
+    def data(self, *words: str) -> list[str]:
+        """A command on a table, with the study and the anchor."""
+        return [*words, "--study", STUDY, "--anchor", "../post/ward.anchor"]
+
+    def vault(self, role: str) -> Vault:
+        return Vault.open(self.place / role / "vault")
+
+    @property
+    def study(self) -> Study:
+        return Study.read(self.place / "post" / "study.toml")
+
+
+def walked(place: Path, kind: str, *, skip: Callable[[Step], bool] = lambda step: False) -> Walk:
+    """Do what the page says, in files only."""
+    walk = Walk(place, kind)
+    write_tables(place, kind)
+    for step in steps_of_the_page():
+        line = step.line
+        for old, new in KINDS[kind]:
+            line = line.replace(old, new)
+        if skip(step) or (kind == "none" and line.startswith(WITHOUT_LABEL)):
+            continue
+        program, *words = shlex.split(line)
+        here = place / step.role
+        if program == "cp":
+            *flags, source, target = words
+            (shutil.copytree if flags else shutil.copy)(here / source, here / target)
+        elif program == "mkdir":
+            (here / words[0]).mkdir()
+        else:
+            assert program == "mooring"
+            walk.printed[step.role, " ".join(words[:2])] = walk.run(step.role, *words).output
+    return walk
+
+
+def write_tables(place: Path, kind: str) -> None:
+    for name in (*NAMES, "designer", "analyst", "post"):
+        (place / name).mkdir(parents=True)
+    label = {"classes": ["ill"], "number": ["days"], "none": []}[kind]
+    header = ["age", "weight", "sex", "pressure", "smoker", *label]
+    (place / "designer" / "columns.csv").write_text(",".join(header) + "\n")
+    for k, name in enumerate(NAMES):
+        rng = np.random.default_rng([7, k])
+        for file, count in (("patients.csv", N_ROWS), ("new-patients.csv", N_NEW)):
+            lines = [",".join(header), *(",".join(record(rng, kind)) for _ in range(count))]
+            (place / name / file).write_text("\n".join(lines) + "\n")
+
+
+def record(rng: np.random.Generator, kind: str) -> list[str]:
+    """A patient: the older, and those who smoke, are ill more often and for longer."""
+    age, weight, pressure = (rng.uniform(low, high) for low, high in ((20, 90), (45, 130), (80, 200)))
+    smokes = bool(rng.integers(2))
+    days = np.clip(0.5 * age + 10 * smokes - 10 + rng.normal(0, 2), 0, 60)
+    label = {"classes": ["yes" if days > 22 else "no"], "number": [f"{days:.6f}"], "none": []}[kind]
+    sex = rng.choice(["female", "male"])
+    return [f"{age:.7f}", f"{weight:.7f}", sex, f"{pressure:.7f}", "yes" if smokes else "no", *label]
+
+
+def only_north_checks(step: Step) -> bool:
+    return step.line.startswith(("mooring check", "mooring study show", "mooring report")) and step.role != "north"
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return walked(tmp_path_factory.mktemp("classes") / "way", "classes")
+
+
+@pytest.fixture(scope="module")
+def number(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return walked(tmp_path_factory.mktemp("number") / "way", "number", skip=only_north_checks)
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return walked(tmp_path_factory.mktemp("none") / "way", "none", skip=only_north_checks)
+
+
+@pytest.fixture
+def again(classes: Walk, tmp_path: Path) -> Walk:
+    """A copy of the study that went the whole way, to do something else with."""
+    shutil.copytree(classes.place, tmp_path / "way")
+    return Walk(tmp_path / "way", "classes")
+
+
+def test_the_page_names_every_step_of_every_role() -> None:
+    steps = list(steps_of_the_page())
+    commands = {step.line.split()[1] for step in steps if step.line.startswith("mooring")}
+    story = {"study", "join", "deal", "check", "share", "align", "train", "export", "deliver", "predict", "report"}
+    assert commands == story
+    for command in ("join", "check", "share", "predict", "report"):
+        assert {step.role for step in steps if step.line.startswith(f"mooring {command}")} >= set(NAMES)
+
+
+def test_predictions_come_out_for_classes(classes: Walk) -> None:
+    hits = 0
+    for name in NAMES:
+        lines = (classes.place / name / "predictions.csv").read_text().splitlines()
+        assert lines[0] == "prediction"
+        assert len(lines) == 1 + N_NEW
+        assert set(lines[1:]) <= {"no", "yes"}
+        assert (classes.place / name / "report.html").is_file()
+        truth = [
+            line.split(",")[-1] for line in (classes.place / name / "new-patients.csv").read_text().splitlines()[1:]
+        ]
+        hits += sum(said == true for said, true in zip(lines[1:], truth, strict=True))
+    assert hits > 0.8 * len(NAMES) * N_NEW, "the joint model has learned something"
+    assert (classes.place / "analyst" / "report.html").is_file()
+    assert pq.read_table(classes.place / "analyst" / "collaboration.parquet").num_rows == 4 * N_ROWS
+
+
+def test_predictions_come_out_for_numbers(number: Walk) -> None:
+    for name in NAMES:
+        values = np.loadtxt(number.place / name / "predictions.csv", skiprows=1)
+        assert values.shape == (N_NEW,)
+        truth = np.loadtxt(number.place / name / "new-patients.csv", delimiter=",", skiprows=1, usecols=5)
+        assert np.mean((values - truth) ** 2) < np.var(truth), "the joint model has learned something"
+
+
+def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:
+    table = pq.read_table(unlabelled.place / "analyst" / "collaboration.parquet")
+    assert table.column_names == ["participant", *(f"z{k}" for k in range(1, unlabelled.study.n_components + 1))]
+    assert table.num_rows == 4 * N_ROWS
+    assert sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir()) == ["map.safetensors"]
+    said = unlabelled.run("analyst", "train", "--study", STUDY, code=2)
+    assert "label" in said.stderr
+
+
+@pytest.mark.parametrize("kind", ["classes", "number", "none"])
+def test_a_search_of_what_the_analyst_has_finds_no_secret(kind: str, request: pytest.FixtureRequest) -> None:
+    walk: Walk = request.getfixturevalue({"none": "unlabelled"}.get(kind, kind))
+    needles = dict(secrets_of(walk))
+    assert len(needles) > 4 * (4 + N_ROWS)
+    places = [walk.place / folder for folder in ("analyst", "post", "designer")]
+    files = [path for place in places for path in place.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    contents = {str(path.relative_to(walk.place)): without_plotly(path.read_bytes()) for path in files}
+    for path in files:  # Parquet is compressed
+        if path.suffix == ".parquet":
+            frame = pq.read_table(path)
+            columns = [name for name in frame.column_names if name.startswith("z")]
+            matrix = np.column_stack([frame[name].to_numpy() for name in columns])
+            contents[f"{path.name}, unpacked"] = matrix.astype("<f4").tobytes() + matrix.astype("<f8").tobytes()
+    assert found_in(contents, needles) == []
+    at_home = {"the vaults": b"".join((walk.place / name / "vault" / "identity.json").read_bytes() for name in NAMES)}
+    assert len(found_in(at_home, needles)) >= 4 * 4, "the search finds what is there"
+    planted = next(form for name, form in needles.items() if "as float32" in name)
+    assert found_in({"a file": b"xx" + planted + b"yy"}, needles)
+
+
+def without_plotly(content: bytes) -> bytes:
+    """A page without the library that draws it, which is megabytes and the same everywhere."""
+    parts = re.split(rb"(?<=</script>)", content)
+    return b"".join(part for part in parts if len(part) < 2**20)
+
+
+def secrets_of(walk: Walk) -> Iterator[tuple[str, bytes]]:
+    """Keys and secrets of every vault, the anchor, and every row as text and as numbers."""
+    study = walk.study
+    anchor = open_anchor(walk.vault("west"), study, walk.place / "post" / "ward.anchor").matrix
+    for k, row in enumerate(anchor):
+        yield f"anchor row {k} as float64", row.astype("<f8").tobytes()
+        yield f"anchor row {k} as float32", row.astype("<f4").tobytes()
+    for name in NAMES:
+        identity = json.loads((walk.place / name / "vault" / "identity.json").read_text())
+        for entry in ("signing", "sealing", "master", "ledger"):
+            yield f"{entry} of {name}", identity[entry].encode()
+            if entry != "sealing":
+                yield f"{entry} of {name} as bytes", bytes.fromhex(identity[entry])
+        rows = read_encoded(study, walk.place / name / "patients.csv")
+        lines = (walk.place / name / "patients.csv").read_text().splitlines()[1:]
+        for k, (line, row, values) in enumerate(zip(lines, rows.rows, rows.values, strict=True)):
+            yield f"row {k} of {name} in words", line.encode()
+            yield f"age of row {k} of {name}", line.split(",")[0].encode()
+            yield f"row {k} of {name} as float32", row.astype("<f4").tobytes()
+            yield f"row {k} of {name} as float64", row.astype("<f8").tobytes()
+            yield f"numbers of row {k} of {name}", values[:2].astype("<f8").tobytes()
+            yield f"numbers of row {k} of {name} as float32", values[:2].astype("<f4").tobytes()
+
+
+def found_in(contents: Mapping[str, bytes], needles: Mapping[str, bytes]) -> list[str]:
+    return [
+        f"{name} in {where}" for where, content in contents.items() for name, form in needles.items() if form in content
+    ]
+
+
+def test_who_never_sends_or_sends_late_stops_nobody(again: Walk) -> None:
+    inbox, kept = again.place / "analyst" / "inbox", again.place / "kept.bundle"
+    (inbox / "west.bundle").unlink()  # never sends
+    (inbox / "east.bundle").rename(kept)  # sends late
+    for folder in ("analysis", "results"):
+        shutil.rmtree(again.place / "analyst" / folder)
+    said = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox").output
+    assert "Nothing that counts yet from: east, west" in said
+    again.run("analyst", "train", "--study", STUDY)
+    again.run("analyst", "deliver", "--study", STUDY, "--output", "results")
+    before = {name: (again.place / "analyst" / "results" / name / "map.safetensors").read_bytes() for name in NAMES[:2]}
+    kept.rename(inbox / "east.bundle")
+    late = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox", "--late").output
+    assert "Admitted east" in late
+    again.run("analyst", "deliver", "--study", STUDY, "--output", "results")
+    for name, content in before.items():
+        assert (again.place / "analyst" / "results" / name / "map.safetensors").read_bytes() == content
+    result = "../analyst/results/east"
+    again.run("east", "predict", "new-patients.csv", "--study", STUDY, "--result", result, "--output", "late.csv")
+    assert len((again.place / "east" / "late.csv").read_text().splitlines()) == 1 + N_NEW
+    assert not (again.place / "analyst" / "results" / "west").exists()
+
+
+def test_a_hostile_bundle_is_set_aside_and_the_others_go_on(again: Walk) -> None:
+    inbox = again.place / "analyst" / "inbox"
+    good = (inbox / "south.bundle").read_bytes()
+    (inbox / "south.bundle").write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
+    (inbox / "nonsense.bundle").write_bytes(os.urandom(500))
+    (inbox / "bomb.bundle").write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    found = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox", "--format", "json", code=3)
+    intake = json.loads(found.stdout)["intake"]
+    assert [entry["name"] for entry in intake["accepted"]] == ["north", "east", "west"]
+    reasons = {entry["file"]: entry["reason"] for entry in intake["set_aside"]}
+    assert set(reasons) == {"south.bundle", "nonsense.bundle", "bomb.bundle"}
+    assert all(reasons.values())
+
+
+def test_for_programs_every_command_prints_json_and_nothing_else(again: Walk) -> None:
+    for folder in ("analysis", "results"):
+        shutil.rmtree(again.place / "analyst" / folder)
+    (again.place / "south" / "vault").rename(again.place / "south" / "old-vault")
+    header = ["study", "init", "columns.csv", "--label", "ill", "--all-ranges", "0:300", "--output", "draft.toml"]
+    at_south = ["--study", STUDY, "--vault", "old-vault"]
+    anchor = ["--anchor", "../post/ward.anchor"]
+    for role, words in (
+        ("designer", header),
+        ("designer", ["study", "show"]),
+        ("designer", ["study", "enrol", "../post/north.card.toml"]),
+        ("south", ["join", "--name", "south", "--vault", "new-vault"]),
+        ("north", ["deal", "--study", STUDY]),
+        ("south", ["check", "patients.csv", *at_south, *anchor]),
+        ("south", ["share", "patients.csv", *at_south, *anchor, "--labels"]),
+        ("analyst", ["align", "--study", STUDY, "--bundles", "inbox"]),
+        ("analyst", ["train", "--study", STUDY, "--learner", "linear"]),
+        ("analyst", ["export", "--output", "again.parquet"]),
+        ("analyst", ["deliver", "--study", STUDY, "--output", "results"]),
+        ("south", ["predict", "new-patients.csv", *at_south, "--result", "../analyst/results/south"]),
+        ("analyst", ["report", "analysis", "--study", STUDY]),
+    ):
+        found = again.run(role, *words, "--format", "json")
+        assert isinstance(json.loads(found.stdout), dict), words
+        if words[0] in ("check", "share", "predict"):
+            assert "class_counts" in found.stdout or "score" in found.stdout
+
+
+BAD_TABLES: dict[str, tuple[Callable[[list[str]], list[str]], tuple[str, ...]]] = {
+    "an unknown column": (lambda lines: [lines[0].replace("weight", "heft"), *lines[1:]], ("weight",)),
+    "a further column": (
+        lambda lines: [f"{line},{'extra' if k == 0 else 77123}" for k, line in enumerate(lines)],
+        ("extra",),
+    ),
+    "a missing value": (lambda lines: changed(lines, 7, 1, ""), ("row 7", "weight")),
+    "a word for a number": (lambda lines: changed(lines, 5, 0, "77123x"), ("row 5", "age")),
+    "a number out of range": (lambda lines: changed(lines, 9, 3, "77123"), ("row 9", "pressure")),
+    "an unknown category": (lambda lines: changed(lines, 3, 4, "w77123"), ("row 3", "smoker")),
+    "an unknown label": (lambda lines: changed(lines, 11, 5, "w77123"), ("row 11", "ill")),
+    "no rows": (lambda lines: lines[:1], ("row",)),
+    "an empty file": (lambda lines: [], ("empty",)),
+}
+
+
+def changed(lines: list[str], row: int, column: int, value: str) -> list[str]:
+    fields = lines[row].split(",")
+    fields[column] = value
+    return [*lines[:row], ",".join(fields), *lines[row + 1 :]]
+
+
+@pytest.mark.parametrize("what", BAD_TABLES)
+@pytest.mark.parametrize("command", ["check", "share"])
+def test_a_table_that_does_not_fit_is_refused_by_row_and_column(
+    classes: Walk, what: str, command: str, tmp_path: Path
+) -> None:
+    change, named = BAD_TABLES[what]
+    lines = change((classes.place / "east" / "patients.csv").read_text().splitlines())
+    (tmp_path / "bad.csv").write_text("".join(f"{line}\n" for line in lines))
+    output = tmp_path / "none.bundle"
+    labels = ["--labels", "--output", str(output)] if command == "share" else []
+    found = classes.run("east", *classes.data(command, str(tmp_path / "bad.csv")), *labels, code=2)
+    for words in named:
+        assert words in found.stderr
+    assert "77123" not in found.output
+    assert found.stdout == ""
+    assert not output.exists()
+
+
+def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp_path: Path) -> None:
+    lines = (classes.place / "south" / "patients.csv").read_text().splitlines()
+    (tmp_path / "grown.csv").write_text("\n".join([*lines, lines[1].replace(",", "1,", 1)]) + "\n")
+    (tmp_path / "turned.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    refused = classes.run("south", *classes.data("share", str(tmp_path / "grown.csv")), "--labels", code=4)
+    assert "second upload" in refused.stderr
+    assert not (classes.place / "south" / "south.bundle").exists()
+    output = tmp_path / "again.bundle"
+    said = classes.run(
+        "south", *classes.data("share", str(tmp_path / "turned.csv")), "--labels", "--output", str(output)
+    )
+    assert "the same bytes as before" in said.stdout
+    assert output.read_bytes() == (classes.place / "analyst" / "inbox" / "south.bundle").read_bytes()
+
+
+def test_a_wrong_vault_a_missing_one_and_missing_consent(classes: Walk) -> None:
+    share = classes.data("share", "patients.csv")
+    assert "not in its roster" in classes.run("north", *share, "--labels", "--vault", "../analyst/vault", code=4).stderr
+    assert "mooring join" in classes.run("north", *share, "--labels", "--vault", "nowhere", code=5).stderr
+    assert "--labels" in classes.run("north", *share, code=2).stderr
+    other = classes.run("north", "predict", "new-patients.csv", "--study", STUDY, "--result", "../south/result", code=4)
+    assert "another participant's" in other.stderr
+    assert "json" in classes.run("north", *share, "--labels", "--format", "yaml", code=2).stderr
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(again: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = again.place / "south" / "south.bundle"
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    share = again.data("share", "patients.csv")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_room)
+        found = again.run("south", *share, "--labels", code=5)
+    assert "the disk is full" in found.stderr
+    assert "Make room" in found.stderr
+    assert not output.exists()
+    assert not list(again.place.rglob("*.partial"))
+    again.run("south", *share, "--labels")
+    assert output.read_bytes() == (again.place / "analyst" / "inbox" / "south.bundle").read_bytes()
+
+
+def test_the_help_reads_like_the_story() -> None:
+    printed = RUNNER.invoke(app, ["--help"], env=CALM).output
+    names = re.findall(r"^[│|] (\w+)  ", printed, flags=re.MULTILINE)
+    story = [
+        "plan",
+        "audit",
+        "study",
+        "join",
+        "deal",
+        "check",
+        "share",
+        "align",
+        "train",
+        "export",
+        "deliver",
+        "predict",
+    ]
+    assert names == [*story, "report", "demo", "version"]
+    assert "Exit codes: 0 done" in " ".join(printed.split())
+
+
+def every_command() -> list[list[str]]:
+    names = [command.__name__ for command, _ in COMMANDS if hasattr(command, "__name__")]
+    return [[name] for name in names] + [["study", name] for name in ("init", "project", "enrol", "show")]
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_every_command_has_an_example(words: list[str]) -> None:
+    printed = RUNNER.invoke(app, [*words, "--help"], env=CALM).output
+    assert f"Example: mooring {' '.join(words)}" in " ".join(printed.split())
+
+
+def test_exit_codes_are_documented() -> None:
+    for code in (
+        0,
+        running.BAD_INPUT,
+        running.IN_PART,
+        running.REFUSED,
+        running.STORAGE,
+        running.UNFORESEEN,
+        running.INTERRUPTED,
+    ):
+        assert f"\n| {code} | " in PAGE
+
+
+def test_a_process_of_its_own_exits_with_the_code_and_prints_json(again: Walk) -> None:
+    again_share = [*again.data("share", "patients.csv"), "--labels", "--format", "json", "--output", "process.bundle"]
+    calm = {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
+    found = subprocess.run(
+        [sys.executable, "-m", "mooring", *again_share],
+        cwd=again.place / "west",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=calm,
+    )
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["reissued"] is True
+    assert "Traceback" not in found.stderr
+    refused = subprocess.run(
+        [sys.executable, "-m", "mooring", *again_share, "--vault", "../analyst/vault"],
+        cwd=again.place / "west",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=calm,
+    )
+    assert refused.returncode == 4
+    assert refused.stdout == ""
+    assert refused.stderr.strip().startswith(
+        "mooring: the study is refused: the keys of this vault are not in its roster."
+    )
+
+
+def test_the_pages_python_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "protocol.md", "exec"), names)
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*?\)\s+# (.*)", code)
+    shutil.rmtree(names["place"])
+
+
+def test_every_test_that_the_threats_page_names_exists() -> None:
+    root = Path(__file__).parents[2]
+    named = re.findall(r"`(tests/[\w/]+\.py)`", (root / "docs" / "threats.md").read_text(encoding="utf-8"))
+    assert len(set(named)) > 10
+    assert [name for name in named if not (root / name).is_file()] == []
