@@ -127,7 +127,7 @@ def test_an_unforeseen_error_shows_neither_variables_nor_values(
             f"could not convert {value!r} to float" if quoting else f"planted {len(secret) * len(row) > 0}"
         )
 
-    monkeypatch.setattr(sharing.Perturbation, "places", broken)
+    monkeypatch.setattr(sharing.Perturbation, "order", broken)
     identity = json.loads((played.home / "vault-p1/identity.json").read_bytes())
     copy = played.home / f"copy-{quoting}"
     copy.mkdir()

@@ -84,7 +84,7 @@ def test_the_same_circumstances_give_the_same_numbers(perturbation):
     again = Perturbation(draft(), perturbation.anchor, replace(perturbation.vault))
     assert np.array_equal(data_noise(perturbation), data_noise(again))
     assert perturbation.anchor_representation().tobytes() == again.anchor_representation().tobytes()
-    assert np.array_equal(perturbation.places(100, DIGEST), again.places(100, DIGEST))
+    assert np.array_equal(perturbation.order(100, DIGEST), again.order(100, DIGEST))
     assert np.array_equal(perturbation.map.apply(np.eye(H)), again.map.apply(np.eye(H)))
 
 
@@ -96,14 +96,14 @@ def test_any_other_circumstance_gives_unrelated_noise_and_another_map(perturbati
     assert is_unrelated(anchor_noise(perturbation), anchor_noise(other))
     ours, theirs = (one.map.apply(np.vstack([np.eye(H), np.zeros(H)])) for one in (perturbation, other))
     assert np.abs(ours - theirs).max() > 0.1
-    assert not np.array_equal(perturbation.places(100, DIGEST), other.places(100, DIGEST))
+    assert not np.array_equal(perturbation.order(100, DIGEST), other.order(100, DIGEST))
 
 
 def test_other_rows_and_another_number_of_rows_give_unrelated_noise(perturbation):
     assert is_unrelated(data_noise(perturbation), data_noise(perturbation, digest="e" * 64))
     assert is_unrelated(data_noise(perturbation), data_noise(perturbation, n_rows=N_ROWS + 1))
-    assert not np.array_equal(perturbation.places(100, DIGEST), perturbation.places(100, "e" * 64))
-    assert not np.array_equal(perturbation.places(101, DIGEST)[:100], perturbation.places(100, DIGEST))
+    assert not np.array_equal(perturbation.order(100, DIGEST), perturbation.order(100, "e" * 64))
+    assert not np.array_equal(perturbation.order(101, DIGEST)[:100], perturbation.order(100, DIGEST))
 
 
 def test_the_noise_of_rows_and_anchor_are_unrelated(perturbation):
@@ -194,7 +194,7 @@ def test_a_rows_place_is_uniform_over_studies(perturbation):
 
     χ² with p > 1e-4; a place that comes a fifth too often is found (power 0.97).
     """
-    places = np.array([replace(perturbation, study=draft(k)).places(10, DIGEST)[[0, 9]] for k in range(3000)])
+    places = np.array([replace(perturbation, study=draft(k)).order(10, DIGEST)[[0, 9]] for k in range(3000)])
     for column in places.T:
         assert stats.chisquare(np.bincount(column, minlength=10)).pvalue > 1e-4
 

@@ -331,3 +331,28 @@ def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) ->
     assert "not the one" in message(lambda: study_projection(good), RefusedError)
     file.unlink()
     assert "cannot be read" in message(lambda: study_projection(good), StorageError)
+
+
+@pytest.mark.parametrize("edge", [None, -2.0, 3.0, -0.0, np.nan, 3.5])
+@pytest.mark.parametrize("missing", ["refuse", "fill"])
+def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: float | None, missing: Any
+) -> None:
+    """The quick way for tables of plain numbers gives the same bytes and the same refusals."""
+    study = study_of(Column("a", "number", -2.0, 3.0, missing=missing), Column("b", "number", -1.0, 7.0), label=Label())
+    numbers = np.random.default_rng(0).uniform(-1, 3, size=(50, 2))
+    if edge is not None:
+        numbers[17, 0] = edge
+    pa.parquet.write_table(pa.table({"a": numbers[:, 0], "b": numbers[:, 1]}), tmp_path / "rows.parquet")
+
+    def outcome() -> tuple[bytes, bytes] | str:
+        try:
+            found = read_encoded(study, tmp_path / "rows.parquet")
+        except InputError as problem:
+            return str(problem)
+        return found.rows.tobytes(), found.values.tobytes()
+
+    quick = outcome()
+    monkeypatch.setattr("mooring.protocol.encoding.encode_numbers", lambda *_: False)
+    assert outcome() == quick
+    assert isinstance(quick, str) == (edge == 3.5 or (edge is not None and np.isnan(edge) and missing == "refuse"))

@@ -85,7 +85,7 @@ class Stream:
         for chunk in range(-(-count // step)):
             part = words[chunk * step : (chunk + 1) * step]
             part[:] = self.words(chunk, part.size)
-        return np.argsort(words, kind="stable")
+        return np.argsort(words)
 
     def _chunk(self, chunk: int) -> Matrix:
         words = self.words(chunk, _CHUNK)

@@ -75,6 +75,37 @@ def encode_column(
     return _encode_number(column, found, missing_words, rows, values)
 
 
+def encode_numbers(
+    columns: Sequence[Column],
+    batch: Sequence[Any],
+    missing_words: frozenset[str],
+    rows: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+) -> bool:
+    """Encode a table of plain numbers all at once, if that is what it is and all of them fit; else say so.
+
+    What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
+    """
+    plain = all(column.kind == "number" and column.missing != "indicate" for column in columns)
+    if not plain or _missing_numbers(missing_words):
+        return False
+    block, start = values[:, : len(columns)], 0
+    for part in batch:
+        for k, column in enumerate(columns):
+            chunk = part.column(column.name)
+            if not pa.types.is_floating(chunk.type) or chunk.null_count:
+                return False
+            block[start : start + len(chunk), k] = chunk.to_numpy(zero_copy_only=False)
+        start += part.num_rows
+    block += 0.0  # no negative zero: it would be another record
+    low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
+    if not ((block.min(axis=0) >= low).all() and (block.max(axis=0) <= high).all()):
+        return False
+    np.subtract(block, low / 2 + high / 2, out=rows)
+    np.divide(rows, high / 2 - low / 2, out=rows)
+    return True
+
+
 def word_number(word: str) -> float:
     """A number that stands for a word, whatever other words a study declares."""
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.projection import Projection, gaussian_projection, no_projection
 from mooring.protocol.columns import Column
-from mooring.protocol.encoded_column import MISSING_WORDS, Offence, encode_column
+from mooring.protocol.encoded_column import MISSING_WORDS, Offence, encode_column, encode_numbers
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress, TableFile, open_table, table_batches
 
@@ -146,7 +146,10 @@ def _encoded(
     offences: list[tuple[int, int, Offence]] = []
     labels: Any = None
     at = 0
+    done = len(study.columns) if encode_numbers(study.columns, batch, missing, rows, values) else 0
     for k, column in enumerate(columns):
+        if k < done:
+            continue
         width = len(column.feature_names)
         own = np.empty((n, width), order="F") if column is label else rows[:, at : at + width]
         at += width

@@ -51,7 +51,7 @@ class Perturbation:
             return None
         return Stream(self._noise_key("data noise", scale, (n_rows, self.study.n_components), rows_digest))
 
-    def places(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
+    def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
         """A secret, uniformly random order of the rows."""
         circumstances = self._circumstances() | {"rows": n_rows, "added_to": rows_digest}
         return Stream(derive(self.vault.master, "order", circumstances)).permutation(n_rows)

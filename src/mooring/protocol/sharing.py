@@ -39,6 +39,7 @@ from mooring.protocol.study import Study
 from mooring.protocol.vault import Vault
 
 Progress = Callable[[float, float], None]
+Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
@@ -76,8 +77,8 @@ class Shared:
 class _Surveyed:
     """What the first pass found."""
 
-    rows: RowsSeen
-    order: npt.NDArray[np.int64]
+    n_rows: int
+    rows_digest: str
     class_counts: dict[str, int] | None
     checksum: tuple[int, int, int]
 
@@ -114,15 +115,18 @@ def share_rows(
     opened = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total: None)
     with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
-        surveyed = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
+        surveyed, rows, order = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
-        entry = ledger.intend(study.digest, study.name, surveyed.rows)
+        entry = ledger.intend(study.digest, study.name, rows)
+        del rows  # of many rows, every array that is not needed any more is let go
         kept = vault.study_folder(study) / _KEPT
         reissued = entry.bundle is not None
         if not (reissued and kept.exists() and digest_of(kept, what="the bundle") == entry.bundle):
             perturbation = Perturbation(study, opened, vault)
-            digest = _write(kept, perturbation, surveyed, data, ignore, tell)
+            places = _places(perturbation, surveyed, order)
+            del order
+            digest = _write(kept, perturbation, surveyed, places, data, ignore, tell)
             if reissued and digest != entry.bundle:
                 kept.unlink()
                 raise RefusedError(
@@ -150,8 +154,10 @@ def used_anchor(vault: Vault, study: Study) -> Path:
     return vault.study_folder(study) / _USED_ANCHOR
 
 
-def _survey(vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress) -> _Surveyed:
-    """The first pass: every row checked, fingerprinted and counted."""
+def _survey(
+    vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress
+) -> tuple[_Surveyed, RowsSeen, Indices]:
+    """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
     names = [column.name for column in study.columns]
     names += [] if study.label.kind == "none" else [study.label.column]
     prints = Fingerprinter(vault.ledger_key, names)
@@ -164,21 +170,27 @@ def _survey(vault: Vault, study: Study, data: Path, ignore: Collection[str], tel
             counts += np.bincount(block.labels, minlength=counts.size)
     rows, order = rows_seen(vault.ledger_key, prints.taken(), prints.column_tags())
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
-    return _Surveyed(rows, order, by_class, checksum.found)
+    return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
+
+
+def _places(perturbation: Perturbation, surveyed: _Surveyed, order: Indices) -> Indices:
+    """Where each row of the file goes in the bundle: a secret order of the rows as their fingerprints sort them."""
+    places = np.empty_like(order)
+    places[order] = perturbation.order(surveyed.n_rows, surveyed.rows_digest)
+    return places
 
 
 def _write(
     path: Path,
     perturbation: Perturbation,
     surveyed: _Surveyed,
+    places: Indices,
     data: Path,
     ignore: Collection[str],
     tell: Progress,
 ) -> str:
     """Passes two and three: the bundle, written durably; returns its SHA-256."""
-    study, n_rows, h = perturbation.study, surveyed.order.size, perturbation.study.n_components
-    places = np.empty(n_rows, dtype=np.int64)
-    places[surveyed.order] = perturbation.places(n_rows, surveyed.rows.digest)
+    study, n_rows, h = perturbation.study, surveyed.n_rows, perturbation.study.n_components
     projection, secret = study_projection(study), perturbation.map
     labels = None if study.label.kind == "none" else np.empty(n_rows, dtype="<f4")
     offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
@@ -223,7 +235,7 @@ def _settle(
     file: BinaryIO,
     perturbation: Perturbation,
     surveyed: _Surveyed,
-    places: npt.NDArray[np.int64],
+    places: Indices,
     stretch: int,
     labels: npt.NDArray[Any] | None,
     tell: Progress,
@@ -232,21 +244,21 @@ def _settle(
     study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
     tensors = bundle_tensors(study, n_rows)
     offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
-    noise = perturbation.data_noise(n_rows, surveyed.rows.digest)
+    noise = perturbation.data_noise(n_rows, surveyed.rows_digest)
     arrays = hashlib.sha256()
     anchor = perturbation.anchor_representation().astype("<f4").tobytes()
     file.seek(offsets["anchor_representation"])
     file.write(anchor)
     arrays.update(anchor)
-    arrival = np.argsort((places // stretch).astype(np.int32), kind="stable")
     n_stretches = -(-n_rows // stretch)
+    stretches = (places // stretch).astype(np.min_scalar_type(n_stretches))
     for which in range(n_stretches):
         begin, end = which * stretch, min(n_rows, (which + 1) * stretch)
         position = offsets["representation"] + 4 * h * begin
         file.seek(position)
         came = np.frombuffer(file.read(4 * h * (end - begin)), dtype="<f4").reshape(end - begin, h)
         settled = np.empty_like(came)
-        settled[places[arrival[begin:end]] - begin] = came
+        settled[places[stretches == which] - begin] = came  # rows lie as they came, and came in the file's order
         if noise is not None:
             drawn = noise.normals(begin * h, settled.size).reshape(settled.shape)
             settled = (settled + study.data_noise_scale * drawn).astype("<f4")

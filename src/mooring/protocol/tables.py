@@ -27,7 +27,7 @@ Progress = Callable[[float, float], None]
 _LONGEST_HEADER = 2**22
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
-_MOST_NUMBERS = 2**19  # at once: wide tables come in shorter batches, for the sake of memory
+_MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory
 
 
 @dataclass(frozen=True)

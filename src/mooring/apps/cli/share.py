@@ -79,8 +79,8 @@ def share(
         def say(console: Console) -> None:
             again = " again, the same bytes as before" if shared.reissued else ""
             console.print(
-                f"Wrote [bold]{path}[/bold]{again}: {shared.n_rows} rows, shuffled. Send it to the analyst, and to nobody else: "
-                "other participants know the anchor.",
+                f"Wrote [bold]{path}[/bold]{again}: {shared.n_rows} rows, shuffled. Send it to the analyst, and to nobody "
+                "else: other participants know the anchor.",
                 soft_wrap=True,
             )
             console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)

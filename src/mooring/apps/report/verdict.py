@@ -66,8 +66,8 @@ def _joining(records: Mapping[str, Mapping[str, Any]], *, noisy: bool) -> tuple[
             compared = f"{said}; models on one upload alone score {joint.written(mean)} on average over {len(alone)}. "
             if noisy:  # those alone would not train on noisy rows
                 words.append(
-                    f"{compared}Both are of noisy rows, so they do not tell whether joining pays: 'mooring predict --beside' "
-                    "does, at each participant."
+                    f"{compared}Both are of noisy rows, so they do not tell whether joining pays: 'mooring predict "
+                    "--beside' does, at each participant."
                 )
             else:
                 beats = joint.low > mean
