@@ -1,6 +1,7 @@
 """A study's file, its draft and its roster."""
 
 import string
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.protocol.columns import Column, Label
+from mooring.protocol.columns import Column, Label, can_be_shown
 from mooring.protocol.drafting import Known, draft_study, open_entries
 from mooring.protocol.encoding import study_projection
 from mooring.protocol.enrolment import read_card, write_card, write_enrolled
@@ -43,10 +44,13 @@ def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> s
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
-    lambda word: word == word.strip()
+    lambda word: word == word.strip() and can_be_shown(word)
 )
 LISTS = st.lists(WORDS, min_size=2, max_size=4, unique=True).map(tuple)
 ENDS = st.tuples(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300)).filter(lambda ends: ends[1] / 2 - ends[0] / 2 > 0)
+LABEL_ENDS = st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)).filter(
+    lambda ends: ends[1] - ends[0] > max(1e-29, 1e-3 * max(map(abs, ends)))
+)
 RULES = {"missing": st.sampled_from(["refuse", "fill", "indicate"]), "outside": st.sampled_from(["refuse", "clip"])}
 NAMES = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=9)
 HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -66,7 +70,7 @@ def labels(draw: Callable[..., Any], name: str) -> Label:
     kind = draw(st.sampled_from(["none", "classes", "number"]))
     if kind == "none":
         return Label()
-    return Label(name, kind, draw(LISTS)) if kind == "classes" else Label(name, kind, (), *draw(ENDS))
+    return Label(name, kind, draw(LISTS)) if kind == "classes" else Label(name, kind, (), *draw(LABEL_ENDS))
 
 
 @st.composite
@@ -340,3 +344,43 @@ def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None
         full.enrolled([card(tmp_path, "a")[1]])
     with pytest.raises(InputError):
         full.enrolled(analyst=card(tmp_path, "y", "analyst")[1])
+
+
+PLAIN = 'format = 1\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PLAIN + '[[columns]]\nname = "a\\u001b[2J"\nrange = [0, 1]\n', "control characters"),
+        (PLAIN + '[[columns]]\nname = "a"\nkind = "category"\ncategories = ["b\\u202ec"]\n', "unprintable"),
+        (PLAIN + '[[columns]]\nname = "a"\nrange = [0, 1' + "0" * 400 + "]\n", "too large"),
+        (PLAIN + "components = " + "9" * 5000 + "\n", "too large"),
+        (PLAIN + "components = 0x" + "f" * 5000 + "\n", "whole number"),
+        (PLAIN + "data_noise_scale = 1" + "0" * 400 + "\n", "a number"),
+        (PLAIN + "a." * 200_000 + "a = 1\n", "keys of many parts"),
+        (
+            PLAIN
+            + f'[[columns]]\nnames = {[str(k) for k in range(2000)]}\nkind = "category"\n'
+            + f"categories = {[str(k) for k in range(1000)]}\n",
+            "at most 1000000",
+        ),
+    ],
+)
+def test_a_study_that_would_fool_a_terminal_or_fill_a_memory_is_refused_at_once(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(text)
+    start = time.perf_counter()
+    assert said in message(lambda: Study.read(tmp_path / "study.toml"))
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("ends", [(1e9, 1e9 + 10), (0, 1e39), (0, 1e-40)])
+def test_a_label_that_single_precision_cannot_tell_is_refused_before_anybody_shares(ends: tuple[float, float]) -> None:
+    assert "single precision" in message(lambda: Label("y", "number", (), *ends))
+
+
+@pytest.mark.parametrize("ends", [(0, 250), (-1, 1), (1900, 2100), (0, 1e30), (0.5, 0.6)])
+def test_labels_of_usual_ranges_are_taken(ends: tuple[float, float]) -> None:
+    assert Label("y", "number", (), *ends).high == ends[1]

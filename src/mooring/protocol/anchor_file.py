@@ -18,7 +18,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.protocol.container import TensorSpec, array_from, header_bytes, pack
 from mooring.protocol.derivation import Stream, derive
 from mooring.protocol.durable import write_durably
-from mooring.protocol.keys import seal
+from mooring.protocol.keys import is_sealing_key, seal
 from mooring.protocol.signed import Fields, digest_of, opened, read_signed, write_signed
 from mooring.protocol.study import Study
 from mooring.protocol.vault import Vault
@@ -64,6 +64,14 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
             expected=f"{study.dealing_member.name!r}, as the study says",
             got=repr(member.name),
             cure="Let that participant deal the anchor.",
+        )
+    unusable = [one.name for one in study.participants if not is_sealing_key(one.sealing_key)]
+    if unusable:
+        raise InputError(
+            "roster",
+            expected="sealing keys that something can be sealed to",
+            got=f"another one of {', '.join(unusable)}",
+            cure="Ask for the card again; another key makes another study.",
         )
     with vault.locked():
         kept = vault.study_folder(study) / _KEPT

@@ -82,9 +82,10 @@ class Bundle:
 
     def _read(self, name: str, start: int, count: int) -> Single:
         with opened(self._path, what=_WHAT) as file:
-            return np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start).astype(
-                np.float32
-            )
+            found = np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start)
+        if found.size < count:
+            raise _changed()
+        return found.astype(np.float32)
 
     def _as_labels(self, stored: Single) -> npt.NDArray[Any]:
         return stored.astype(np.int64 if self._label_kind == "classes" else np.float64)
@@ -161,10 +162,12 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
         left = {name: spec.n_bytes for name, spec in bundle_tensors(study, n_rows).items()}
         for name, n_bytes in left.items():
             for start in range(0, n_bytes, _BLOCK_BYTES):
-                block = file.read(min(_BLOCK_BYTES, n_bytes - start))
+                block = file.read(wanted := min(_BLOCK_BYTES, n_bytes - start))
+                if len(block) < wanted:
+                    raise _changed()
                 whole.update(block)
                 arrays.update(block)
-                values = np.frombuffer(block[: len(block) // 4 * 4], dtype="<f4")
+                values = np.frombuffer(block, dtype="<f4")
                 if not np.isfinite(values).all():
                     raise RefusedError(_WHAT, reason="it holds numbers that are not finite", cure=_ASK_AGAIN)
                 if name == "labels":
@@ -192,6 +195,10 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
         study.n_components,
         study.label.kind,
     )
+
+
+def _changed() -> RefusedError:
+    return RefusedError(_WHAT, reason="it became shorter while it was read", cure=_ASK_AGAIN)
 
 
 def read_header_of(path: Path) -> tuple[Header, Fields]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -14,6 +15,8 @@ MissingRule = Literal["refuse", "fill", "indicate"]
 OutsideRule = Literal["refuse", "clip"]
 LabelKind = Literal["classes", "number", "none"]
 _MOST_CATEGORIES = 1000
+MOST_FEATURES = 10**6
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,22 @@ class Column:
         _require_choice(where, "kind", self.kind, get_args(ColumnKind))
         _require_choice(where, "missing", self.missing, get_args(MissingRule))
         _require_choice(where, "outside", self.outside, get_args(OutsideRule))
-        if not self.name or not isinstance(self.name, str):
-            raise InputError("name of a column", expected="a word", got=repr(self.name), cure="Name every column.")
+        if not (isinstance(self.name, str) and self.name and can_be_shown(self.name)):
+            raise InputError(
+                "name of a column",
+                expected="a word without line breaks and control characters",
+                got=repr(self.name),
+                cure="Name every column.",
+            )
         if self.kind == "category":
             require_words(where, "categories", self.categories)
         else:
             require_range(where, self.low, self.high)
+
+    @property
+    def width(self) -> int:
+        """How many columns of the encoded matrix this one becomes."""
+        return (len(self.categories) if self.kind == "category" else 1) + (self.missing == "indicate")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -101,12 +114,20 @@ class Label:
                 got=f"column {self.column!r} of kind {self.kind!r}",
                 cure="Correct [label] in the study.",
             )
+        if not can_be_shown(self.column):
+            raise InputError(
+                "column of the label",
+                expected="without line breaks and control characters",
+                got=repr(self.column),
+                cure="Rename it.",
+            )
         if self.kind == "classes":
             require_words("label", "classes", self.classes)
             if len(self.classes) < 2:
                 raise InputError("label", expected="two classes or more", got="one", cure="Name every class.")
         elif self.kind == "number":
             require_range("label", self.low, self.high)
+            _require_single_precision(self.low, self.high)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values in a fixed order, for the study's file and its digest."""
@@ -134,11 +155,13 @@ def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     known = {"name", "names", "kind", "range", "categories", "missing", "outside"}
     require_known(f"column {names[0]!r}", plain, known)
     low, high = _range_of(f"column {names[0]!r}", plain) if plain.get("kind") != "category" else (0.0, 0.0)
+    categories = _words_in(f"column {names[0]!r}", plain, "categories")
+    require_width(len(names) * max(1, len(categories)))
     shared = {
         "kind": plain.get("kind", "number"),
         "low": low,
         "high": high,
-        "categories": _words_in(f"column {names[0]!r}", plain, "categories"),
+        "categories": categories,
         "missing": plain.get("missing", "refuse"),
         "outside": plain.get("outside", "refuse"),
     }
@@ -177,7 +200,12 @@ def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
             got="none" if ends is None else "something else",
             cure="Declare the range that the values can take, from what the column means and not from the data.",
         )
-    return float(ends[0]), float(ends[1])
+    try:
+        return float(ends[0]), float(ends[1])
+    except OverflowError:  # whole numbers have no end in TOML
+        raise InputError(
+            f"range of {where}", expected="finite", got="a number that is too large", cure="Correct the study."
+        ) from None
 
 
 def _is_number(value: Any) -> bool:
@@ -195,16 +223,48 @@ def require_range(where: str, low: float, high: float) -> None:
         )
 
 
+def _require_single_precision(low: float, high: float) -> None:
+    """Refuse the range of a label that float32, in which labels travel, tells less than a thousand values of."""
+    largest, length = max(abs(low), abs(high)), high - low
+    if not (largest < 3e38 and length > 1e-30 and length > 1000 * 2**-23 * largest):
+        raise InputError(
+            "range of the label",
+            expected="one that single precision, in which labels travel, tells many values of",
+            got=f"[{low:g}, {high:g}]",
+            cure="Count from another zero or in another unit, for example days since the first one.",
+        )
+
+
 def require_words(where: str, what: str, words: tuple[str, ...]) -> None:
     """Refuse categories or classes that are not different words."""
-    fine = all(isinstance(word, str) and word and word == word.strip() for word in words)
+    fine = all(isinstance(word, str) and word and word == word.strip() and can_be_shown(word) for word in words)
     fine = fine and len(set(words)) == len(words)
     if not (fine and 1 <= len(words) <= _MOST_CATEGORIES):
         raise InputError(
             f"{what} of {where}",
             expected=f"1 to {_MOST_CATEGORIES} different words",
-            got=f"{len(words)} entries" if fine else "empty, padded, repeated or other values",
+            got=f"{len(words)} entries" if fine else "empty, padded, repeated, unprintable or other values",
             cure='Write each in quotes, also numbers: ["0", "1"].',
+        )
+
+
+def can_be_shown(text: str) -> bool:
+    """Whether a text of somebody else's can be printed: what moves a terminal's cursor could show another study."""
+    if text.isprintable():
+        return True
+    return not any(
+        letter in _BIDIRECTIONAL or unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text
+    )
+
+
+def require_width(n_features: int) -> None:
+    """Refuse a study wider than anybody's table, before memory and time are spent on it."""
+    if n_features > MOST_FEATURES:
+        raise InputError(
+            "columns",
+            expected=f"at most {MOST_FEATURES} once categories are counted",
+            got="more",
+            cure="Declare fewer columns or categories.",
         )
 
 

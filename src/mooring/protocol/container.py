@@ -98,11 +98,6 @@ def array_from(data: bytes | memoryview, spec: TensorSpec) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype=_DTYPES[spec.dtype]).reshape(spec.shape).astype(_DTYPES[spec.dtype][1:])
 
 
-def dtype_of(spec: TensorSpec) -> np.dtype[Any]:
-    """The NumPy type of an array in a file."""
-    return np.dtype(_DTYPES[spec.dtype])
-
-
 def pack(
     arrays: Mapping[str, npt.NDArray[Any]], tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str]
 ) -> bytes:

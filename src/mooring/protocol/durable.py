@@ -74,7 +74,11 @@ def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
             with source.open("rb") as old, durable_file(target, what=what) as new:
                 shutil.copyfileobj(old, new, 2**20)
             return
-        os.replace(beside, target)
+        try:
+            os.replace(beside, target)
+        finally:
+            with suppress(OSError):  # where the target is a link to the same file already, renaming leaves both
+                os.unlink(beside)
         sync_folder(target.parent)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.durable import write_durably
-from mooring.protocol.keys import verify
+from mooring.protocol.keys import is_sealing_key, verify
 from mooring.protocol.members import CARD_CURE, Member
 from mooring.protocol.study import Study
 from mooring.protocol.study_file import member_text, parsed, read_text
@@ -86,6 +86,10 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     if words.get("role") != role:
         raise InputError("role of the card", expected="participant or analyst", got="something else", cure=CARD_CURE)
     _require_role(role, member)
+    if member.sealing_key and not is_sealing_key(member.sealing_key):  # the dealer could seal to nobody
+        raise InputError(
+            f"sealing key of {member.name!r}", expected="an age recipient", got="something else", cure=CARD_CURE
+        )
     proof = words.get("proof", "")
     good = re.fullmatch(r"[0-9a-f]{128}", proof) is not None
     if not (good and verify(member.signing_key, bytes.fromhex(proof), _signed_text(role, member))):

@@ -35,7 +35,7 @@ class Fingerprinter:
 
     def __init__(self, key: Secret, names: Sequence[str]) -> None:
         self.n_rows = 0
-        self._key, self._names = key, tuple(names)
+        self._key = key
         self._multipliers = np.array([int.from_bytes(self._mac(name)[:8], "little") | 1 for name in names], np.uint64)
         self._cipher = Cipher(AES256(self._mac("\nfingerprints")), ECB()).encryptor()
         self._parts: list[Words] = []
@@ -67,10 +67,10 @@ class Fingerprinter:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
     def column_tags(self) -> tuple[str, ...]:
-        """One tag a column that varies: equal tags mean the same column of the same rows, whatever was shared with it."""
+        """One tag a column that varies: equal tags mean the same values, whatever they are called or were shared with."""
         return tuple(
-            self._mac(f"{name}\n{self.n_rows}\n{int(total)}").hex()[:32]
-            for name, total, varies in zip(self._names, self._sums, self._varies, strict=True)
+            self._mac(f"\ncolumn\n{self.n_rows}\n{int(total)}").hex()[:32]
+            for total, varies in zip(self._sums, self._varies, strict=True)
             if varies
         )
 
@@ -85,19 +85,22 @@ class Fingerprinter:
         return hmac.digest(self._key.reveal(), text.encode(), "sha256")
 
 
-def digest_of_rows(key: Secret, sorted_prints: Words) -> str:
-    """A keyed digest of the rows whatever their order, from their sorted fingerprints."""
+def digest_of_rows(key: Secret, sorted_prints: Words, labels: npt.NDArray[np.float32] | None = None) -> str:
+    """A keyed digest of the rows whatever their order, from their sorted fingerprints and the labels in the same order."""
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
     whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
+    if labels is not None:
+        whole.update(np.ascontiguousarray(labels, dtype="<f4").data.cast("B"))
     return whole.hexdigest()
 
 
-def count_shared(sorted_prints: Words, earlier: Words) -> int:
-    """How many distinct rows of one upload were in an earlier one (both sorted)."""
-    shared, step = 0, 2**20
+def seen_before(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
+    """Which rows of one upload were in an earlier one (both sorted); of equal rows only the first is marked."""
+    found, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
     for start in range(0, sorted_prints.size, step):
-        block = np.unique(sorted_prints[start : start + step])
+        block = sorted_prints[start : start + step]
         places = np.searchsorted(earlier, block)
         inside = places < earlier.size
-        shared += int(np.count_nonzero(earlier[places[inside]] == block[inside]))
-    return shared
+        found[start : start + step][inside] = earlier[places[inside]] == block[inside]
+    found[1:] &= sorted_prints[1:] != sorted_prints[:-1]
+    return found

@@ -19,7 +19,7 @@ INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
 _BLOCK = 2**22
 _LONGEST_NAME = 80
-_MOST_MEMORY = 2**24
+_MOST_MEMORY, _MOST_RECORDED = 2**24, 10_000
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,9 @@ def collect(
     missing = tuple(member.name for member in study.participants if member.name not in here)
     intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
     record = {"command": command, **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    record["set_aside"] = record["set_aside"][
+        :_MOST_RECORDED
+    ]  # anybody can fill an inbox, and the record is read again
     write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
     return intake
 
@@ -150,8 +153,10 @@ def _remembered(folder: Path, study: Study) -> dict[str, str]:
     """Whose bundle was accepted before, by its digest; of this study only."""
     path = folder / INTAKE_FILE
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_MEMORY:
+        if not path.is_file():
             return {}
+        if path.stat().st_size > _MOST_MEMORY:
+            raise ValueError  # to forget whose bundle was accepted would let a second one in
         record = json.loads(path.read_bytes())
         found = record["remembered"] if record["study"] == study.digest else {}
         return {str(name): str(digest) for name, digest in found.items()}

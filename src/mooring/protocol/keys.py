@@ -140,6 +140,15 @@ class SealingKey:
         return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
 
 
+def is_sealing_key(text: str) -> bool:
+    """Whether anything can be sealed to this recipient."""
+    try:
+        pyrage.x25519.Recipient.from_str(text)
+    except (pyrage.RecipientError, ValueError):
+        return False
+    return True
+
+
 def seal(data: bytes, recipients: Sequence[str]) -> bytes:
     """Seal to every recipient: each can open it, and nobody else."""
     return bytes(pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(one) for one in recipients]))

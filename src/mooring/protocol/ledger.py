@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.durable import durable_file, explained
-from mooring.protocol.fingerprints import Words, count_shared, digest_of_rows
+from mooring.protocol.fingerprints import Words, digest_of_rows, seen_before
 from mooring.protocol.keys import Secret
 
 _MOST_SHARED = 0.01
@@ -115,21 +115,19 @@ class Ledger:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
     def _require_unseen(self, study_digest: str, rows: RowsSeen) -> None:
+        known = np.zeros(rows.prints.size, dtype=np.bool_)
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue
-            common = set(entry.column_tags) & set(rows.column_tags)
-            again = entry.n_rows == rows.prints.size and 2 * len(common) > min(
-                len(entry.column_tags), len(rows.column_tags)
-            )
-            shared = 0 if again else count_shared(rows.prints, self._read_prints(entry))
-            if again or shared > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
-                raise RefusedError(
-                    "a second upload",
-                    reason=f"{'these rows' if again else f'{shared} of these rows'} have been uploaded before, in the study "
-                    f"{entry.name!r}: with fresh noise on the same rows the noise can be averaged away",
-                    cure="Share rows that were never shared.",
-                )
+            ours, theirs = set(rows.column_tags), set(entry.column_tags)
+            if entry.n_rows == rows.prints.size and 2 * len(ours & theirs) > min(len(ours), len(theirs)):
+                raise _second_upload("these rows", f", in the study {entry.name!r}")
+            shared = seen_before(rows.prints, self._read_prints(entry))
+            if (count := int(shared.sum())) > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
+                raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}")
+            known |= shared
+        if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much
+            raise _second_upload(f"{count} of these rows", ", in several studies")
 
     def _read_prints(self, entry: Entry) -> Words:
         with suppress(OSError):
@@ -163,20 +161,37 @@ class Ledger:
 
 
 def rows_seen(
-    key: Secret, prints: Words, column_tags: Sequence[str]
+    key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[np.float32] | None = None
 ) -> tuple[RowsSeen, npt.NDArray[np.unsignedinteger]]:
     """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
 
-    Rows of one fingerprint are alike, so which of them comes first does not matter.
+    Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
+    are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
     """
     order = small_indices(np.argsort(prints), prints.size)
     prints.sort()
-    return RowsSeen(digest_of_rows(key, prints), prints, tuple(column_tags)), order
+    if labels is not None:
+        twins = np.zeros(prints.size, dtype=np.bool_)
+        twins[1:] = prints[1:] == prints[:-1]
+        twins[:-1] |= twins[1:]
+        if twins.any():
+            own = order[twins]
+            order[twins] = own[np.lexsort((labels[own], prints[twins]))]
+        labels = labels[order]
+    return RowsSeen(digest_of_rows(key, prints, labels), prints, tuple(column_tags)), order
 
 
 def small_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
     """Indices in half the memory, where there are fewer than four thousand million rows."""
     return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)
+
+
+def _second_upload(which: str, where: str) -> RefusedError:
+    return RefusedError(
+        "a second upload",
+        reason=f"{which} have been uploaded before{where}: with fresh noise on the same rows the noise can be averaged away",
+        cure="Share rows that were never shared.",
+    )
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -18,11 +18,11 @@ from mooring.errors import InputError
 from mooring.protocol.model_wire import Tree, read_model, refuse
 
 MOST_MODEL_BYTES = 64 * 2**20
-ROWS_AT_ONCE = 512
+ROWS_AT_ONCE = 128
 INPUT, OUTPUT = "rows", "predictions"
-_MOST_NUMBERS = 2**25  # in one array, while it predicts
-_MOST_NUMBERS_IN_ALL = 2**28  # in all arrays that a block of rows passes through: a runtime may keep them all
-_MOST_WORK = 2**38  # multiplications a block of rows: seconds
+_MOST_NUMBERS = 2**24  # in one array, while it predicts
+_MOST_NUMBERS_IN_ALL = 2**26  # in all arrays that a block of rows passes through: a runtime may keep them all
+_MOST_WORK = 2**36  # multiplications a block of rows: seconds
 _IR_VERSIONS, _OPSETS = range(7, 11), range(13, 22)
 _TYPES = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 _SINGLE, _WHOLE = 1, 7

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Score, fit, score
 from mooring.protocol.anchor_file import open_anchor
 from mooring.protocol.delivery import Result, read_result
@@ -80,7 +80,10 @@ def predict_rows(
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
     delivered = read_result(result, study, vault.membership(study))
-    perturbation = Perturbation(study, open_anchor(vault, study, used_anchor(vault, study)), vault)
+    anchor = used_anchor(vault, study)
+    if not anchor.exists():
+        raise _not_shared()
+    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
     require_own_map(delivered, perturbation, vault)
     if delivered.model is None:
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
@@ -112,7 +115,9 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
     have been made from something else, or shift every row to where the analyst wants it.
     """
     entry = Ledger(vault.folder).entry(perturbation.study.digest)
-    if entry is not None and entry.bundle is not None and delivered.bundle_digest != entry.bundle:
+    if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is
+        raise _not_shared()
+    if delivered.bundle_digest != entry.bundle:
         raise RefusedError(
             "the map", reason="it was made from another bundle than yours", cure="Ask the analyst again."
         )
@@ -121,6 +126,14 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
         raise RefusedError(
             "the map", reason="its mean is not that of your own anchor representation", cure="Ask the analyst again."
         )
+
+
+def _not_shared() -> StorageError:
+    return StorageError(
+        "the vault",
+        reason="it does not know of an upload in this study",
+        cure="Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers.",
+    )
 
 
 def _rng() -> np.random.Generator:

@@ -28,19 +28,20 @@ from mooring.protocol.bundle import (
     data_start_of,
     read_header_of,
 )
-from mooring.protocol.durable import durable_file, explained, place_copy, write_durably
+from mooring.protocol.durable import durable_file, place_copy
 from mooring.protocol.encoding import EncodedRows, encoded_batches, study_projection
 from mooring.protocol.fingerprints import Fingerprinter
 from mooring.protocol.ledger import Ledger, RowsSeen, rows_seen
 from mooring.protocol.perturbation import Perturbation
 from mooring.protocol.reading_ahead import reading_ahead
-from mooring.protocol.signed import digest_of, signed_header
+from mooring.protocol.signed import digest_of, opened, signed_header
 from mooring.protocol.study import Study
 from mooring.protocol.vault import Vault
 
 Progress = Callable[[float, float], None]
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
+_MOST_ANCHOR_BYTES = 2**33
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
@@ -112,7 +113,7 @@ def share_rows(
     """
     vault.membership(study)
     vault.floors.require(study)
-    opened = open_anchor(vault, study, anchor)
+    dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total: None)
     with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
         surveyed, rows, order = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
@@ -123,7 +124,7 @@ def share_rows(
         kept = vault.study_folder(study) / _KEPT
         reissued = entry.bundle is not None
         if not (reissued and kept.exists() and digest_of(kept, what="the bundle") == entry.bundle):
-            perturbation = Perturbation(study, opened, vault)
+            perturbation = Perturbation(study, dealt, vault)
             places = _places(perturbation, surveyed, order)
             del order
             digest = _write(kept, perturbation, surveyed, places, data, ignore, tell)
@@ -137,13 +138,13 @@ def share_rows(
                 )
             ledger.issued(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
-        if read_header_of(kept)[1]["anchor"] != opened.file_digest:
+        if read_header_of(kept)[1]["anchor"] != dealt.file_digest:
             raise RefusedError(
                 "the anchor file",
                 reason="these rows were shared under another one in this study",
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
-        write_durably(vault.study_folder(study) / _USED_ANCHOR, _contents(anchor), mode=0o600, what="the vault")
+        _keep_anchor(vault.study_folder(study) / _USED_ANCHOR, anchor, dealt.file_digest)
         place_copy(kept, output, what="the bundle")
     assert entry.bundle is not None
     return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
@@ -158,17 +159,19 @@ def _survey(
     vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress
 ) -> tuple[_Surveyed, RowsSeen, Indices]:
     """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
-    names = [column.name for column in study.columns]
-    names += [] if study.label.kind == "none" else [study.label.column]
-    prints = Fingerprinter(vault.ledger_key, names)
+    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    labels: list[npt.NDArray[np.float32]] = []
     counts = np.zeros(len(study.label.classes), dtype=np.int64)
     checksum = _Checksum()
     for block in reading_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
-        prints.add(block.values)
+        prints.add(block.values[:, : len(study.columns)])
         checksum.add(block)
+        labels += [] if block.labels is None else [block.labels.astype(np.float32)]
         if study.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
-    rows, order = rows_seen(vault.ledger_key, prints.taken(), prints.column_tags())
+    rows, order = rows_seen(
+        vault.ledger_key, prints.taken(), prints.column_tags(), np.concatenate(labels) if labels else None
+    )
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
 
@@ -316,6 +319,18 @@ def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None
             )
 
 
-def _contents(path: Path) -> bytes:
-    with explained("the anchor file"):
-        return path.read_bytes()
+def _keep_anchor(kept: Path, given: Path, digest: str) -> None:
+    """Keep the anchor file that was used; it lies where others can write, and may have been changed since it was opened."""
+    if kept.exists() and digest_of(kept, what="the vault") == digest:
+        return
+    copied = hashlib.sha256()
+    with opened(given, what="the anchor file") as source, durable_file(kept, mode=0o600, what="the vault") as target:
+        for block in iter(lambda: source.read(2**20), b""):
+            copied.update(block)
+            target.write(block)
+            if target.tell() > _MOST_ANCHOR_BYTES:
+                break
+        if copied.hexdigest() != digest:
+            raise RefusedError(
+                "the anchor file", reason="it changed while it was being used", cure="Run the command again."
+            )

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mooring.errors import InputError
 from mooring.mechanisms import Method, method_named
-from mooring.protocol.columns import Column, Label
+from mooring.protocol.columns import Column, Label, can_be_shown, require_width
 from mooring.protocol.durable import write_durably
 from mooring.protocol.members import CARD_CURE
 from mooring.protocol.members import Member as Member
@@ -24,6 +24,7 @@ from mooring.protocol.study_file import FORMAT, read_plain, render, study_entrie
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
+_MOST_NUMBERS = 2**28  # in the projection or the anchor: 2 GB
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 ProjectionName = Literal["none", "gaussian", "public-svd"]
@@ -92,7 +93,7 @@ class Study:
     @property
     def n_features(self) -> int:
         """Width of the encoded rows."""
-        return sum(len(column.feature_names) for column in self.columns)
+        return sum(column.width for column in self.columns)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -228,6 +229,11 @@ class Study:
                 got=f"{(twice or self.label.column)!r} twice",
                 cure="Take one out.",
             )
+        require_width(self.n_features)
+        if not all(map(can_be_shown, self.missing_words)):
+            raise InputError(
+                "missing_words", expected="without control characters", got="some with", cure="Take them out."
+            )
         if self.image_shape and math.prod(self.image_shape) != self.n_features:
             raise InputError(
                 "image_shape",
@@ -273,6 +279,13 @@ class Study:
                 expected=f"{self.n_components + 1} to {_MOST_ANCHOR_ROWS}",
                 got=str(self.n_anchor_rows),
                 cure="Four times the components is customary.",
+            )
+        if self.n_components * max(self.n_anchor_rows, m) > _MOST_NUMBERS:
+            raise InputError(
+                "components",
+                expected=f"at most {_MOST_NUMBERS // max(self.n_anchor_rows, m)} with so many anchor rows or columns",
+                got=str(self.n_components),
+                cure="Share fewer components, or deal a shorter anchor.",
             )
         if self.projection not in ("none", "gaussian", "public-svd"):
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.columns import columns_from, label_from, require_known
+from mooring.protocol.columns import Column, columns_from, label_from, require_known, require_width
 from mooring.protocol.members import Member
 
 FORMAT = 1
 
 _MOST_BYTES = 16 * 2**20
+_LARGEST_WHOLE = 2**63
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 HEAD = """\
 # A study of mooring: everybody who takes part holds this file, and nothing in it is secret.
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
@@ -60,10 +63,14 @@ def read_text(path: Path) -> str:
 
 def parsed(text: str) -> dict[str, Any]:
     """The tables of a study's text."""
+    if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
+        raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise InputError("study", expected="TOML", got=f"a mistake: {problem}", cure="Correct that line.") from None
+    except ValueError:  # a whole number of thousands of digits
+        raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
 
 
 def render(plain: Mapping[str, Any]) -> str:
@@ -151,9 +158,13 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape"})
-    columns = [column for entry in _tables(plain, "columns") for column in columns_from(entry)]
+    columns: list[Column] = []
+    width = 0
+    for entry in _tables(plain, "columns"):
+        columns += (added := columns_from(entry))
+        width += sum(column.width for column in added)
+        require_width(width)
     projection: Any = _word(method, "projection", "none")
-    width = sum(len(column.feature_names) for column in columns)
     n_components = _whole(method, "components", width if projection == "none" else None)
     return {
         "name": _word(plain, "name"),
@@ -212,7 +223,7 @@ def _word(plain: Mapping[str, Any], name: str, default: str | None = None) -> st
 
 def _whole(plain: Mapping[str, Any], name: str, default: int | None = None) -> int:
     value = plain.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST_WHOLE:
         raise InputError(name, expected="a whole number", got="something else", cure="Correct the study.")
     return value
 
@@ -221,4 +232,7 @@ def _number(plain: Mapping[str, Any], name: str) -> float:
     value = plain.get(name, 0.0)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(name, expected="a number", got="something else", cure="Correct the study.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # whole numbers have no end in TOML
+        raise InputError(name, expected="a number", got="one too large", cure="Correct the study.") from None

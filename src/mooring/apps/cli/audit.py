@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli import options
 from mooring.apps.cli.running import Format, counted_progress
@@ -152,4 +153,6 @@ def audit(
         return
     say_first(console, result, notes=given.records.notes)
     console.print(points_table(result))
-    console.print(f"Open [bold]{report}[/bold] in a browser; numbers are in {output / 'audit.json'}.")
+    console.print(
+        f"Open [bold]{escape(str(report))}[/bold] in a browser; numbers are in {escape(str(output / 'audit.json'))}."
+    )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli.running import (
     DEFAULT_STUDY,
@@ -65,12 +66,15 @@ def check(
         write_durably(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 
         def say(console: Console) -> None:
-            console.print(f"{found.n_rows} rows fit the study {agreed.name!r}.", highlight=False)
+            console.print(
+                f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.", highlight=False
+            )
             for words in (*found.hazards, *found.warnings):
                 console.print(f"  • {words}", markup=False, highlight=False)
             console.print(found.verdict, style="bold", markup=False, highlight=False)
             console.print(
-                f"Open [bold]{page}[/bold] to see rows beside what was rebuilt; keep it to yourself.", soft_wrap=True
+                f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself.",
+                soft_wrap=True,
             )
 
         tell(format, console, {**found.as_dict(), "page": str(page)}, say)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from mooring.apps.cli.running import (
     DEFAULT_STUDY,
@@ -47,7 +48,8 @@ def deal(
             console,
             result,
             lambda console: console.print(
-                f"Wrote [bold]{path}[/bold], sealed to {len(agreed.participants)} participants. Send it to each of them.",
+                f"Wrote [bold]{escape(str(path))}[/bold], sealed to {len(agreed.participants)} participants. "
+                "Send it to each of them.",
                 soft_wrap=True,
             ),
         )

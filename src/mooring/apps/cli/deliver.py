@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli import running
 from mooring.apps.cli.align import DEFAULT_FOLDER, WorkFolder
@@ -43,4 +44,6 @@ def deliver(
 def _say(console: Console, found: Delivery, output: Path) -> None:
     content = "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
     console.print(f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.")
-    console.print(f"Send each the folder {output}/<its name>: {content}. Give nobody another one's.", soft_wrap=True)
+    console.print(
+        f"Send each the folder {escape(str(output))}/<its name>: {content}. Give nobody another one's.", soft_wrap=True
+    )

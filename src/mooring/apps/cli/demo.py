@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mooring.apps.cli.running import counted_progress, running
@@ -87,10 +88,11 @@ def _say(console: Console, played: Played, output: Path) -> None:
         style="red",
         highlight=False,
     )
-    console.print(f"\nOpen [bold]{output / 'report.html'}[/bold] in a browser.", highlight=False)
+    console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser.", highlight=False)
     first = played.tables.participants[0].name
     console.print(
-        f"What one participant was shown before sharing: {output / first}/vault/studies/…/check.html", highlight=False
+        f"What one participant was shown before sharing: {escape(str(output / first))}/vault/studies/…/check.html",
+        highlight=False,
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from mooring.apps.cli import running
 from mooring.apps.cli.align import DEFAULT_FOLDER, WorkFolder
@@ -30,6 +31,7 @@ def export(
             console,
             {"output": str(path)},
             lambda console: console.print(
-                f"Wrote {path}: columns participant, label (where the study has one) and z1, z2, …", soft_wrap=True
+                f"Wrote {escape(str(path))}: columns participant, label (where the study has one) and z1, z2, …",
+                soft_wrap=True,
             ),
         )

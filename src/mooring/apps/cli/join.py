@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli.running import DEFAULT_VAULT, Format, VaultPath, passphrase, running, tell
+from mooring.errors import InputError
 
 
 def join(
@@ -25,12 +27,23 @@ def join(
         bool, typer.Option("--passphrase", help="Encrypt the vault; asked for, or taken from MOORING_PASSPHRASE.")
     ] = False,
     least_anchor_noise: Annotated[
-        float, typer.Option(min=0.0, help="Refuse studies whose anchor noise is below this.", rich_help_panel="Floors")
-    ] = 0.01,
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Refuse studies whose anchor noise is below this.",
+            show_default="0.01",
+            rich_help_panel="Floors",
+        ),
+    ] = None,
     least_data_noise: Annotated[
-        float,
-        typer.Option(min=0.0, help="Refuse studies whose private-data noise is below this.", rich_help_panel="Floors"),
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Refuse studies whose private-data noise is below this.",
+            show_default="0.05",
+            rich_help_panel="Floors",
+        ),
+    ] = None,
     accept_no_noise: Annotated[
         bool, typer.Option("--accept-no-noise", help="Accept methods without any noise.", rich_help_panel="Floors")
     ] = False,
@@ -52,9 +65,24 @@ def join(
         there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
         if there:
             opened = Vault.open(vault, passphrase=passphrase(vault))
+            asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
+            differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
+            plain = not (vault / "identity.age").exists()
+            if differ or (accept_no_noise and not opened.floors.without_noise) or (with_passphrase and plain):
+                raise InputError(
+                    "vault",
+                    expected="a new one for these floors or this passphrase",
+                    got="one that is there, with others",
+                    cure="Leave the options out to use it as it is; floors and passphrase are set once.",
+                )
         else:
             words = _new_passphrase() if with_passphrase else None
-            floors = Floors(least_anchor_noise, least_data_noise, accept_no_noise)
+            usual = Floors()
+            floors = Floors(
+                usual.anchor_noise if least_anchor_noise is None else least_anchor_noise,
+                usual.data_noise if least_data_noise is None else least_data_noise,
+                accept_no_noise,
+            )
             opened = Vault.create(vault, passphrase=words, floors=floors)
         card = output or Path(f"{name}.card.toml")
         member = Member(name, opened.signing_key.public) if analyst else opened.card(name)
@@ -62,9 +90,9 @@ def join(
 
         def say(console: Console) -> None:
             made = "The vault is there already" if there else "Made a vault"
-            console.print(f"{made}, in [bold]{vault}[/bold]: keep it, back it up.", soft_wrap=True)
+            console.print(f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.", soft_wrap=True)
             console.print(
-                f"Send the card [bold]{card}[/bold] to whoever keeps the study's file; it holds no secret.",
+                f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
                 soft_wrap=True,
             )
 

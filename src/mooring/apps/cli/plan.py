@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli import options
 from mooring.apps.cli.running import Format, counted_progress
@@ -118,4 +119,6 @@ def plan(
     if given.studied is not None and found.recommended is not None:
         console.print("For the study's file, with σ in the units of its encoded rows:")
         console.print(lines_to_paste(found.recommended), markup=False, highlight=False)
-    console.print(f"Open [bold]{report}[/bold] in a browser; numbers are in {output / 'plan.json'}.")
+    console.print(
+        f"Open [bold]{escape(str(report))}[/bold] in a browser; numbers are in {escape(str(output / 'plan.json'))}."
+    )

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli.running import (
     DEFAULT_STUDY,
@@ -68,7 +69,7 @@ def predict(
         participant.vault.write(agreed, "predict.json", json.dumps(record).encode())
 
         def say(console: Console) -> None:
-            console.print(f"Wrote {found.values.size} predictions to [bold]{output}[/bold].")
+            console.print(f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold].")
             if found.score is not None:
                 console.print(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
             if found.local_only is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mooring.apps.cli.running import (
     DEFAULT_STUDY,
@@ -79,10 +80,11 @@ def share(
         def say(console: Console) -> None:
             again = " again, the same bytes as before" if shared.reissued else ""
             console.print(
-                f"Wrote [bold]{path}[/bold]{again}: {shared.n_rows} rows, shuffled. Send it to the analyst, and to nobody "
-                "else: other participants know the anchor.",
+                f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled. "
+                "Send it to the analyst, and to nobody else: other participants know the anchor.",
                 soft_wrap=True,
             )
             console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)
+            console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
 
-        tell(format, console, {**shared.as_dict(), "bundle": str(path)}, say)
+        tell(format, console, {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}, say)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mooring.apps.cli import running
@@ -65,7 +66,8 @@ def _say(console: Console, found: Training, folder: Path) -> None:
     if found.holds_rows:
         console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
     console.print(
-        f"The model is in {folder / 'model.onnx'}. Next: mooring deliver --folder {folder} --output results",
+        f"The model is in {escape(str(folder / 'model.onnx'))}. "
+        f"Next: mooring deliver --folder {escape(str(folder))} --output results",
         highlight=False,
         soft_wrap=True,
     )
