@@ -6,12 +6,12 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from mooring.errors import StorageError
+from mooring.errors import InputError, StorageError
 
 PARTIAL = ".partial"
 _WORTH_LINKING = 2**28
@@ -53,6 +53,25 @@ def durable_file(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iter
                 os.unlink(beside)
             raise
         sync_folder(path.parent)
+
+
+def require_place(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) -> None:
+    """Before anything is begun: the folder of `path` is there and may be written, and `path` is no file that is read."""
+    with explained(what):
+        if not path.parent.is_dir():
+            raise OSError(errno.ENOENT, "")
+        if path.is_dir():
+            raise OSError(errno.EISDIR, "")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, "")
+        taken = path.exists() and any(each is not None and each.exists() and path.samefile(each) for each in inputs)
+    if taken:
+        raise InputError(
+            "output",
+            expected="another file than those that are read",
+            got="one of them",
+            cure=f"It would be overwritten by {what}: choose another --output.",
+        )
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:

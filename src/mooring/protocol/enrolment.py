@@ -80,7 +80,9 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
         plain = {}
     words = {key: value for key, value in plain.items() if isinstance(value, str)}
     if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
-        raise InputError("card", expected="one that 'mooring join' wrote", got="something else", cure=CARD_CURE)
+        raise InputError(
+            f"card {Path(path).name!r}", expected="one that 'mooring join' wrote", got="something else", cure=CARD_CURE
+        )
     member = Member(words.get("name", ""), words.get("signing_key", ""), words.get("sealing_key", ""))
     role: Role = "analyst" if words.get("role") == "analyst" else "participant"
     if words.get("role") != role:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,12 +86,18 @@ class Fingerprinter:
         return hmac.digest(self._key.reveal(), text.encode(), "sha256")
 
 
-def digest_of_rows(key: Secret, sorted_prints: Words, labels: npt.NDArray[np.float32] | None = None) -> str:
-    """A keyed digest of the rows whatever their order, from their sorted fingerprints and the labels in the same order."""
+def digest_of_rows(
+    key: Secret,
+    sorted_prints: Words,
+    labels: npt.NDArray[Any] | None = None,
+    order: npt.NDArray[np.unsignedinteger] | None = None,
+) -> str:
+    """A keyed digest of the rows whatever their order, from their sorted fingerprints and the labels in that order."""
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
     whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
-    if labels is not None:
-        whole.update(np.ascontiguousarray(labels, dtype="<f4").data.cast("B"))
+    if labels is not None and order is not None:
+        for start in range(0, order.size, _WORDS_AT_ONCE):
+            whole.update(labels[order[start : start + _WORDS_AT_ONCE]].astype("<f4").tobytes())
     return whole.hexdigest()
 
 

@@ -24,6 +24,10 @@ from mooring.protocol.study import Study
 from mooring.version import __version__
 
 Matrix = npt.NDArray[np.float64]
+_OF_A_SAMPLE = (
+    "Every row was checked against the study; hazards, self-attack and your own model are of {shown:,} of your {in_all:,} "
+    "rows, drawn at random."
+)
 _HALVES = ("one half of your rows", "the other half")
 _FEWEST_ROWS = 4
 _FOLDS = 5
@@ -98,6 +102,8 @@ def inspect(
     study: Study,
     encoded: EncodedRows,
     *,
+    n_rows: int | None = None,
+    class_counts: dict[str, int] | None = None,
     n_rows_attacked: int = 1500,
     seed: int = 0,
     attacks: Sequence[str] | None = None,
@@ -109,7 +115,9 @@ def inspect(
     ----------
     study : Study
     encoded : EncodedRows
-        All of the participant's rows, encoded by the study.
+        The participant's rows, encoded by the study: all, or a sample.
+    n_rows, class_counts : optional
+        Of all rows, where `encoded` is a sample of them.
     n_rows_attacked : int, default 1500
         At most so many rows take part in the self-attack, colluder's and target's together.
     seed : int, default 0
@@ -121,17 +129,19 @@ def inspect(
     """
     projection = study_projection(study)
     rows, labels = encoded.rows, encoded.labels
-    counts = None
-    if study.label.kind == "classes" and labels is not None:
+    counts = class_counts
+    if counts is None and study.label.kind == "classes" and labels is not None:
         tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
         counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
     hazards = (*hazards_of_rows(study, rows, projection), *hazards_of_labels(study, counts))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
+    in_all = rows.shape[0] if n_rows is None else n_rows
+    some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
-        n_rows=int(rows.shape[0]),
+        n_rows=int(in_all),
         class_counts=counts,
         hazards=hazards,
-        warnings=(*standing_warnings(study), *result.warnings),
+        warnings=(*standing_warnings(study), *result.warnings, *some),
         local_only=_local_only(study, rows, labels, seed),
         data_noise_scale=study.data_noise_scale,
         anchor_noise_scale=study.anchor_noise_scale,

@@ -158,14 +158,21 @@ def _remembered(folder: Path, study: Study) -> dict[str, str]:
         if path.stat().st_size > _MOST_MEMORY:
             raise ValueError  # to forget whose bundle was accepted would let a second one in
         record = json.loads(path.read_bytes())
-        found = record["remembered"] if record["study"] == study.digest else {}
-        return {str(name): str(digest) for name, digest in found.items()}
+        found = {str(name): str(digest) for name, digest in record["remembered"].items()}
+        same = record["study"] == study.digest
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise StorageError(
             "the record of bundles",
             reason="intake.json cannot be read",
             cure="Restore it, or start with another folder.",
         ) from None
+    if found and not same:  # writing here would forget whose bundle was accepted there
+        raise RefusedError(
+            "the work folder",
+            reason="it belongs to another study, or another version of this one",
+            cure="Check --study, or give another --folder; what is in this one stays.",
+        )
+    return found if same else {}
 
 
 def _files(

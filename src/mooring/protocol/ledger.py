@@ -161,7 +161,7 @@ class Ledger:
 
 
 def rows_seen(
-    key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[np.float32] | None = None
+    key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
 ) -> tuple[RowsSeen, npt.NDArray[np.unsignedinteger]]:
     """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
 
@@ -177,8 +177,8 @@ def rows_seen(
         if twins.any():
             own = order[twins]
             order[twins] = own[np.lexsort((labels[own], prints[twins]))]
-        labels = labels[order]
-    return RowsSeen(digest_of_rows(key, prints, labels), prints, tuple(column_tags)), order
+        del twins
+    return RowsSeen(digest_of_rows(key, prints, labels, order), prints, tuple(column_tags)), order
 
 
 def small_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.protocol.anchor_file import Anchor, deal_anchor, open_anchor
-from mooring.protocol.encoding import read_encoded
+from mooring.protocol.sampling import sampled_rows
 from mooring.protocol.sharing import Shared, share_rows
 from mooring.protocol.study import Member, Study
 from mooring.protocol.vault import Floors, Vault
@@ -68,7 +68,15 @@ class Participant:
         from mooring.protocol.inspection import inspect
 
         self.vault.floors.require(self.study)
-        return inspect(self.study, read_encoded(self.study, data, ignore=tuple(ignore)), seed=seed, progress=progress)
+        found = sampled_rows(self.study, data, ignore=ignore, seed=seed)
+        return inspect(
+            self.study,
+            found.encoded,
+            n_rows=found.n_rows,
+            class_counts=found.class_counts,
+            seed=seed,
+            progress=progress,
+        )
 
     def share(
         self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None

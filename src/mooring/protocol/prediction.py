@@ -14,7 +14,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Score, fit, score
 from mooring.protocol.anchor_file import open_anchor
 from mooring.protocol.delivery import Result, read_result
-from mooring.protocol.encoding import encoded_batches, read_encoded, study_projection
+from mooring.protocol.encoding import Labels, encoded_batches, read_encoded, study_projection
 from mooring.protocol.ledger import Ledger
 from mooring.protocol.perturbation import Perturbation
 from mooring.protocol.sharing import used_anchor
@@ -89,7 +89,8 @@ def predict_rows(
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
     projection, secret = study_projection(study), perturbation.map
     found, truth, rows = [], [], []
-    for block in encoded_batches(study, data, labels="allow", ignore=tuple(ignore), progress=progress):
+    labels: Labels = "ignore" if study.label.column in ignore else "allow"  # a column of labels that are not known yet
+    for block in encoded_batches(study, data, labels=labels, ignore=tuple(ignore), progress=progress):
         common = delivered.apply(secret.apply(projection.encode(block.rows)))
         found.append(delivered.model.predict(common))
         truth += [] if block.labels is None else [block.labels]

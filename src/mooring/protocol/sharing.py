@@ -28,7 +28,7 @@ from mooring.protocol.bundle import (
     data_start_of,
     read_header_of,
 )
-from mooring.protocol.durable import durable_file, place_copy
+from mooring.protocol.durable import durable_file, place_copy, require_place
 from mooring.protocol.encoding import EncodedRows, encoded_batches, study_projection
 from mooring.protocol.fingerprints import Fingerprinter
 from mooring.protocol.ledger import Ledger, RowsSeen, rows_seen
@@ -111,6 +111,9 @@ def share_rows(
     progress : callable, optional
         Told how much is done, and of how much.
     """
+    require_place(
+        output, what="the bundle", inputs=(data, anchor)
+    )  # a typing error there must not use up the one upload
     vault.membership(study)
     vault.floors.require(study)
     dealt = open_anchor(vault, study, anchor)
@@ -160,18 +163,19 @@ def _survey(
 ) -> tuple[_Surveyed, RowsSeen, Indices]:
     """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
-    labels: list[npt.NDArray[np.float32]] = []
+    small = np.min_scalar_type(len(study.label.classes)) if study.label.kind == "classes" else np.dtype("<f4")
+    labels: list[npt.NDArray[Any]] = []
     counts = np.zeros(len(study.label.classes), dtype=np.int64)
     checksum = _Checksum()
     for block in reading_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
         prints.add(block.values[:, : len(study.columns)])
         checksum.add(block)
-        labels += [] if block.labels is None else [block.labels.astype(np.float32)]
+        labels += [] if block.labels is None else [block.labels.astype(small)]
         if study.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
-    rows, order = rows_seen(
-        vault.ledger_key, prints.taken(), prints.column_tags(), np.concatenate(labels) if labels else None
-    )
+    joined = np.concatenate(labels) if labels else None
+    labels.clear()
+    rows, order = rows_seen(vault.ledger_key, prints.taken(), prints.column_tags(), joined)
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
 

@@ -43,17 +43,19 @@ def check(
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
 
     Part of your own rows plays the colluder and attacks the rest, at the study's noise, with every attack that mooring
-    knows. Nothing is written but a page for you.
+    knows. What is found is kept in the vault, with a page for you; nothing leaves.
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
     with running(format) as console:
         from mooring.apps.report.check import render_check
-        from mooring.protocol.durable import write_durably
+        from mooring.protocol.durable import require_place, write_durably
         from mooring.protocol.participant import Participant
         from mooring.protocol.study import Study
         from mooring.protocol.vault import Vault
 
+        if output is not None:
+            require_place(output, what="the page", inputs=(data, study, anchor))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         if anchor is not None:

@@ -51,11 +51,12 @@ def predict(
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
     with running(format) as console:
-        from mooring.protocol.durable import write_durably
+        from mooring.protocol.durable import require_place, write_durably
         from mooring.protocol.participant import Participant
         from mooring.protocol.study import Study
         from mooring.protocol.vault import Vault
 
+        require_place(output, what="the predictions", inputs=(data, study, beside))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         with progress("scoring") as moved:
@@ -66,7 +67,10 @@ def predict(
         writer.writerows([value] for value in found.values.tolist())
         write_durably(output, text.getvalue().encode(), mode=0o600, what="the predictions")
         record = {"command": command_line(), **found.as_dict()}
-        participant.vault.write(agreed, "predict.json", json.dumps(record).encode())
+        if found.score is not None or not (participant.vault.study_folder(agreed) / "predict.json").exists():
+            participant.vault.write(
+                agreed, "predict.json", json.dumps(record).encode()
+            )  # a score is kept for the report
 
         def say(console: Console) -> None:
             console.print(f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold].")

@@ -64,7 +64,10 @@ def running(format: str) -> Iterator[Console]:
         trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
         raise typer.Exit(STORAGE) from None
-    except (typer.Exit, typer.Abort):
+    except typer.Abort:
+        errors.print("No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE.")
+        raise typer.Exit(INTERRUPTED) from None
+    except typer.Exit:
         raise
     except Exception as problem:  # messages of libraries quote values: of this error, only its kind and place are told
         if os.environ.get("MOORING_TRACEBACK"):
