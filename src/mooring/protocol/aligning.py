@@ -82,7 +82,7 @@ def align_bundles(
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
     folder = Path(folder)
-    make_folder(folder, what="the work folder")
+    make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
     if late:

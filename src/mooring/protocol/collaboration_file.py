@@ -35,7 +35,7 @@ def write_table(
     """Write everybody's rows; of participants without a bundle, those of the file that is there."""
     schema = _schema(study, space)
     done, total = 0, sum(space.rows.values())
-    with durable_file(folder / TABLE_FILE, what=_WHAT) as file:
+    with durable_file(folder / TABLE_FILE, mode=0o600, what=_WHAT) as file:
         with pq.ParquetWriter(file, schema) as writer:
             kept = [name for name in space.names if name not in bundles]
             for table in _old_tables(folder / TABLE_FILE, space, kept) if kept else ():
@@ -94,7 +94,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
         raise InputError(
             "output", expected="a file that is not there", got="one that is", cure="Pass --force to overwrite."
         )
-    with source.open("rb") as old, durable_file(path, what=_WHAT) as new:
+    with source.open("rb") as old, durable_file(path, mode=0o600, what=_WHAT) as new:
         shutil.copyfileobj(old, new, 2**20)
     return path
 

@@ -99,7 +99,7 @@ def write_space(folder: Path, space: CommonSpace) -> None:
     }
     metadata = {"study": space.study_digest, "participants": str(len(space.names)), "record": str(len(text))}
     tensors = _tensors(len(space.names), r, h, len(text))
-    write_durably(folder / STATE_FILE, pack(arrays, tensors, metadata), what=_WHAT)
+    write_durably(folder / STATE_FILE, pack(arrays, tensors, metadata), mode=0o600, what=_WHAT)
     write_durably(folder / RECORD_FILE, text, what=_WHAT)
 
 

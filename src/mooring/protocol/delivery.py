@@ -120,7 +120,7 @@ def deliver(
     for index, entry in enumerate(space.record["participants"]):
         member = study.member(entry["name"])
         place = output / member.name
-        make_folder(place, what="the folder of results")
+        make_folder(place, mode=0o700, what="the folder of results")
         if model is not None:
             write_durably(place / MODEL_FILE, model, what="the model")
         write_signed(

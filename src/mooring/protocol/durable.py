@@ -102,11 +102,12 @@ def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder") -> None:
-    """Make a folder, and those above it, if they are not there."""
+    """Make a folder with these permissions, and those above it, if they are not there; one that is there is left alone."""
     with explained(what):
+        if path.is_dir():
+            return
         path.mkdir(parents=True, exist_ok=True)
-        if mode != 0o755:
-            path.chmod(mode)
+        path.chmod(mode)
 
 
 def sync_folder(path: Path) -> None:

@@ -94,7 +94,7 @@ def collect(
     """
     study.require_roster()
     folder = Path(folder)
-    make_folder(folder, what="the work folder")
+    make_folder(folder, mode=0o700, what="the work folder")
     remembered = _remembered(folder, study)
     valid: list[tuple[str, Bundle]] = []
     aside: list[SetAside] = []
@@ -221,7 +221,7 @@ def _downloaded(
             reason="it cannot be listed",
             cure="Check the address and your access; some kinds of address need a further package.",
         ) from None
-    make_folder(received, what="the work folder")
+    make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
         if progress:
             progress(index, len(listed))

@@ -52,7 +52,7 @@ def sampled_rows(
     for block in reading_ahead(encoded_batches(study, path, ignore=tuple(ignore))):
         if study.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
-        drawn = rng.random(block.rows.shape[0])
+        drawn = np.asarray(rng.random(block.rows.shape[0]))
         n_rows += drawn.size
         highest = float(draws.max()) if draws.size == at_most else 1.0
         chosen = np.flatnonzero(drawn < highest)

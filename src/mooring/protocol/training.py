@@ -127,7 +127,7 @@ def train(
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
     names = space.names
     folds = _folds(len(names), seed)
-    own = [place for place in range(len(names)) if int((owners == place).sum()) >= _FEWEST_ALONE][:_MOST_ALONE]
+    own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
     steps = _Steps(len(folds) + len(own) + 1, progress)
     predicted = _across(learner, kind, owners, rows, labels, folds, seed, steps)
     rng = np.random.default_rng(seed)
@@ -196,6 +196,11 @@ def _folds(n_participants: int, seed: int) -> list[npt.NDArray[np.int64]]:
         else np.arange(n_participants)
     )
     return [order[k::_FOLDS] for k in range(min(_FOLDS, n_participants))]
+
+
+def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
+    """Whether a model of these rows alone means anything: of one class, it would be right about nothing but that."""
+    return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
 
 
 def _across(

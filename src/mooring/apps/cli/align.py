@@ -105,8 +105,7 @@ def _say_alignment(console: Console, aligned: Aligned, folder: Path, *, late: bo
     if record["note"]:
         console.print(f"[yellow]Note:[/yellow] {record['note']}")
     console.print(
-        f"The collaboration matrix is in {escape(str(folder / record['table']))}. "
-        f"Next: mooring train --folder {escape(str(folder))}",
+        f"The collaboration matrix is in {escape(str(folder / record['table']))}. Next: mooring train",
         highlight=False,
         soft_wrap=True,
     )

@@ -62,7 +62,7 @@ app = typer.Typer(
     help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
     "A study goes from top to bottom. Its commands have an example in their --help, and --format json for other programs. "
     "Exit codes: 0 done, 2 input that cannot be used, 3 done but something was set aside, 4 refused to protect somebody, "
-    "5 disk trouble, 70 a fault of mooring's own.",
+    "5 disk trouble, 70 a fault of mooring's own, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
 )

@@ -21,6 +21,7 @@ from mooring.apps.cli.running import (
     VaultPath,
     command_line,
     counted_progress,
+    dealt_anchor,
     passphrase,
     running,
     tell,
@@ -59,7 +60,7 @@ def check(
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         if anchor is not None:
-            participant.open_anchor(anchor)
+            participant.open_anchor(dealt_anchor(anchor, agreed.name))
         with counted_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
         record = {"command": command_line(), **found.as_dict()}

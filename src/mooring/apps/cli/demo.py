@@ -27,7 +27,8 @@ def demo(
     """Twenty participants with forty handwritten digits each, and an analyst, in folders and processes of their own.
 
     Through the real commands: study, join, deal, check, share, align, train, deliver, predict, audit, report. Look into the
-    folders afterwards: nobody's rows, keys or anchor are where they should not be.
+    folders afterwards: post/ is what anybody may see, analyst/ has uploads and nobody's rows. Only auditor/ holds
+    everybody's rows, which no real study has in one place, to measure what attacks recover and what pooling would give.
 
     Example: mooring demo --output demo-report --seed 3
     """
@@ -89,10 +90,10 @@ def _say(console: Console, played: Played, output: Path) -> None:
         highlight=False,
     )
     console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser.", highlight=False)
-    first = played.tables.participants[0].name
+    console.print("It is the analyst's: it knows uploads and the audit's simulation, not what each has at home.")
+    shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
     console.print(
-        f"What one participant was shown before sharing: {escape(str(output / first))}/vault/studies/…/check.html",
-        highlight=False,
+        f"What one participant was shown before sharing: {escape(str(shown))}", highlight=False, soft_wrap=True
     )
 
 

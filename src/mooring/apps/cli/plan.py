@@ -119,6 +119,8 @@ def plan(
     if given.studied is not None and found.recommended is not None:
         console.print("For the study's file, with σ in the units of its encoded rows:")
         console.print(lines_to_paste(found.recommended), markup=False, highlight=False)
+    elif found.recommended is not None:
+        console.print("σ is in units of s, the rows' root mean square; with --study it is told in a study's own units.")
     console.print(
         f"Open [bold]{escape(str(report))}[/bold] in a browser; numbers are in {escape(str(output / 'plan.json'))}."
     )

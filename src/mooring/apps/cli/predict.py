@@ -26,6 +26,7 @@ from mooring.apps.cli.running import (
     running,
     tell,
 )
+from mooring.errors import InputError
 
 
 def predict(
@@ -59,6 +60,13 @@ def predict(
         require_place(output, what="the predictions", inputs=(data, study, beside))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        if not (result / "map.safetensors").is_file():
+            raise InputError(
+                "result",
+                expected="your own folder of what the analyst delivered, with map.safetensors in it",
+                got="a folder without it" if result.is_dir() else "no folder",
+                cure="Give --result results/YOUR-NAME.",
+            )
         with progress("scoring") as moved:
             found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
         text = io.StringIO()

@@ -49,7 +49,7 @@ def report(
 
     Any role can run it at any time: what is not known yet says which command would tell.
 
-    Example: mooring report work --study study.toml --audit audit-report/audit.json
+    Example: mooring report analysis --study study.toml --audit audit-report/audit.json
 
     Example: mooring report vault --study study.toml --output report.html
     """

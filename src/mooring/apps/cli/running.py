@@ -110,6 +110,19 @@ def passphrase(vault: Path) -> str | None:
     )
 
 
+def dealt_anchor(given: Path | None, study_name: str) -> Path:
+    """The sealed anchor: the file that was named, or the one that 'mooring deal' writes unless told otherwise."""
+    path = given or Path(f"{study_name}.anchor")
+    if not path.is_file():
+        raise InputError(
+            "anchor file",
+            expected="the sealed anchor that was dealt",
+            got="none" if given else f"none called {path.name}, here",
+            cure="Give --anchor FILE; one participant makes it with 'mooring deal'.",
+        )
+    return path
+
+
 def command_line() -> str:
     """The command as it was typed, for the records that a report shows."""
     return shlex.join(["mooring", *sys.argv[1:]])

@@ -20,6 +20,7 @@ from mooring.apps.cli.running import (
     TablePath,
     VaultPath,
     command_line,
+    dealt_anchor,
     passphrase,
     progress,
     running,
@@ -66,10 +67,11 @@ def share(
             )
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         path = output or Path(f"{participant.member.name}.bundle")
+        dealt = dealt_anchor(anchor, agreed.name)
         with progress("reading, mapping, shuffling") as moved:
             shared = participant.share(
                 data,
-                anchor=anchor or Path(f"{agreed.name}.anchor"),
+                anchor=dealt,
                 output=path,
                 ignore=ignore or (),
                 progress=moved,

@@ -91,7 +91,12 @@ def init(
         ),
     ] = None,
     data_noise: Annotated[
-        float, typer.Option(min=0.0, help="Scale of the private-data noise.", rich_help_panel=_METHOD)
+        float,
+        typer.Option(
+            min=0.0,
+            help="Private-data noise, in the units of encoded rows, whose numbers lie between -1 and 1.",
+            rich_help_panel=_METHOD,
+        ),
     ] = 0.5,
     anchor_noise: Annotated[
         float, typer.Option(min=0.0, help="Scale of the anchor noise.", rich_help_panel=_METHOD)

@@ -57,7 +57,7 @@ def _say(console: Console, found: Training, folder: Path) -> None:
     console.print(table)
     console.print(
         f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
-        "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise, and better."
+        "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."
     )
     console.print(
         "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever noise "
@@ -66,8 +66,7 @@ def _say(console: Console, found: Training, folder: Path) -> None:
     if found.holds_rows:
         console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
     console.print(
-        f"The model is in {escape(str(folder / 'model.onnx'))}. "
-        f"Next: mooring deliver --folder {escape(str(folder))} --output results",
+        f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
         highlight=False,
         soft_wrap=True,
     )

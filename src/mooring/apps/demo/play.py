@@ -78,7 +78,9 @@ def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) ->
     )
     alignment = stage.run("aligning", analyst, ["align", *agreed, "--bundles", "inbox"])
     training = stage.run("training", analyst, ["train", *agreed])
-    stage.run("delivering", analyst, ["deliver", *agreed, "--output", "../post/results"])
+    stage.run("delivering", analyst, ["deliver", *agreed, "--output", "results"])
+    for place in tables.participants:  # in confidence, as bundles are
+        shutil.copytree(analyst / "results" / place.name, place / "result")
     predictions = stage.each(
         "scoring new rows",
         lambda name: [
@@ -86,12 +88,12 @@ def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) ->
             "new-rows.csv",
             *agreed,
             "--result",
-            f"../post/results/{name}",
+            "result",
             "--beside",
             "rows.csv",
         ],
     )
-    audit = ["audit", "rows-like-theirs.csv", *agreed, "--participants", str(len(tables.names))]
+    audit = ["audit", "everybodys-rows.csv", *agreed, "--participants", str(len(tables.names))]
     audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed)]
     audit += ["--method", "aa-i-gdp-data-noise", "--data-noise", "0.4"]  # less noise, for contrast,
     audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # and the paper's noise on the anchor alone

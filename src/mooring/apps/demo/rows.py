@@ -54,7 +54,7 @@ def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
         folder,
         tuple(folder / f"clinic-{k + 1:02}" for k in range(n_participants)),
         folder / "designer" / "public.csv",
-        folder / "auditor" / "rows-like-theirs.csv",
+        folder / "auditor" / "everybodys-rows.csv",
     )
     shared = []
     for k, place in enumerate(tables.participants):

@@ -67,7 +67,8 @@ def audit_sections(
             legend={"yanchor": "top", "y": -0.2, "x": 0}, margin={"t": 20}
         )
         parts += [
-            "<p>Each mark is an operating point. To the right, the strongest attack recovers less; upwards, the joint model "
+            "<p>Each mark is an operating point; σ is in units of s, the root mean square of the projected rows. To the "
+            "right, the strongest attack recovers less; upwards, the joint model "
             "scores better. Marks below the red line are not worth joining for.</p>",
             chart(figures["frontier"], "Score of the joint model against the strongest attack's error"),
         ]

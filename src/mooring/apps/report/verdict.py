@@ -60,7 +60,7 @@ def _joining(records: Mapping[str, Mapping[str, Any]], *, noisy: bool) -> tuple[
             score for entry in training.get("alone") or () if (score := score_from(entry.get("score"))) is not None
         ]
         said = f"The joint model scores {_bounded(joint)} {joint.metric} on uploads that it did not see"
-        said += ", whose rows carry the study's noise (new rows are scored without it, and better)" if noisy else ""
+        said += ", whose rows carry the study's noise (new rows are scored without it)" if noisy else ""
         if alone:
             mean = sum(score.value for score in alone) / len(alone)
             compared = f"{said}; models on one upload alone score {joint.written(mean)} on average over {len(alone)}. "
