@@ -105,7 +105,7 @@ def test_the_analysts_way_for_programs(place: Path) -> None:
         "c",
     ]
     for name in ("intake", "alignment", "training", "delivery"):
-        assert json.loads((place / "analysis" / f"{name}.json").read_text())["command"].startswith("mooring ")
+        assert json.loads((place / "analysis" / f"{name}.json").read_text())["command"].startswith("mooring")
 
 
 def test_what_is_set_aside_is_said_with_its_reason_and_an_exit_code(place: Path) -> None:

@@ -376,7 +376,7 @@ def test_the_summary_is_plain_and_the_page_the_same_for_the_same_summary(
 
 
 def test_help_has_an_example() -> None:
-    assert "Example: mooring report work" in " ".join(re.sub(r"[│╭╮╰╯─]", "", run("--help").stdout).split())
+    assert "Example: mooring report analysis" in " ".join(re.sub(r"[│╭╮╰╯─]", "", run("--help").stdout).split())
 
 
 def test_no_text_in_a_chart_can_end_the_element_that_holds_it() -> None:

@@ -101,13 +101,12 @@ def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
         sync_folder(target.parent)
 
 
-def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder") -> None:
-    """Make a folder with these permissions, and those above it, if they are not there; one that is there is left alone."""
+def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder", tighten: bool = False) -> None:
+    """Make a folder with these permissions, and those above it; one that is there keeps its own, unless `tighten`."""
     with explained(what):
-        if path.is_dir():
-            return
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(mode)
+        path.mkdir(mode, parents=True, exist_ok=True)  # with its permissions from the first moment
+        if tighten:
+            path.chmod(mode)
 
 
 def sync_folder(path: Path) -> None:

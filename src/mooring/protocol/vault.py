@@ -91,9 +91,7 @@ class Vault:
         if passphrase is not None and not passphrase:
             raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
         _require_no_vault(folder)
-        make_folder(folder, mode=0o700, what="the vault")
-        with explained("the vault"):
-            folder.chmod(0o700)
+        make_folder(folder, mode=0o700, what="the vault", tighten=True)
         vault = cls(
             folder, SigningKey.generate(), SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors()
         )
