@@ -15,11 +15,12 @@ from mooring.alignment.problem import centred_newcomer
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.bundle import Bundle
-from mooring.protocol.collaboration_file import TABLE_FILE, Progress, write_table
+from mooring.protocol.collaboration_file import TABLE_FILE, write_table
 from mooring.protocol.common_space import CommonSpace, finite_or_none, read_space, with_newcomers, write_space
 from mooring.protocol.durable import make_folder
 from mooring.protocol.misfits import Fits, fit_to, fits_among
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 from mooring.theory import transition_scale
 
 Matrix = npt.NDArray[np.float64]

@@ -9,11 +9,12 @@ from pathlib import Path
 from mooring.errors import InputError
 from mooring.protocol.aligning import Aligned, align_bundles
 from mooring.protocol.bundle import Bundle
-from mooring.protocol.collaboration_file import Progress, export
+from mooring.protocol.collaboration_file import export
 from mooring.protocol.delivery import Delivery, deliver
 from mooring.protocol.intake import Intake, collect
 from mooring.protocol.keys import SigningKey
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 from mooring.protocol.training import Training, train
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from mooring.protocol.common_space import CommonSpace
 from mooring.protocol.durable import durable_file
 from mooring.protocol.signed import digest_of
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 
 TABLE_FILE = "collaboration.parquet"
 _WHAT = "the collaboration matrix"
 _NUMBERS_AT_ONCE = 2**22
 _KEY = b"mooring maps"
 
-Progress = Callable[[float, float], None]
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
 
 

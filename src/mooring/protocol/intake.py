@@ -11,9 +11,9 @@ from typing import Any
 
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.bundle import SUFFIX, Bundle, verify_bundle
-from mooring.protocol.collaboration_file import Progress
 from mooring.protocol.durable import durable_file, explained, make_folder, write_durably
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9

@@ -11,6 +11,7 @@ from mooring.protocol.anchor_file import Anchor, deal_anchor, open_anchor
 from mooring.protocol.sampling import sampled_rows
 from mooring.protocol.sharing import Shared, share_rows
 from mooring.protocol.study import Member, Study
+from mooring.protocol.tables import Progress
 from mooring.protocol.vault import Floors, Vault
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing n
     from mooring.protocol.prediction import Predictions
 
 Steps = Callable[[int, int, str], None]
-Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,9 @@ from mooring.protocol.ledger import Ledger
 from mooring.protocol.perturbation import Perturbation
 from mooring.protocol.sharing import used_anchor
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 from mooring.protocol.vault import Vault
 
-Progress = Callable[[float, float], None]
 _MEAN_TOLERANCE = 1e-4
 
 

@@ -8,7 +8,7 @@ the rows of each stretch in order, adds noise, and hashes. The bundle is finishe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,9 +36,9 @@ from mooring.protocol.perturbation import Perturbation
 from mooring.protocol.reading_ahead import reading_ahead
 from mooring.protocol.signed import digest_of, opened, signed_header
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 from mooring.protocol.vault import Vault
 
-Progress = Callable[[float, float], None]
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
 _MOST_ANCHOR_BYTES = 2**33

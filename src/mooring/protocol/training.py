@@ -15,12 +15,13 @@ import numpy.typing as npt
 from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, Fitted, Score, fit, score, train_learner
 from mooring.learners.scikit import Kind
-from mooring.protocol.collaboration_file import Progress, read_blocks
+from mooring.protocol.collaboration_file import read_blocks
 from mooring.protocol.common_space import CommonSpace, read_space
 from mooring.protocol.durable import write_durably
 from mooring.protocol.model_writing import to_onnx
 from mooring.protocol.models import MOST_MODEL_BYTES, Model
 from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
 
 TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
 _MOST_ROWS = 50_000

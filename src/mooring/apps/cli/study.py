@@ -151,7 +151,7 @@ def init(
         def say(console: Console) -> None:
             console.print(f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.", highlight=False)
             if left:
-                console.print(f"{left} entries are open: fill in the lines marked TODO, from what the columns mean.")
+                console.print(f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean.")
             else:
                 console.print("Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.")
 
