@@ -101,6 +101,19 @@ def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
     return xp.reshape(results, stacks[0].shape)
 
 
+def plus_product(addend: Array, left: Array, right: Array, *, weight: float = 1.0, scale: float = 1.0) -> Array:
+    """Return weight · addend + scale · left @ right, for stacks of square matrices of one shape.
+
+    Torch does that in the product itself; the sum would otherwise move as many bytes through a GPU's memory again.
+    """
+    if not array_api_compat.is_torch_array(left):
+        return weight * addend + scale * (left @ right)
+    import torch
+
+    stacks = (array.reshape(-1, *array.shape[-2:]) for array in (addend, left, right))
+    return torch.baddbmm(*stacks, beta=weight, alpha=scale).reshape(addend.shape)
+
+
 def vector_norms(vectors: Array) -> Array:
     """Euclidean norms along the last axis, in one pass and without a temporary."""
     xp = namespace_of(vectors)

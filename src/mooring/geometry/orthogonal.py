@@ -14,10 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, blockwise, identity_like, namespace_of, transposed
+from mooring.geometry.backend import (
+    Array,
+    blockwise,
+    identity_like,
+    namespace_of,
+    plus_product,
+    transposed,
+    vector_norms,
+)
 
 _MAX_SCHULZ_STEPS = 40
 _PRECONDITIONER_ACCURACY = 1e-2
+# x ↦ a x + b x³ + c x⁵, each the nearest to one, over the interval where the step before leaves [0.03, 1]; together they
+# take it to [0.96, 1.04], and smaller values up by a factor of 44. No value is lost: all three are positive there.
+_STEEP_STEPS = ((7.3625, -20.7434, 15.1606), (2.9175, -2.1824, 0.4755), (2.0463, -1.4295, 0.3934))
 
 
 def sample_orthogonal(
@@ -170,25 +181,43 @@ def _polar_factors(matrices: Array) -> Array:
 
 
 def _schulz_polar(matrices: Array) -> tuple[Array, Array]:
-    """Newton–Schulz of fifth order, and for each matrix whether it settled."""
+    """Newton–Schulz of fifth order after a few steeper steps, and for each matrix whether it settled."""
     xp = namespace_of(matrices)
     identity = identity_like(matrices)
-    settled_at = math.sqrt(float(xp.finfo(matrices.dtype).eps))
-    gram = transposed(matrices) @ matrices
-    # The Schatten-4 norm bounds σ_max from above by at most d^(1/4), and costs nothing: its Gram matrix is needed anyway.
-    scale = xp.sqrt(_frobenius(gram))
-    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
-    X, gram = matrices / scale, gram / (scale * scale)
-    for _ in range(_MAX_SCHULZ_STEPS):
-        gap = identity - gram
-        defect = xp.max(xp.abs(gap), axis=(-2, -1))
-        X = X @ (identity + 0.5 * gap + 0.375 * (gap @ gap))
+    # A step leaves singular values off by 5/16 of the gap's cube, and the Frobenius norm bounds the gap's eigenvalues.
+    settled_at = (3 * float(xp.finfo(matrices.dtype).eps)) ** (1 / 3)
+    X, gram, square = _within_unit_ball(matrices)
+    for step, (a, b, c) in enumerate(_STEEP_STEPS):
+        polynomial = plus_product(gram, gram, gram, weight=b, scale=c) if step else b * gram + c * square
+        X = plus_product(X, X, polynomial, weight=a)
+        gram = transposed(X) @ X
+    for _ in range(_MAX_SCHULZ_STEPS - len(_STEEP_STEPS)):
+        defect = _frobenius(identity - gram)[..., 0, 0]
+        # I + ½ (I − G) + ⅜ (I − G)², sorted by powers of G
+        X = plus_product(X, X, plus_product(gram, gram, gram, weight=-1.25, scale=0.375), weight=1.875)
         if bool(xp.all(defect <= settled_at)):
             break
         gram = transposed(X) @ X
     return X, defect <= settled_at
 
 
+def _within_unit_ball(matrices: Array) -> tuple[Array, Array, Array]:
+    """Scale so that no singular value is above one; also return the Gram matrix of the result, and its square.
+
+    The Schatten-8 norm bounds σ_max from above by at most d^(1/8), and costs nothing: the two products are needed anyway.
+    """
+    xp = namespace_of(matrices)
+    gram = transposed(matrices) @ matrices
+    coarse = xp.sqrt(_frobenius(gram))
+    coarse = xp.where(coarse > 0, coarse, xp.ones_like(coarse))
+    gram = gram / (coarse * coarse)
+    square = gram @ gram
+    fine = xp.sqrt(_frobenius(square))  # of the scaled Gram matrix: the square of the norm
+    fine = xp.where(fine > 0, fine, xp.ones_like(fine))
+    return matrices / (coarse * xp.sqrt(fine)), gram / fine, square / (fine * fine)
+
+
 def _frobenius(matrices: Array) -> Array:
     xp = namespace_of(matrices)
-    return xp.sqrt(xp.sum(matrices * matrices, axis=(-2, -1), keepdims=True))
+    flat = xp.reshape(matrices, (*matrices.shape[:-2], -1))
+    return vector_norms(flat)[..., None, None]
