@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mooring.attacks.anchor_estimates import alignment_map_estimate
 from mooring.attacks.reconstruction import (
     DoesNotApply,
     Reconstruction,
@@ -14,7 +15,6 @@ from mooring.attacks.reconstruction import (
 )
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import namespace_of
-from mooring.geometry.orthogonal import polar_factor
 
 
 def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -25,7 +25,8 @@ def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
         raise DoesNotApply("Without an accomplice nothing tells the common coordinates from the original ones.")
     _, a, _, b = centred_anchor_pair(view)
     maps = view.alignment.maps
-    effective = [accomplice.secret.orthogonal @ maps[accomplice.index].orthogonal for accomplice in view.accomplices]
-    Q = polar_factor(namespace_of(*effective).mean(namespace_of(*effective).stack(effective), axis=0))
-    O = Q @ maps[view.target].orthogonal.T
+    own = [accomplice.secret.orthogonal for accomplice in view.accomplices]
+    theirs = [maps[accomplice.index].orthogonal for accomplice in view.accomplices]
+    xp = namespace_of(*own, *theirs)
+    O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), maps[view.target].orthogonal)
     return undone(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))

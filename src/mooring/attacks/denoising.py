@@ -16,7 +16,7 @@ import numpy as np
 from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import Array, identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import Array, device_of, identity_like, indices_beside, namespace_of, transposed
 
 
 def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:
@@ -28,11 +28,11 @@ def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruct
         If there is no error to take out, or no rows to learn the population from.
     """
     rows = reconstruction.rows
+    xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
-    error = left**2 * identity_like(transposed(rows) @ rows)
+    error = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
     if reconstruction.row_error is not None:
         error = error + reconstruction.row_error
-    xp = namespace_of(rows)
     if float(xp.max(xp.abs(error))) == 0:
         raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
     codes = view.codes_of([view.target])
@@ -41,16 +41,19 @@ def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruct
         codes = np.zeros_like(codes)
     if population is None:
         population = _from_accomplices(view, codes)
-    prior = _prior(population, view.data_noise_scale**2)
+        prior = _prior(population, noise_variance=0.0)
+    else:
+        prior = _prior(population, noise_variance=view.data_noise_scale**2)
     result = xp.empty_like(rows)
     overall = population.overall_mean
-    for k in np.unique(codes):
+    classes = np.unique(codes)
+    known = population.counts[classes] > 0
+    covariances = prior[indices_beside(np.where(known, classes, prior.shape[0] - 1), prior), ...]
+    gains = xp.linalg.solve(covariances + error, covariances)  # both symmetric: the transposed gain
+    for index, k in enumerate(classes):
         members = indices_beside(np.flatnonzero(codes == k), rows)
-        known = population.counts[k] > 0
-        mean = population.means[k, :] if known else overall
-        covariance = prior[k, ...] if known else prior[-1, ...]
-        gain = xp.linalg.solve(covariance + error, covariance)  # both symmetric: the transposed gain
-        result[members, :] = mean + (rows[members, :] - mean) @ gain
+        mean = population.means[int(k), :] if known[index] else overall
+        result[members, :] = mean + (rows[members, :] - mean) @ gains[index, ...]
     return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
 
 
@@ -60,10 +63,10 @@ def _from_accomplices(view: CollusionView, codes: Codes) -> ClassMoments:
         raise DoesNotApply("Without an accomplice's rows nothing is known of the population.")
     own = view.codes_of([accomplice.index for accomplice in view.accomplices])
     n_classes = 1 + int(max(own.max(), codes.max()))
-    return ClassMoments.of(rows, own, n_classes).with_noise(view.data_noise_scale**2)
+    return ClassMoments.of(rows, own, n_classes)  # the accomplices know their rows without the noise
 
 
-def _prior(population: ClassMoments, noise_variance: float) -> Array:
+def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
     """Covariances of each class, and last of all classes together, without the noise and drawn towards their mean.
 
     A class mean of few rows is itself uncertain, which adds 1/n_k of the covariance.

@@ -13,28 +13,34 @@ hand. C_k is drawn towards the mean over classes, and that towards a multiple of
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
-from mooring.geometry.backend import Array, device_of, namespace_of, transposed
+from mooring.attacks.descent import Objective
+from mooring.geometry.backend import Array, device_of, identity_like, indices_beside, namespace_of, transposed
 from mooring.geometry.rigid import RigidMap
 
 _UNTRUSTED = 0.3
 _FLATTEST = 1e-7
 _ROUNDING = 1e-20
+_OF_A_DRAW = ("pull", "_precision", "_shift_precision", "_seen_shift", "curvature", "shift_curvature")
 
 
 @dataclass(frozen=True, eq=False)
 class AnchorEvidence:
-    """What the noisy anchor says of the target's map.
+    """What the noisy anchor says of the target's map; with a leading axis, what each of several draws of it says.
 
     Attributes
     ----------
-    cross : array of shape (h, h)
+    cross : array of shape (h, h) or (n, h, h)
         Āᵀ B̄, with A orthonormal.
-    mean : array of shape (h,)
+    mean : array of shape (h,) or (n, h)
         b, the uploaded anchor's mean: Ψ plus noise.
-    noise_scale : float
+    noise_scale : float or numpy.ndarray of shape (n,)
         v, positive.
     n_rows : int
         r.
@@ -42,7 +48,7 @@ class AnchorEvidence:
 
     cross: Array
     mean: Array
-    noise_scale: float
+    noise_scale: float | npt.NDArray[np.float64]
     n_rows: int
 
 
@@ -53,6 +59,9 @@ class MomentMatch:
     signs. `shift` is Ψ in the target's coordinates when there is an anchor, and the mapped centre when there is none:
     either way its error and the map's are nearly independent. With `smoothing`, a multiple of the mean variance is added to
     every C_k, which mutes directions of little variance: a plainer landscape, to find the way in before the fine work.
+
+    Maps and shifts may have a leading axis, and have it where the anchor's evidence does: one match a draw, over the same
+    moments.
     """
 
     def __init__(
@@ -74,59 +83,97 @@ class MomentMatch:
         self._total = beside(n_c + n_t, target.means)
         self._share_c, self._share_t = (beside(n / (n_c + n_t), target.means) for n in (n_c, n_t))
         self.paired_counts = beside(n_c * n_t / (n_c + n_t), target.means)
+        self._share_both = self._share_c * self._share_t
+        self._known_part = self._share_c[:, None, None] * self.population.covariances
         self._to_mean = beside(h / (h + n_c + n_t), target.means)
-        size = float(xp.sum(self.centre_x * self.centre_x) + xp.sum(self.centre_y * self.centre_y)) / h
-        self.ridge = _ridge(self.population, self.target, smoothing, size)
         self._identity = xp.eye(h, dtype=target.means.dtype, device=device_of(target.means))
         self.anchor = anchor
         if anchor is not None:
-            precision = 1 / anchor.noise_scale**2
-            self.pull = precision * (transposed(self.axes_x) @ anchor.cross @ self.axes_y)
-            self._shift_precision = precision * anchor.n_rows
+            precision = np.broadcast_to(np.asarray(anchor.noise_scale, dtype=np.float64) ** -2, anchor.cross.shape[:-2])
+            self._precision = beside(np.array(precision), target.means)
+            self.pull = self._precision[..., None, None] * (transposed(self.axes_x) @ anchor.cross @ self.axes_y)
+            self._shift_precision = self._precision * anchor.n_rows
             self._seen_shift = (anchor.mean - self.centre_y) @ self.axes_y
             self._origin_x = self.centre_x @ self.axes_x
         else:
             self.pull = xp.zeros_like(self._identity)
-            self._shift_precision = 0.0
+            self._shift_precision = self._precision = xp.zeros_like(self._total[0])
             self._seen_shift = xp.zeros_like(self.target.means[0, :])
             self._origin_x = xp.zeros_like(self._seen_shift)
+        self._smooth(smoothing)
+
+    def _smooth(self, smoothing: float) -> None:
+        xp = namespace_of(self.pull)
+        size = float(xp.sum(self.centre_x * self.centre_x) + xp.sum(self.centre_y * self.centre_y)) / self.n_components
+        self.ridge = _ridge(self.population, self.target, smoothing, size)
         self.curvature, self.shift_curvature = self._curvature()
+
+    def smoothed(self, smoothing: float) -> MomentMatch:
+        """The same match with another smoothing."""
+        other = copy.copy(self)
+        other._smooth(smoothing)
+        return other
+
+    def of_draws(self, draws: npt.NDArray[np.intp]) -> MomentMatch:
+        """The match of some draws of the anchor's evidence only; all, where it has no leading axis."""
+        if len(self.pull.shape) == 2 or np.array_equal(draws, np.arange(self.pull.shape[0])):
+            return self
+        other, rows = copy.copy(self), indices_beside(draws, self.pull)
+        for name in _OF_A_DRAW:
+            setattr(other, name, getattr(self, name)[rows, ...])
+        return other
+
+    def of_draw(self, draw: int) -> MomentMatch:
+        """The match of one draw, without the leading axis."""
+        other = copy.copy(self)
+        if len(self.pull.shape) == 3:
+            for name in _OF_A_DRAW:
+                setattr(other, name, getattr(self, name)[draw, ...])
+        return other
+
+    def objective_of(self, draws: npt.NDArray[np.intp]) -> Objective:
+        """Values and gradients of some draws, for `minimise_all`."""
+        return self.of_draws(draws).values_and_gradients
 
     def first_shift(self) -> Array:
         """The shift to start from: what the anchor says, or that the two centres agree."""
         return self._seen_shift
 
     def value_and_gradient(self, O: Array, shift: Array) -> tuple[float, Array, Array]:
-        """Return the value at (O, shift) and its gradients with respect to both."""
+        """Return the value at one (O, shift) and its gradients with respect to both."""
+        value, gradient, shift_gradient = self.values_and_gradients(O, shift)
+        return float(value), gradient, shift_gradient
+
+    def values_and_gradients(self, O: Array, shift: Array) -> tuple[Array, Array, Array]:
+        """Return the values at all (O, shift) and their gradients with respect to both."""
         xp = namespace_of(O)
         translation = shift + self._origin_x @ O
-        moved_means = self.target.means - translation
-        gaps = moved_means @ O.T - self.population.means
-        OS = O @ self.target.covariances
-        within = (
-            self._share_c[:, None, None] * self.population.covariances
-            + self._share_t[:, None, None] * (OS @ O.T)
-            + (self._share_c * self._share_t)[:, None, None] * (gaps[:, :, None] * gaps[:, None, :])
-        )
+        moved_means = self.target.means - translation[..., None, :]
+        gaps = moved_means @ transposed(O) - self.population.means
+        OS = O[..., None, :, :] @ self.target.covariances
+        within = self._known_part + self._share_t[:, None, None] * (OS @ transposed(O)[..., None, :, :])
+        within = within + (gaps * self._share_both[:, None])[..., :, None] * gaps[..., None, :]
         share = self._total / xp.sum(self._total)
         mean = weighted_sum(share, within)
         keep = 1 - self._to_mean
-        C = keep[:, None, None] * within + self._to_mean[:, None, None] * mean + self.ridge * self._identity
+        C = keep[:, None, None] * within + self._to_mean[:, None, None] * mean[..., None, :, :]
+        C = C + self.ridge * self._identity
         L = xp.linalg.cholesky(C)
-        value = float(xp.sum(self._total[:, None] * xp.log(xp.linalg.diagonal(L))))
-        half = 0.5 * self._total[:, None, None] * xp.linalg.inv(C)  # ∂value/∂C_k
-        D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)
+        values = xp.sum(self._total[:, None] * xp.log(xp.linalg.diagonal(L)), axis=(-2, -1))
+        half = 0.5 * self._total[:, None, None] * _inverse(C, L)  # ∂value/∂C_k
+        D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)[..., None, :, :]
         gradient = 2 * weighted_sum(self._share_t, D @ OS)
-        pushes = 2 * (self._share_c * self._share_t)[:, None] * (D @ gaps[:, :, None])[:, :, 0]
-        gradient = gradient + pushes.T @ moved_means
-        shift_gradient = -xp.sum(pushes @ O, axis=0)
-        gradient = gradient + self._origin_x[:, None] * shift_gradient[None, :]
+        pushes = 2 * self._share_both[:, None] * (D @ gaps[..., :, None])[..., 0]
+        gradient = gradient + transposed(pushes) @ moved_means
+        shift_gradient = -xp.sum(pushes @ O, axis=-2)
+        gradient = gradient + self._origin_x[:, None] * shift_gradient[..., None, :]
         if self.anchor is not None:
             off = shift - self._seen_shift
-            value += 0.5 * self._shift_precision * float(off @ off) - float(xp.sum(self.pull * O))
+            values = values + 0.5 * self._shift_precision * xp.sum(off * off, axis=-1)
+            values = values - xp.sum(self.pull * O, axis=(-2, -1))
             gradient = gradient - self.pull
-            shift_gradient = shift_gradient + self._shift_precision * off
-        return value, gradient, shift_gradient
+            shift_gradient = shift_gradient + self._shift_precision[..., None] * off
+        return values, gradient, shift_gradient
 
     def from_orthogonal(self, orthogonal: Array) -> Array:
         """O of a map, in these coordinates."""
@@ -144,13 +191,13 @@ class MomentMatch:
         turn_variance = (
             0.5 / (1 + self.curvature) * (1 - self._identity)
         )  # bounded: no turn is further off than a random one
-        pivot = self.target.means - self._seen_shift if self.anchor is not None else self.target.means
+        pivot = self.target.means - self._seen_shift[..., None, :] if self.anchor is not None else self.target.means
         share = beside(self.target.counts / self.target.n_rows, pivot)
         xp = namespace_of(pivot)
         second = xp.linalg.diagonal(self.target.within) + share @ (pivot * pivot)
-        spread = second @ turn_variance + 1 / self.shift_curvature
+        spread = (second[..., None, :] @ turn_variance)[..., 0, :] + 1 / self.shift_curvature
         axes = self.axes_x @ O
-        return (axes * spread) @ axes.T
+        return (axes * spread[..., None, :]) @ transposed(axes)
 
     def _curvature(self) -> tuple[Array, Array]:
         """Diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
@@ -164,14 +211,21 @@ class MomentMatch:
         w = self.paired_counts
         crossed = (w[:, None] * p).T @ s
         turns = crossed + crossed.T - 2 * weighted_sum(w, P * S) - 2 * xp.sum(w)
-        means = self.target.means - self._seen_shift
-        lifted = (w[:, None] * means * means).T @ p
-        H = 0.5 * (turns + lifted + lifted.T)
-        shifts = w @ p + self._shift_precision
-        if self.anchor is not None:
-            H = H + 1 / self.anchor.noise_scale**2
-        floor = _FLATTEST * float(xp.max(H))
-        return xp.where(floor < H, H, floor * xp.ones_like(H)), shifts
+        means = self.target.means - self._seen_shift[..., None, :]
+        lifted = transposed(w[:, None] * means * means) @ p
+        H = 0.5 * (turns + lifted + transposed(lifted)) + self._precision[..., None, None]
+        shifts = w @ p + self._shift_precision[..., None]
+        return xp.maximum(H, _FLATTEST * xp.max(H, axis=(-2, -1), keepdims=True)), shifts
+
+
+def _inverse(matrices: Array, factors: Array) -> Array:
+    """Inverses of positive definite matrices whose Cholesky factors are known, which torch makes use of."""
+    xp = namespace_of(matrices)
+    solve_triangular = getattr(xp.linalg, "solve_triangular", None)
+    if solve_triangular is None:
+        return xp.linalg.inv(matrices)
+    rest = solve_triangular(factors, xp.broadcast_to(identity_like(factors), factors.shape), upper=False)
+    return transposed(rest) @ rest
 
 
 def _principal_axes(moments: ClassMoments) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mooring.attacks.anchor_estimates import procrustes_estimate
 from mooring.attacks.reconstruction import (
     Reconstruction,
     anchor_map,
@@ -12,11 +13,10 @@ from mooring.attacks.reconstruction import (
     undone,
 )
 from mooring.attacks.view import CollusionView
-from mooring.geometry.orthogonal import polar_factor
 
 
 def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Estimate Ô = Π(Āᵀ B̄)."""
     A, a, B, b = centred_anchor_pair(view)
-    estimate = anchor_map(polar_factor(A.T @ B), a, b)
+    estimate = anchor_map(procrustes_estimate(A, B), a, b)
     return undone(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))

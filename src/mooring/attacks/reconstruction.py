@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.errors import MooringError
-from mooring.geometry.backend import Array, namespace_of
+from mooring.geometry.backend import Array, device_of, namespace_of
 from mooring.geometry.rigid import RigidMap
 
 
@@ -92,5 +90,5 @@ def anchor_row_error(view: CollusionView, variance: float) -> Array:
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)
     centred = Y - xp.mean(Y if B is None else B, axis=0)
-    spread = float(xp.sum(centred * centred)) / Y.shape[0]
-    return variance * spread * xp.asarray(np.eye(view.n_components), dtype=Y.dtype, device=Y.device)
+    spread = xp.sum(centred * centred) / Y.shape[0]
+    return variance * spread * xp.eye(view.n_components, dtype=Y.dtype, device=device_of(Y))

@@ -1,0 +1,253 @@
+"""The search for the map that matches moments best: from several starts, in ever finer landscapes, settling signs.
+
+The population and the target's rows are given once, the anchor's evidence for one draw or for many; the draws go together
+through every stage, and each as it would go alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.descent import Indices, Minima, Minimum, minimise, minimise_all
+from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.attacks.signs import sign_votes, third_moments
+from mooring.attacks.view import Codes
+from mooring.geometry.backend import Array, indices_beside, namespace_of, to_numpy
+from mooring.geometry.orthogonal import polar_factor
+
+_FIRST_LOOK = 25
+_SMOOTHING = (1.0, 0.1, 0.0)
+_STAGE_ITERATIONS = 60
+_MAX_ITERATIONS = 200
+_COVARIANCE_STEPS = 40
+_SIGN_ROUNDS = 2
+_CLEAR_VOTE = 4.0
+_CLASSES_TO_TRY = 4
+_MANY_COMPONENTS = 150
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Rows with their classes, and their moments: one side of a comparison."""
+
+    rows: Array
+    codes: Codes
+    moments: ClassMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The best match of every draw.
+
+    Attributes
+    ----------
+    match : MomentMatch
+        In its finest form, of all draws.
+    found : Minima
+        Where the descents ended.
+    starts : tuple of str
+        Which start won.
+    """
+
+    match: MomentMatch
+    found: Minima
+    starts: tuple[str, ...]
+
+
+def best_matches(population: Side, target: Side, anchor: AnchorEvidence | None) -> Matches:
+    """Descend from several starts in a smoothed landscape, from the best of them in ever finer ones, settling signs.
+
+    Parameters
+    ----------
+    population, target : Side
+    anchor : AnchorEvidence with a leading axis, or None
+        What each draw of the anchor representation says. Without an anchor there is one draw.
+    """
+    match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
+    signs = _Signs(match, population, target)
+    n = 1 if anchor is None else int(anchor.cross.shape[0])
+    starts, everyone = _starts(match, signs), np.arange(n)
+    looks = [
+        _descended_all(match, everyone, O, match.first_shift(), _FIRST_LOOK) for O in starts.values()
+    ]  # one start after the other: memory for one at a time
+    scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
+    winners = np.argmin(scores, axis=0)
+    found = _chosen(looks, winners)
+    for smoothing in _SMOOTHING:
+        match = match if smoothing == _SMOOTHING[0] else match.smoothed(smoothing)
+        limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
+        found = _descended_all(match, everyone, found.orthogonal, found.shift, limit)
+        found = _with_better_signs(match, signs, found, limit)
+    names = list(starts)
+    return Matches(match, found, tuple(names[int(winner)] for winner in winners))
+
+
+def plain_starts(match: MomentMatch) -> dict[str, Array]:
+    """Maps to begin with, from the means, from means and covariances, and from the anchor where there is one."""
+    xp = namespace_of(match.pull)
+    means = (match.paired_counts[:, None] * match.population.means).T @ match.target.means
+    level_x, level_y = _levels(match)
+    linear = match.pull + means / xp.mean(level_x * level_y)
+    starts = {
+        "means": polar_factor(match.pull + means / (level_x[:, None] * level_y[None, :])),
+        "means and covariances": _power_steps(match, linear, polar_factor(linear)),
+    }
+    return starts if match.anchor is None else starts | {"anchor": polar_factor(match.pull)}
+
+
+def descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
+    """Descend from one map and one shift in the landscape of a match."""
+    return minimise(
+        match.value_and_gradient,
+        O,
+        shift,
+        curvature=match.curvature,
+        shift_curvature=match.shift_curvature,
+        max_iterations=max_iterations,
+    )
+
+
+def _descended_all(match: MomentMatch, draws: Indices, O: Array, shift: Array, max_iterations: int) -> Minima:
+    """Descend in the landscapes of some draws, from a map and a shift each, or one for all of them."""
+    xp = namespace_of(O)
+    chosen, h = match.of_draws(draws), match.n_components
+    return minimise_all(
+        chosen.objective_of,
+        xp.broadcast_to(O, (draws.size, h, h)),
+        xp.broadcast_to(shift, (draws.size, h)),
+        curvature=chosen.curvature,
+        shift_curvature=chosen.shift_curvature,
+        max_iterations=max_iterations,
+    )
+
+
+def _chosen(options: list[Minima], choice: Indices) -> Minima:
+    """Of each problem the option chosen for it."""
+    xp = namespace_of(options[0].shift)
+    each = np.arange(choice.size)
+
+    def pick(arrays: list[Array]) -> Array:
+        rows = indices_beside(choice * choice.size + each, arrays[0])
+        return xp.concat(arrays, axis=0)[rows, ...]
+
+    value, iterations, at_rest = (
+        np.stack([getattr(option, name) for option in options])[choice, each]
+        for name in ("value", "iterations", "at_rest")
+    )
+    return Minima(
+        pick([option.orthogonal for option in options]),
+        pick([option.shift for option in options]),
+        value,
+        iterations,
+        at_rest,
+    )
+
+
+def _starts(match: MomentMatch, signs: _Signs) -> dict[str, Array]:
+    """The plain starts and the principal axes, of all classes together and of single ones."""
+    xp = namespace_of(match.pull)
+    identity = xp.eye(match.n_components, dtype=match.pull.dtype, device=match.pull.device)
+    level_x, level_y = _levels(match)
+    leaning = xp.sum(match.paired_counts[:, None] * match.population.means * match.target.means, axis=0)
+    leaning = xp.linalg.diagonal(match.pull) + leaning / (level_x * level_y)
+    votes = signs.votes(identity) + 2 * leaning
+    starts = plain_starts(match) | {"principal axes": identity * _sign(votes)[..., None, :]}
+    if match.n_components <= _MANY_COMPONENTS:
+        starts |= _class_axes(match)
+    return starts
+
+
+def _levels(match: MomentMatch) -> tuple[Array, Array]:
+    """Standard deviations along the axes of both sides."""
+    xp = namespace_of(match.pull)
+    level_x, level_y = (
+        xp.sqrt(xp.linalg.diagonal(side.within) + match.ridge) for side in (match.population, match.target)
+    )
+    return level_x, level_y
+
+
+def _class_axes(match: MomentMatch) -> dict[str, Array]:
+    """The principal axes of single classes, pointed by all class means: where the axes of all classes together mix."""
+    xp = namespace_of(match.pull)
+    largest = np.argsort(-np.minimum(match.population.counts, match.target.counts))[:_CLASSES_TO_TRY]
+    starts = {}
+    for k in largest:
+        axes_c, axes_t = (xp.linalg.eigh(side.covariances[int(k), ...])[1] for side in (match.population, match.target))
+        means_c, means_t = match.population.means @ axes_c, match.target.means @ axes_t
+        leaning = xp.sum(match.paired_counts[:, None] * means_c * means_t, axis=0)
+        starts[f"axes of class {int(k)}"] = (axes_c * _sign(leaning)) @ axes_t.T
+    return starts
+
+
+def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
+    """Fixed-point steps O ← Π(linear + Σ_k u_k S_k^c O S_k^t), which climb a plainer objective from far away."""
+    xp = namespace_of(linear)
+    level = xp.mean(xp.linalg.diagonal(match.population.within)) + match.ridge
+    weighted = (match.paired_counts / level**2)[:, None, None] * match.population.covariances
+    moving = xp.ones_like(O[..., 0, 0]) > 0
+    for _ in range(_COVARIANCE_STEPS):
+        pulled = xp.sum(weighted @ O[..., None, :, :] @ match.target.covariances, axis=-3)
+        new = xp.where(moving[..., None, None], polar_factor(linear + pulled), O)
+        moving = moving & (xp.max(xp.abs(new - O), axis=(-2, -1)) >= 1e-4)
+        O = new
+        if not bool(xp.any(moving)):
+            break
+    return O
+
+
+def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: int) -> Minima:
+    """Turn round the axes that third moments vote against, and keep it where likelihood and votes together gain."""
+    xp = namespace_of(match.pull)
+    trying = np.arange(found.value.size)
+    for _ in range(_SIGN_ROUNDS):
+        votes = signs.votes(found.orthogonal[indices_beside(trying, found.shift), ...])
+        doubted = np.flatnonzero(to_numpy(xp.any(votes < -_CLEAR_VOTE, axis=-1)))
+        if not doubted.size:
+            break
+        trying, votes = trying[doubted], votes[indices_beside(doubted, votes), :]
+        rows = indices_beside(trying, found.shift)
+        old = found.orthogonal[rows, ...]
+        turned = _descended_all(
+            match, trying, old * _sign(votes + _CLEAR_VOTE)[..., None, :], found.shift[rows, :], limit
+        )
+        before = found.value[trying] - signs.agreement(old)
+        after = turned.value - signs.agreement(turned.orthogonal)
+        better = after < before - _CLEAR_VOTE
+        trying, kept = trying[better], indices_beside(np.flatnonzero(better), found.shift)
+        if not trying.size:
+            break
+        rows = indices_beside(trying, found.shift)
+        found.orthogonal[rows, ...] = turned.orthogonal[kept, ...]
+        found.shift[rows, :] = turned.shift[kept, :]
+        for name in ("value", "iterations", "at_rest"):
+            getattr(found, name)[trying] = getattr(turned, name)[better]
+    return found
+
+
+class _Signs:
+    """Third moments' votes for the sign of each of the target's axes, given a map. The axes are those of a match."""
+
+    def __init__(self, match: MomentMatch, population: Side, target: Side) -> None:
+        self._population, self._target, self._axes = population, target, match.axes_x
+        self._third = third_moments(target.rows, target.codes, match.axes_y)
+
+    def votes(self, O: Array) -> Array:
+        """For a map of shape (h, h), votes of shape (h,); for several, with a leading axis."""
+        if len(O.shape) > 2:
+            return namespace_of(O).stack([self.votes(O[index, ...]) for index in range(O.shape[0])])
+        third = third_moments(self._population.rows, self._population.codes, self._axes @ O)
+        return sign_votes(third, self._third, self._population.rows.shape[0], self._target.rows.shape[0])
+
+    def agreement(self, O: Array) -> npt.NDArray[np.float64]:
+        """How much third moments speak for each map, in units of log-likelihood."""
+        return 0.5 * to_numpy(namespace_of(O).sum(self.votes(O), axis=-1)).astype(np.float64)
+
+
+def _sign(numbers: Array) -> Array:
+    """−1 for what is negative, 1 for all else."""
+    xp = namespace_of(numbers)
+    return xp.where(numbers < 0, -xp.ones_like(numbers), xp.ones_like(numbers))
