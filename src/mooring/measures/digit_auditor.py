@@ -47,12 +47,19 @@ class DigitAuditor:
         """Return one unit vector a row, or zeros where no unit of the network answers."""
         torch = _torch()
         images = image_rows("rows", rows, (self.image_side, self.image_side))[..., 0]
-        parts = []
+        parts = [
+            self.embedded(torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device))
+            for start in range(0, len(images), _BATCH)
+        ]
+        return unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts]))
+
+    def embedded(self, images: Any) -> Any:
+        """The same for a float32 tensor of clamped images on the auditor's device, in batches, without leaving it."""
+        torch = _torch()
         with torch.inference_mode():
-            for start in range(0, len(images), _BATCH):
-                batch = torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device)
-                parts.append(self._network(batch[:, None]).double().cpu().numpy())
-        return unit_rows(np.concatenate(parts))
+            pictures = images.reshape(-1, 1, self.image_side, self.image_side)
+            vectors = torch.cat([self._network(part) for part in pictures.split(_BATCH)])
+            return torch.nn.functional.normalize(vectors, dim=1)
 
 
 def train_digit_auditor(

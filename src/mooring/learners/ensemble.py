@@ -1,0 +1,335 @@
+"""The paper's small convolutional network, trained for many data sets at once.
+
+A study trains hundreds of networks that differ in their data only: same architecture, same first weights, same order of
+minibatches. Here they train side by side, each parameter carrying a leading axis of members. What one member learns does
+not depend on the others, up to rounding.
+
+Legend
+------
+E members, n and m rows, h features, B rows of a minibatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.learners.convolution import DIGITS, FACES, Architecture, Network, initial_parameters
+from mooring.randomness import Streams
+
+__all__ = ["DIGITS", "FACES", "Architecture", "Ensemble", "balanced_accuracy", "train_ensemble"]
+
+Tensor = Any
+Progress = Callable[[int, int], None]
+
+_ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a training step of 256 needs
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trained networks, each at its best epoch.
+
+    Attributes
+    ----------
+    architecture : Architecture
+    parameters : dict of str to tensor
+        By the names of `Architecture.shapes`, with a leading axis of members.
+    best_epoch : array of shape (E,)
+        From 1; the earliest of those with the best validation score.
+    validation_balanced_accuracy : array of shape (E,)
+        At that epoch.
+    """
+
+    architecture: Architecture
+    parameters: dict[str, Tensor]
+    best_epoch: npt.NDArray[np.int64]
+    validation_balanced_accuracy: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return int(self.best_epoch.size)
+
+    def predict(self, rows: Tensor) -> npt.NDArray[np.int64]:
+        """Predict classes, as an array of shape (E, m).
+
+        Parameters
+        ----------
+        rows : tensor of shape (E, m, h), or (m, h)
+            Each member's own rows, or rows that all members share. They may lie on another device: they are brought to
+            the parameters' in parts.
+        """
+        shared = rows.ndim == 2
+        rows = rows[None] if shared else rows
+        _check_rows("rows", rows, self.architecture, None if shared else len(self))
+        return _predicted(self.architecture, self.parameters, rows)
+
+    def predict_one(self, member: int, rows: Tensor) -> npt.NDArray[np.int64]:
+        """Predict classes by one member, from rows of shape (m, h), as an array of shape (m,)."""
+        return np.asarray(self[member].predict(rows)[0])
+
+    def __getitem__(self, member: int) -> Ensemble:
+        """One member, as an ensemble of its own."""
+        if not -len(self) <= member < len(self):
+            raise IndexError(f"There is no member {member} in an ensemble of {len(self)}.")
+        at = slice(member % len(self), member % len(self) + 1)
+        parameters = {name: values[at] for name, values in self.parameters.items()}
+        return Ensemble(self.architecture, parameters, self.best_epoch[at], self.validation_balanced_accuracy[at])
+
+
+def train_ensemble(
+    train_rows: Tensor,
+    train_labels: Tensor,
+    validation_rows: Tensor,
+    validation_labels: Tensor,
+    *,
+    architecture: Architecture,
+    streams: Streams,
+    epochs: int = 15,
+    batch_size: int = 256,
+    learning_rate: float = 1e-3,
+    progress: Progress | None = None,
+) -> Ensemble:
+    """Train one network a member, all at once, and keep each at its best epoch.
+
+    Parameters
+    ----------
+    train_rows : tensor of shape (E, n, h)
+        Member e trains on train_rows[e]. Its device and its float type are those of the training.
+    train_labels : integers of shape (n,)
+        The same for all members.
+    validation_rows : tensor of shape (E, m, h)
+    validation_labels : integers of shape (m,)
+    architecture : Architecture
+    streams : Streams
+        Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
+    epochs, batch_size : int
+        The last minibatch of an epoch may be shorter.
+    learning_rate : float
+        Adam's; its other settings are torch's defaults.
+    progress : callable, optional
+        Called after every epoch with what is done and the total, both in epochs × members.
+
+    Returns
+    -------
+    Ensemble
+
+    Notes
+    -----
+    Random numbers come from NumPy, so every device starts from the same weights in the same order; results then differ by
+    the rounding of its arithmetic. Where memory does not suffice, the members are trained in halves, one after the other.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rows = torch.zeros(2, 20, 100)
+    >>> rows[:, 10:] = 1.0
+    >>> labels = torch.arange(20) // 10
+    >>> trained = train_ensemble(
+    ...     rows, labels, rows, labels, architecture=DIGITS, streams=Streams.for_experiment(0), epochs=40
+    ... )
+    >>> trained.validation_balanced_accuracy.tolist()
+    [1.0, 1.0]
+    """
+    torch = _torch()
+    _check_rows("train_rows", train_rows, architecture, None)
+    _check_rows("validation_rows", validation_rows, architecture, train_rows.shape[0])
+    if (validation_rows.dtype, validation_rows.device) != (train_rows.dtype, train_rows.device):
+        got = f"{validation_rows.dtype} on {validation_rows.device}"
+        expected = f"{train_rows.dtype} on {train_rows.device}, like train_rows"
+        raise InputError("validation_rows", expected=expected, got=got, cure="Convert them with .to(train_rows).")
+    _check_settings(epochs, batch_size, learning_rate)
+    codes = _checked_labels("train_labels", train_labels, train_rows.shape[1], architecture)
+    truth = _checked_labels("validation_labels", validation_labels, validation_rows.shape[1], architecture)
+    on_device = torch.as_tensor(codes, device=train_rows.device)
+    total = train_rows.shape[0] * epochs
+
+    def trained(first: int, end: int) -> list[Ensemble]:
+        tell = (lambda epoch: progress(first * epochs + epoch * (end - first), total)) if progress else None
+        try:
+            found = _trained(
+                train_rows[first:end],
+                on_device,
+                validation_rows[first:end],
+                truth,
+                architecture=architecture,
+                streams=streams,
+                epochs=epochs,
+                batch_size=batch_size,
+                learning_rate=learning_rate,
+                tell=tell,
+            )
+            return [found]
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if end - first == 1:
+                raise InputError(
+                    "batch_size",
+                    expected="small enough for one member's training step to fit into memory",
+                    got=str(batch_size),
+                    cure="Pass fewer rows a minibatch, fewer members' rows at a time, or use a device with more memory.",
+                ) from error
+        # Outside the handler: the error keeps the failed step's tensors alive until it is gone.
+        if train_rows.device.type == "cuda":
+            torch.cuda.empty_cache()
+        middle = (first + end) // 2
+        return trained(first, middle) + trained(middle, end)
+
+    return _joined(trained(0, train_rows.shape[0]))
+
+
+def balanced_accuracy(predictions: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The mean over the classes in `labels` of the share recognised: predictions (E, m) and labels (m,) give (E,).
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([[0, 0, 0, 0], [0, 0, 1, 1]]), np.array([0, 0, 0, 1])).tolist()
+    [0.5, 0.8333333333333333]
+    """
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    if predictions.ndim != 2 or labels.shape != predictions.shape[1:] or labels.size == 0:
+        raise InputError(
+            "predictions",
+            expected="of shape (members, rows), with one label a row and at least one row",
+            got=f"shape {predictions.shape} with labels of shape {labels.shape}",
+            cure="For one member, pass predictions[None].",
+        )
+    classes, codes = np.unique(labels, return_inverse=True)
+    members = np.eye(classes.size)[codes]
+    hits = (predictions == labels).astype(np.float64) @ members
+    return np.asarray((hits / members.sum(axis=0)).mean(axis=1))
+
+
+def _trained(
+    train_rows: Tensor,
+    train_labels: Tensor,
+    validation_rows: Tensor,
+    validation_labels: npt.NDArray[np.int64],
+    *,
+    architecture: Architecture,
+    streams: Streams,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    tell: Callable[[int], None] | None,
+) -> Ensemble:
+    """Train all members at once, whatever memory that takes."""
+    torch = _torch()
+    E, n = train_rows.shape[:2]
+    on_gpu = train_rows.device.type == "cuda"
+    network = Network(architecture, train_rows)
+    parameters = {
+        name: torch.as_tensor(values).to(train_rows).repeat(E, *[1] * values.ndim).requires_grad_()
+        for name, values in initial_parameters(architecture, streams.named("initialisation")).items()
+    }
+    best = {name: values.detach().clone() for name, values in parameters.items()}
+    best_epoch, best_score = np.zeros(E, dtype=np.int64), np.full(E, -1.0)
+    optimizer = torch.optim.Adam(parameters.values(), lr=learning_rate, fused=on_gpu)
+    order = streams.named("order")
+    for epoch in range(1, epochs + 1):
+        chosen = torch.as_tensor(order.permutation(n), device=train_rows.device)
+        for batch in chosen.split(batch_size):
+            optimizer.zero_grad()
+            logits = network.logits(train_rows.index_select(1, batch), network.laid_out(parameters))
+            logits.backward(_loss_gradient(logits.detach(), train_labels[batch]))
+            optimizer.step()
+        score = balanced_accuracy(_predicted(architecture, parameters, validation_rows), validation_labels)
+        better = score > best_score  # strictly: the earliest epoch wins a tie
+        best_score[better], best_epoch[better] = score[better], epoch
+        where = torch.as_tensor(np.flatnonzero(better), device=train_rows.device)
+        for name, values in best.items():
+            values[where] = parameters[name].detach()[where]
+        if tell:
+            tell(epoch)
+    return Ensemble(architecture, best, best_epoch, best_score)
+
+
+def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """The gradient at logits (E, outputs, B) of the sum over members of the mean cross-entropy over rows.
+
+    With a sum over members each gets its own gradient. The loss itself is not needed.
+    """
+    if logits.shape[1] == 1:
+        return (logits.sigmoid() - labels) / labels.shape[0]
+    return (logits.softmax(dim=1) - _torch().nn.functional.one_hot(labels, logits.shape[1]).T) / labels.shape[0]
+
+
+def _predicted(architecture: Architecture, parameters: dict[str, Tensor], rows: Tensor) -> npt.NDArray[np.int64]:
+    torch, like = _torch(), parameters["output.weight"]
+    E, m = like.shape[0], rows.shape[1]
+    found = torch.empty((E, m), dtype=torch.uint8, device=like.device)  # small, for the way to the host
+    network = Network(architecture, like)
+    with torch.no_grad():
+        ready = network.laid_out(parameters)
+        for first in range(0, m, _ROWS_AT_ONCE):
+            part = slice(first, first + _ROWS_AT_ONCE)
+            logits = network.logits(rows[:, part].to(like).expand(E, -1, -1), ready)
+            found[:, part] = logits[:, 0] > 0 if architecture.n_outputs == 1 else logits.argmax(dim=1)
+    return np.asarray(found.cpu().numpy().astype(np.int64))
+
+
+def _joined(parts: list[Ensemble]) -> Ensemble:
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].parameters
+    return Ensemble(
+        parts[0].architecture,
+        {name: _torch().cat([part.parameters[name] for part in parts]) for name in names},
+        np.concatenate([part.best_epoch for part in parts]),
+        np.concatenate([part.validation_balanced_accuracy for part in parts]),
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def _check_rows(what: str, rows: Tensor, architecture: Architecture, n_members: int | None) -> None:
+    torch, h = _torch(), architecture.n_features
+    members = "members" if n_members is None else str(n_members)
+    is_tensor = isinstance(rows, torch.Tensor)
+    fits = is_tensor and rows.ndim == 3 and rows.shape[2] == h and 0 not in rows.shape
+    if not fits or rows.shape[0] != (n_members or rows.shape[0]) or not rows.is_floating_point():
+        raise InputError(
+            what,
+            expected=f"a float tensor of shape ({members}, rows, {h}), with at least one row",
+            got=f"{str(rows.dtype).removeprefix('torch.')} of shape {tuple(rows.shape)}"
+            if is_tensor
+            else type(rows).__name__,
+            cure=f"The architecture {architecture.name!r} reads {h} features as a {architecture.side} × "
+            f"{architecture.side} picture.",
+        )
+
+
+def _checked_labels(what: str, labels: Any, n_rows: int, architecture: Architecture) -> npt.NDArray[np.int64]:
+    codes = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
+    whole = codes.dtype.kind in "iub" and codes.shape == (n_rows,)
+    if not whole or codes.min() < 0 or codes.max() >= architecture.n_classes:
+        raise InputError(
+            what,
+            expected=f"{n_rows} integers from 0 to {architecture.n_classes - 1}, one a row",
+            got=f"{codes.dtype} of shape {codes.shape}" + (" with other values" if whole else ""),
+            cure="Number the classes from 0; all members share the labels.",
+        )
+    return codes.astype(np.int64)
+
+
+def _check_settings(epochs: int, batch_size: int, learning_rate: float) -> None:
+    for what, value in (("epochs", epochs), ("batch_size", batch_size)):
+        if value < 1:
+            raise InputError(what, expected="at least 1", got=str(value), cure="The paper's are 15 epochs of 256.")
+    if not 0 < learning_rate < float("inf"):
+        raise InputError("learning_rate", expected="positive", got=str(learning_rate), cure="The paper's is 0.001.")
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(needed_for="training the paper's networks", package="torch", extra="torch") from None
+    return torch

@@ -1,0 +1,293 @@
+"""Many networks at once learn what each would learn alone, by torch's own modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import balanced_accuracy_score
+
+from benchmarks.training import module, one_at_a_time, predicted
+from mooring.errors import InputError
+from mooring.learners import ensemble as ensembles
+from mooring.learners.convolution import PooledConvolution, initial_parameters
+from mooring.learners.ensemble import DIGITS, FACES, Architecture, Ensemble, balanced_accuracy, train_ensemble
+from mooring.randomness import Streams
+
+torch = pytest.importorskip("torch")
+STREAMS = Streams.for_experiment(5)
+BOTH = pytest.mark.parametrize("architecture", [DIGITS, FACES], ids=lambda architecture: architecture.name)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Small products are slower on several threads, and other tests may run beside these."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def problem(
+    architecture: Architecture, *, members: int = 3, n: int = 200, m: int = 90, spread: float = 3.0, dtype: Any = None
+) -> tuple[Any, Any, Any, Any]:
+    """Rows of their own for every member around one centre a class, with labels; the numbers of classes differ."""
+    rng = np.random.default_rng(11)
+    centres = rng.standard_normal((architecture.n_classes, architecture.n_features))
+    chances = np.arange(1, architecture.n_classes + 1) / np.arange(1, architecture.n_classes + 1).sum()
+    labels = rng.choice(architecture.n_classes, size=n + m, p=chances)
+    noise = rng.standard_normal((members, n + m, architecture.n_features))
+    rows = torch.as_tensor(centres[labels] + spread * noise, dtype=dtype or torch.float64)
+    labels = torch.as_tensor(labels)
+    return rows[:, :n], labels[:n], rows[:, n:], labels[n:]
+
+
+def blank(rows: Any, side: int) -> Any:
+    """Only four rows and four columns of the picture are kept: most patches are all zeros, and tie."""
+    pictures = rows.reshape(*rows.shape[:2], side, side).clone()
+    pictures[..., :2, :] = pictures[..., 6:, :] = pictures[..., :3] = pictures[..., 7:] = 0
+    return pictures.reshape(rows.shape)
+
+
+def largest_difference(ensemble: Ensemble, checkpoints: list[dict[str, Any]]) -> float:
+    return max(
+        float((ensemble.parameters[name][member] - values).abs().max())
+        for member, checkpoint in enumerate(checkpoints)
+        for name, values in checkpoint.items()
+    )
+
+
+def same(left: Ensemble, right: Ensemble, *, within: float = 1e-12) -> bool:
+    close = all(
+        torch.allclose(left.parameters[name], right.parameters[name], rtol=0, atol=within) for name in left.parameters
+    )
+    scores = np.array_equal(left.validation_balanced_accuracy, right.validation_balanced_accuracy)
+    return close and scores and np.array_equal(left.best_epoch, right.best_epoch)
+
+
+@BOTH
+@pytest.mark.parametrize("zeros", [False, True], ids=["dense", "blank"])
+@pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-9), ("float32", 1e-4)])
+def test_members_learn_what_torch_modules_learn_one_at_a_time(
+    architecture: Architecture, zeros: bool, dtype: str, within: float
+) -> None:
+    rows, labels, validation, truth = problem(architecture, dtype=getattr(torch, dtype))
+    if zeros:
+        rows, validation = blank(rows, architecture.side), blank(validation, architecture.side)
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "epochs": 3, "batch_size": 64}
+    together = train_ensemble(rows, labels, validation, truth, **settings)
+    checkpoints, best_epochs, best_scores = one_at_a_time(rows, labels, validation, truth, **settings)
+    assert together.parameters["output.bias"].dtype == rows.dtype
+    assert largest_difference(together, checkpoints) < within
+    assert together.best_epoch.tolist() == best_epochs.tolist()
+    np.testing.assert_allclose(together.validation_balanced_accuracy, best_scores, atol=1e-12)
+    for member, checkpoint in enumerate(checkpoints):
+        network = module(architecture).to(rows)
+        torch.nn.utils.vector_to_parameters(torch.cat([v.flatten() for v in checkpoint.values()]), network.parameters())
+        assert np.array_equal(together.predict(validation)[member], predicted(network, validation[member]))
+
+
+@pytest.mark.parametrize("in_strips", [True, False])
+@pytest.mark.parametrize(("in_channels", "side", "padding"), [(1, 10, 3), (10, 6, 0), (1, 20, 0), (10, 8, 0)])
+def test_a_layer_and_its_gradients_are_those_of_torch_also_where_values_tie(
+    in_channels: int, side: int, padding: int, in_strips: bool
+) -> None:
+    """Small whole numbers have no rounding and tie often: the first of the pooling window gets the gradient."""
+    rng = np.random.default_rng(2)
+    whole = [
+        torch.as_tensor(rng.integers(-1, 2, size), dtype=torch.float64)
+        for size in ((2, 4, in_channels, side, side), (2, 6, in_channels, 5, 5), (2, 6))
+    ]
+    inputs, filters, bias = theirs = [values.clone().requires_grad_() for values in whole]
+    expected = [
+        torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(*member, padding=padding).relu(), 2)
+        for member in zip(inputs, filters, bias, strict=True)
+    ]
+    towards = torch.as_tensor(rng.integers(1, 9, (2, *expected[0].shape)), dtype=torch.float64)
+    torch.stack(expected).backward(towards)
+    layer = PooledConvolution(in_channels, 6, side, padding, in_strips)
+    inputs, filters, bias = ours = [values.clone().requires_grad_() for values in whole]
+    matrix = layer.matrix(filters, torch.as_tensor(layer.places()))
+    found = layer.apply(inputs.permute(0, 2, 3, 4, 1), matrix, bias).permute(0, 4, 1, 2, 3)
+    found.backward(towards)
+    assert torch.equal(found, torch.stack(expected))
+    assert all(torch.equal(mine.grad, their.grad) for mine, their in zip(ours, theirs, strict=True))
+
+
+@BOTH
+def test_the_comparison_is_not_about_networks_that_learned_nothing(architecture: Architecture) -> None:
+    found = train_ensemble(
+        *problem(architecture, spread=0.5), architecture=architecture, streams=STREAMS, epochs=12, batch_size=16
+    )
+    assert found.validation_balanced_accuracy.min() > 0.9
+
+
+@BOTH
+def test_a_member_alone_learns_what_it_learns_among_others(architecture: Architecture) -> None:
+    rows, labels, validation, truth = problem(architecture)
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "epochs": 2, "batch_size": 64}
+    together = train_ensemble(rows, labels, validation, truth, **settings)
+    others = torch.cat([rows[:1] * 40, rows[1:2], rows[2:] - 3])
+    among_others = train_ensemble(others, labels, validation, truth, **settings)
+    alone = train_ensemble(rows[1:2], labels, validation[1:2], truth, **settings)
+    assert same(together[1], alone)
+    assert same(together[1], among_others[1])
+    assert not same(together[0], among_others[0])
+
+
+def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
+    """An easy task is solved long before the last epoch; what is kept is what was there when it was first solved."""
+    data = problem(DIGITS, members=2, n=160, m=60, spread=0.1)
+    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "batch_size": 16}
+    long = train_ensemble(*data, epochs=14, **settings)
+    assert (long.validation_balanced_accuracy == 1).all()
+    assert (long.best_epoch < 13).all()
+    for member, epoch in enumerate(long.best_epoch):
+        stopped = train_ensemble(*data, epochs=int(epoch), **settings)
+        assert same(long[member], stopped[member], within=0)
+        before = train_ensemble(*data, epochs=int(epoch) - 1, **settings)
+        assert before.validation_balanced_accuracy[member] < 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        MemoryError(),
+    ],
+    ids=["cuda", "windows", "linux", "python"],
+)
+def test_without_enough_memory_halves_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    data = problem(DIGITS, members=5, n=100, m=40)
+    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "epochs": 2, "batch_size": 32}
+    whole = train_ensemble(*data, **settings)
+    inner, sizes = ensembles._trained, []
+
+    def scarce(rows: Any, *others: Any, **keywords: Any) -> Ensemble:
+        sizes.append(rows.shape[0])
+        if rows.shape[0] > 2:
+            raise error
+        return inner(rows, *others, **keywords)
+
+    monkeypatch.setattr(ensembles, "_trained", scarce)
+    told: list[tuple[int, int]] = []
+    halves = train_ensemble(*data, progress=lambda done, total: told.append((done, total)), **settings)
+    assert sizes == [5, 2, 3, 1, 2]
+    assert same(whole, halves)
+    assert told == [(2, 10), (4, 10), (5, 10), (6, 10), (8, 10), (10, 10)]
+
+
+def test_one_member_too_many_for_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scarce(*_: Any, **__: Any) -> Ensemble:
+        raise MemoryError
+
+    monkeypatch.setattr(ensembles, "_trained", scarce)
+    with pytest.raises(InputError, match=r"batch_size must be small enough .* fit into memory, got 256 .* fewer rows"):
+        train_ensemble(*problem(DIGITS), architecture=DIGITS, streams=STREAMS)
+
+
+def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Ensemble:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(ensembles, "_trained", broken)
+    with pytest.raises(RuntimeError, match="illegal"):
+        train_ensemble(*problem(DIGITS), architecture=DIGITS, streams=STREAMS)
+
+
+@BOTH
+def test_first_weights_follow_torch_default_scheme(architecture: Architecture) -> None:
+    drawn = initial_parameters(architecture, STREAMS.named("initialisation"))
+    torch.manual_seed(0)
+    for values, theirs in zip(drawn.values(), module(architecture).parameters(), strict=True):
+        assert values.shape == theirs.shape
+        if values.size >= 50:
+            assert np.abs(values).max() == pytest.approx(float(theirs.detach().abs().max()), rel=0.1)
+            assert abs(values.mean()) < 3 * values.std() / np.sqrt(values.size)
+    limits = {name: np.abs(values).max() for name, values in drawn.items()}
+    assert limits["convolution2.bias"] <= 1 / np.sqrt(250)
+    assert limits["output.bias"] <= 1 / np.sqrt(50)
+
+
+def test_prediction_goes_in_parts_and_shares_rows() -> None:
+    rows, labels, validation, truth = problem(DIGITS, n=60, m=1200, dtype=torch.float32)
+    found = train_ensemble(rows, labels, validation, truth, architecture=DIGITS, streams=STREAMS, epochs=2)
+    whole = found.predict(validation)
+    assert whole.shape == (3, 1200)
+    pieces = [found.predict(validation[:, first : first + 7]) for first in range(0, 1200, 7)]
+    assert np.mean(np.concatenate(pieces, axis=1) == whole) > 0.999  # products of other sizes round differently
+    shared = found.predict(validation[2])
+    assert np.array_equal(shared[2], whole[2])
+    assert not np.array_equal(shared[1], whole[1])
+    assert np.array_equal(found.predict(validation.double()), whole)
+    assert np.array_equal(found.predict_one(1, validation[2]), shared[1])
+    assert np.array_equal(found.predict_one(-1, validation[2]), shared[2])
+    with pytest.raises(IndexError, match="no member 3"):
+        found.predict_one(3, validation[2])
+
+
+@pytest.mark.parametrize(("logit", "label"), [(0.01, 1), (-0.01, 0)])
+def test_with_two_classes_the_sign_of_the_logit_decides(logit: float, label: int) -> None:
+    nothing = {name: torch.zeros(2, *shape) for name, shape in FACES.shapes().items()}
+    found = Ensemble(FACES, {**nothing, "output.bias": torch.full((2, 1), logit)}, np.ones(2, int), np.ones(2))
+    assert found.predict(torch.zeros(3, 400)).tolist() == [[label] * 3] * 2
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.choice([0, 1, 4], size=300, p=[0.1, 0.2, 0.7])
+    predictions = np.where(rng.random((6, 300)) < 0.6, labels, rng.choice([0, 1, 4], size=(6, 300)))
+    theirs = [balanced_accuracy_score(labels, row) for row in predictions]
+    np.testing.assert_allclose(balanced_accuracy(predictions, labels), theirs, rtol=1e-14)
+
+
+def test_balanced_accuracy_wants_one_label_a_prediction() -> None:
+    with pytest.raises(InputError, match=r"predictions must be of shape \(members, rows\)"):
+        balanced_accuracy(np.zeros(4), np.zeros(4))
+
+
+GOOD = problem(DIGITS, n=20, m=10)
+
+
+@pytest.mark.parametrize(
+    ("place", "bad", "message"),
+    [
+        (
+            0,
+            GOOD[0][0],
+            r"train_rows must be a float tensor of shape \(members, rows, 100\).* float64 of shape \(20, 100\)",
+        ),
+        (0, GOOD[0][:, :, :99], r"train_rows must be .* \(3, 20, 99\)"),
+        (0, GOOD[0].long(), r"train_rows must be a float tensor .* int64"),
+        (0, GOOD[0].numpy(), "train_rows must be a float tensor .* ndarray"),
+        (0, GOOD[0][:0], r"train_rows must be .* \(0, 20, 100\)"),
+        (1, GOOD[1][:19], r"train_labels must be 20 integers from 0 to 9, one a row, got int64 of shape \(19,\)"),
+        (1, GOOD[1] + 1, "train_labels must be .* with other values"),
+        (1, GOOD[1].double(), "train_labels must be .* float64"),
+        (2, GOOD[2][:2], r"validation_rows must be a float tensor of shape \(3, rows, 100\)"),
+        (2, GOOD[2][:, :0], r"validation_rows must be .* at least one row, got float64 of shape \(3, 0, 100\)"),
+        (2, GOOD[2].float(), "validation_rows must be torch.float64 on cpu, like train_rows, got torch.float32"),
+        (3, GOOD[3] - 9, "validation_labels must be .* with other values"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_in_words(place: int, bad: Any, message: str) -> None:
+    data = [*GOOD[:place], bad, *GOOD[place + 1 :]]
+    with pytest.raises(InputError, match=message):
+        train_ensemble(*data, architecture=DIGITS, streams=STREAMS)
+
+
+@pytest.mark.parametrize("setting", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}])
+def test_settings_must_make_sense(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(setting))} must be"):
+        train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, **setting)
+
+
+def test_rows_to_predict_must_fit() -> None:
+    found = train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, epochs=1)
+    with pytest.raises(InputError, match=r"rows must be a float tensor of shape \(3, rows, 100\)"):
+        found.predict(GOOD[2][:2])
+    with pytest.raises(InputError, match=r"rows must be .* \(1, 5, 99\)"):
+        found.predict(torch.zeros(5, 99, dtype=torch.float64))
