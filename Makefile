@@ -2,13 +2,14 @@
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
 #   make test   what CI runs: lint, types, tests
 # And for those who work on mooring:
+#   make figures  docs/figures and docs/paper-against-mooring.md again, from the tables in results/
 #   make bench  speed and quality as ratios in one run; prints a table, writes benchmarks/results/*.json
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types unit bench docs clean
+.PHONY: demo test lint types unit bench docs figures clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -32,6 +33,9 @@ bench: .venv/.bench
 docs: .venv/.bench
 	$(BIN)/python -m benchmarks.certified_share
 	$(BIN)/python -m benchmarks.render
+
+figures: .venv/.dev
+	$(BIN)/python -m mooring.apps.experiments.redraw results docs
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -19,6 +19,7 @@ from mooring.apps.cli.join import join
 from mooring.apps.cli.plan import plan
 from mooring.apps.cli.predict import predict
 from mooring.apps.cli.report import report
+from mooring.apps.cli.reproduce import reproduce
 from mooring.apps.cli.share import share
 from mooring.apps.cli.study import study_app
 from mooring.apps.cli.train import train
@@ -45,6 +46,7 @@ COMMANDS = (
     (predict, USE),
     (report, AFTERWARDS),
     (demo, AFTERWARDS),
+    (reproduce, AFTERWARDS),
 )
 
 

@@ -1,0 +1,203 @@
+"""`mooring reproduce`: run a study of the paper, or one beyond it, and set its numbers beside the paper's."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mooring.apps.cli.running import INTERRUPTED, Format, running, tell
+from mooring.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from mooring.apps.experiments.settings.spec import Spec
+    from mooring.apps.experiments.storing.store import ResultStore
+
+
+def reproduce(
+    study: Annotated[
+        str | None, typer.Argument(help="Which study; without one, all are listed.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder that gets a folder for the study. A run that was interrupted goes on from it.")
+    ] = Path("reproduction"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the data files.", show_default="MOORING_DATA, or else data", rich_help_panel="Inputs"
+        ),
+    ] = None,
+    face_model: Annotated[
+        Path | None,
+        typer.Option(help="ONNX face model, for the studies of faces.", show_default=False, rich_help_panel="Inputs"),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version: every figure, and no claim about the paper.")
+    ] = False,
+    draws: Annotated[
+        int | None, typer.Option(help="Draws of each noise, 1 or more.", show_default="as in the study")
+    ] = None,
+    deployments: Annotated[
+        int | None, typer.Option(help="Deployments, 1 or more; the paper has one.", show_default="as in the study")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to run: auto, cpu or cuda.")] = "auto",
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Only draw figures and page again, from results that are there.")
+    ] = False,
+    format: Format = "words",
+) -> None:
+    """Run one of the paper's studies, or one beyond it: figures, a page to open, and the paper's numbers beside ours.
+
+    Example: mooring reproduce
+
+    Example: mooring reproduce mnist --quick --data-dir data
+
+    Example: mooring reproduce celeba --data-dir data --face-model data/faces/w600k_mbf.onnx --device cuda
+
+    Example: mooring reproduce mnist --redraw
+    """
+    with running(format) as console:
+        from mooring.apps.cli.reproduce_words import list_studies, say_summary, studies_as_dicts
+        from mooring.apps.experiments.settings.spec import read_spec
+
+        if study is None:
+            tell(format, console, {"studies": studies_as_dicts()}, list_studies)
+            return
+        spec = read_spec(study, quick=quick, draws=draws, deployments=deployments)
+        _require_extras(spec, redraw=redraw)
+        folder = output / spec.name
+        if not redraw:
+            command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
+            _run(spec, console, folder, data_dir, face_model, _device(device, spec), command)
+        result = _present(console, folder, spec.name)
+        tell(format, console, result, lambda console: say_summary(console, result))
+
+
+def _run(
+    spec: Spec,
+    console: Console,
+    folder: Path,
+    data_dir: Path | None,
+    face_model: Path | None,
+    device: str,
+    command: str,
+) -> None:
+    """Run whatever is not there yet, and write the final outputs."""
+    from mooring.apps.cli.study_progress import StudyProgress
+    from mooring.apps.experiments import runner
+    from mooring.apps.experiments.storing.machine_facts import first_facts
+    from mooring.apps.experiments.storing.progress import StageClock, expected_stages
+    from mooring.apps.experiments.storing.store import FACTS, ResultStore
+
+    facts = first_facts(spec)
+    with ResultStore(folder, facts["key"], facts) as store:
+        for words in (*store.others(), *store.notes):
+            console.print(f"note: {words}.", style="dim", markup=False, highlight=False, soft_wrap=True)
+        found = len(store.rows())
+        if found:
+            console.print(f"{found} rows of results are there already; this run goes on from them.", highlight=False)
+        before = store.kept("seconds") or {}
+
+        def save(seconds: dict[str, float]) -> None:
+            store.keep("seconds", {name: before.get(name, 0.0) + seconds.get(name, 0.0) for name in before | seconds})
+
+        progress = StudyProgress(StageClock(expected_stages(spec)), save=save)
+        try:
+            with progress:
+                runner.run_study(
+                    spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress
+                )
+        except KeyboardInterrupt:
+            _interrupted(store)
+        told = store.kept(FACTS) or {}
+        notes = [*told.get("notes", ()), *progress.notes, *store.notes]
+        facts |= {"seconds": store.kept("seconds") or {}, "device": device} | told
+        store.finish(facts | {"command": command, "notes": list(dict.fromkeys(notes))})
+
+
+def _interrupted(store: ResultStore) -> None:
+    Console(stderr=True).print(
+        f"Interrupted. {len(store.rows())} rows of results are kept in {store.place}: run the same command again to go on.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    raise typer.Exit(INTERRUPTED)
+
+
+def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
+    """Draw, compare, write the page; answers with what was made and the main figures."""
+    from mooring.apps.experiments.presenting import CLAIMS, PAGE, present
+    from mooring.apps.experiments.storing.finished import read_finished
+    from mooring.apps.experiments.summary import joining_pays, summarised
+
+    finished = read_finished(folder)
+    if finished.study != study:
+        raise InputError(
+            "output",
+            expected=f"a folder whose {study} holds results of that study",
+            got=f"results of {finished.study}",
+            cure="Name another --output.",
+        )
+    with console.status("drawing figures"):
+        figures = present(folder)
+    comparisons = json.loads((folder / CLAIMS).read_text(encoding="utf-8"))
+    better, compared = joining_pays(finished.results)
+    return {
+        "study": study,
+        "quick": bool((finished.facts.get("spec") or {}).get("quick")),
+        "key": finished.facts.get("key"),
+        "page": str(folder / PAGE),
+        "results": str(folder / "results.parquet"),
+        "facts": str(folder / "facts.json"),
+        "figures": [str(figure.path) for figure in figures],
+        "notes": finished.facts.get("notes", []),
+        "draws_that_beat_training_alone": {"better": better, "of": compared},
+        "sizes": summarised(finished.results),
+        "comparisons": comparisons,
+    }
+
+
+def _command(study: str, *, quick: bool, draws: int | None, deployments: int | None) -> str:
+    """What runs the same study elsewhere: no path of this machine, since facts may be published."""
+    words = [f"mooring reproduce {study}", "--quick" if quick else ""]
+    words += [f"--draws {draws}" if draws else "", f"--deployments {deployments}" if deployments else ""]
+    return " ".join(filter(None, words))
+
+
+def _require_extras(spec: Spec, *, redraw: bool) -> None:
+    """Before any work: what this study cannot do without."""
+    from mooring.apps.experiments.settings.sections import IMAGE_KINDS
+
+    needed = ["matplotlib"]
+    if spec.kind in IMAGE_KINDS and not redraw:
+        needed += ["torch"] if spec.kind == "digits" else ["torch", "PIL"]
+    for package in needed:
+        if find_spec(package) is None:
+            name = {"PIL": "pillow"}.get(package, package)
+            raise MissingExtraError(needed_for=f"mooring reproduce {spec.name}", package=name, extra="studies")
+
+
+def _device(name: str, spec: Spec) -> str:
+    """The device to run on; 'auto' takes a GPU where there is one and the study can use it."""
+    from mooring.apps.experiments.settings.sections import IMAGE_KINDS
+    from mooring.apps.experiments.storing.machine_facts import cuda_is_there
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(
+            "device", expected="auto, cpu or cuda", got=repr(name), cure="'auto' takes a GPU if there is one."
+        )
+    if name == "cuda" and not cuda_is_there():
+        raise InputError(
+            "device",
+            expected="one that is there",
+            got="cuda, and PyTorch finds no CUDA device",
+            cure="Use --device cpu, with --quick where time matters, or install a PyTorch that knows your GPU.",
+        )
+    if name == "auto":
+        return "cuda" if spec.kind in IMAGE_KINDS and cuda_is_there() else "cpu"
+    return name

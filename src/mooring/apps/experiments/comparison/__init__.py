@@ -1,0 +1,1 @@
+"""Results read back: curves, and every number of the paper beside ours."""

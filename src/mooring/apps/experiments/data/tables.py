@@ -1,0 +1,190 @@
+"""The tables of the studies beyond images: four hospitals' heart-disease files, and the Adult census.
+
+Neither is part of mooring. Both are in the UCI Machine Learning Repository, as 'Heart Disease' (the four processed files)
+and as 'Adult'; the files, as they are or with .gz, go into heart_disease/ and adult/ in the data folder.
+
+Numbers are standardised over all participants' rows together, and medians fill what is missing. In a real study nobody
+knows these: ranges that are declared beforehand take their place.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mooring.apps.experiments.data.downloads import changed, cut_short, data_folder, missing
+from mooring.datasets import Records, read_table
+from mooring.errors import InputError
+
+HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
+"""Each hospital's file and how many rows it has; in this order they are the participants."""
+
+CENSUS_FILES: Mapping[str, int] = {"adult.data": 32_561, "adult.test": 16_281}
+
+_HEART_COLUMNS = tuple(f"X{k}" for k in range(1, 15))
+_HEART_CATEGORIES = ("X3", "X7", "X11", "X13")
+_NEVER_ZERO = ("X4", "X5")  # blood pressure and cholesterol: where a hospital wrote 0, nobody had measured
+_CENSUS_COLUMNS = (
+    "age",
+    "work",
+    "weight",
+    "education",
+    "years of education",
+    "marriage",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "gain",
+    "loss",
+    "hours",
+    "country",
+    "income",
+)
+_CENSUS_UNUSED = ("weight", "education")  # a sampling weight; the years of education in words
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """A study's rows and where they came from.
+
+    Attributes
+    ----------
+    records : Records
+    checksums : mapping of str to str
+        SHA-256 of each file's content, unpacked.
+    notes : tuple of str
+        What was done to the rows that a reader of results should know.
+    """
+
+    records: Records
+    checksums: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def load_hospitals(data_dir: Path | None) -> TableRows:
+    """Read the four hospitals' heart-disease files; the group of a row is its hospital, the label whether X14 > 0."""
+    rows, checksums = [], {}
+    for hospital, expected in HOSPITALS.items():
+        file = _read(data_dir, "heart_disease", f"processed.{hospital}.data")
+        found = [fields for fields in file.lines if fields[0].upper() != "X1"]
+        _require_rows(file, found, expected, width=len(_HEART_COLUMNS))
+        rows += [[*_heart_values(file, fields), hospital] for fields in found]
+        checksums[file.name] = file.checksum
+    records = _as_records(
+        (*_HEART_COLUMNS, "hospital"), rows, label="X14", group_by="hospital", categorical=_HEART_CATEGORIES
+    )
+    notes = ("a blood pressure or cholesterol of 0 is read as missing",)
+    return TableRows(records, checksums, (*_STANDARDISED, *notes))
+
+
+def load_census(data_dir: Path | None) -> TableRows:
+    """Read both files of the Adult census as one table; the label is whether income is above 50,000."""
+    rows, checksums = [], {}
+    for name, expected in CENSUS_FILES.items():
+        file = _read(data_dir, "adult", name)
+        found = [fields for fields in file.lines if not fields[0].startswith("|")]
+        _require_rows(file, found, expected, width=len(_CENSUS_COLUMNS))
+        rows += [[*fields[:-1], fields[-1].rstrip(".")] for fields in found]
+        checksums[file.name] = file.checksum
+    records = _as_records(_CENSUS_COLUMNS, rows, label="income", drop=_CENSUS_UNUSED)
+    notes = ("the sampling weight and the education in words (a copy of its years) are left out",)
+    return TableRows(records, checksums, (*_STANDARDISED, *notes))
+
+
+SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {"hospitals": load_hospitals, "census": load_census}
+"""The tables by name."""
+
+_STANDARDISED = (
+    "numbers are standardised, and missing ones filled with the median, over all participants' rows together",
+)
+
+
+def load_tables(source: str, data_dir: Path | None) -> TableRows:
+    """Read the tables called `source`."""
+    if source not in SOURCES:
+        raise InputError(
+            "source of [options]", expected=f"one of {', '.join(SOURCES)}", got=repr(source), cure="Correct it."
+        )
+    return SOURCES[source](data_dir)
+
+
+@dataclass(frozen=True, eq=False)
+class _File:
+    """A file's lines that are not empty, as fields, and the checksum of its content."""
+
+    path: Path
+    name: str
+    data_set: str
+    lines: list[list[str]]
+    checksum: str
+
+
+def _read(data_dir: Path | None, data_set: str, name: str) -> _File:
+    root = data_folder(data_dir)
+    places = [root / "tabular" / data_set, root / data_set, root]
+    candidates = [place / (name + suffix) for place in places for suffix in ("", ".gz")]
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        raise missing(
+            f"{data_set}/{name}", looked_in=f"{places[1] / name}, and no such file with .gz or in {places[2]}"
+        )
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = content.decode("utf-8")
+    except (EOFError, zlib.error, OSError, UnicodeDecodeError):
+        raise cut_short(path, data_set, reason="it cannot be read") from None
+    return _File(path, name, data_set, list(_fields(text)), hashlib.sha256(content).hexdigest())
+
+
+def _fields(text: str) -> Iterator[list[str]]:
+    for line in csv.reader(text.splitlines(), skipinitialspace=True):
+        fields = [field.strip() for field in line]
+        if any(fields):
+            yield fields
+
+
+def _require_rows(file: _File, rows: Sequence[Sequence[str]], expected: int, *, width: int) -> None:
+    """Refuse half a file: studies of other rows cannot be compared."""
+    odd = next((fields for fields in rows if len(fields) != width), None)
+    if odd is not None:
+        raise cut_short(file.path, file.data_set, reason=f"a line has {len(odd)} fields in place of {width}")
+    if len(rows) != expected:
+        raise cut_short(file.path, file.data_set, reason=f"it has {len(rows):,} rows in place of {expected:,}")
+
+
+def _heart_values(file: _File, fields: Sequence[str]) -> list[str]:
+    values = dict(zip(_HEART_COLUMNS, fields, strict=True))
+    try:
+        for column in _NEVER_ZERO:
+            if values[column] != "?" and float(values[column]) == 0:
+                values[column] = "?"
+        values["X14"] = "ill" if float(values["X14"]) > 0 else "well"
+    except ValueError:
+        raise changed(file.path, file.data_set, reason="a line holds words where numbers belong") from None
+    return list(values.values())
+
+
+def _as_records(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    label: str,
+    group_by: str | None = None,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+) -> Records:
+    """Read the rows as the one table that they are, so that columns mean the same for every participant."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "together.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(rows)
+        return read_table(path, label=label, group_by=group_by, drop=drop, categorical=categorical, missing=("-9",))

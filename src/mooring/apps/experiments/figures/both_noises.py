@@ -1,0 +1,142 @@
+"""Both noises together: one mechanism with two scales, the paper's two methods its edges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mooring.apps.experiments.figures.drawing import Drawing
+from mooring.apps.experiments.figures.material import Material, column, local_only, percent, pooled_raw, strongest
+from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.style import (
+    comparison_levels,
+    empty_canvas,
+    end_labels,
+    percent_axis,
+    utility_floor,
+)
+from mooring.apps.experiments.figures.tradeoff import deployed_points
+from mooring.apps.experiments.figures.wording import (
+    ANCHOR_NOISE,
+    BLACK,
+    BOTH_NOISES,
+    CLEAN_AXIS,
+    DATA_NOISE,
+    GREY,
+    INK,
+    LINKAGE_CHANCE,
+    METHOD_WORDS,
+    guessing_level,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mooring.apps.experiments.comparison.results import Results
+
+Array = NDArray[np.float64]
+_METHODS = (DATA_NOISE, ANCHOR_NOISE, BOTH_NOISES)
+_FEWEST, _SMOOTHING, _CELLS, _NEAR = 8, 0.05, 50, 0.35  # near: as a share of either range
+
+
+def draw_both_noises(material: Material) -> list[Drawing]:
+    """Utility and leakage over both scales, and the frontier; nothing where both noises were not drawn together."""
+    paper = material.paper
+    own = paper.where(method=BOTH_NOISES)
+    if not len(own):
+        return []
+    title = f"{title_of(material.study)}: both noises together, utility and leakage"
+    canvas = empty_canvas(height=8.8, title=title)
+    halves: Any = canvas.subfigures(2, 1, height_ratios=[1.0, 1.15])
+    above, below = halves
+    (useful, leaky), front = above.subplots(1, 2), below.subplots()
+    sigma, v, utility = _within(paper, own, lambda rows: percent(rows, "balanced_accuracy_clean"))
+    _surface(above, useful, sigma, v, utility, "Balanced accuracy as deployed, %", "GnBu")
+    sigma, v, leakage = _within(paper, own, lambda rows: strongest(rows, "match"))
+    _surface(above, leaky, sigma, v, leakage, "Matched by the strongest attack, %", "OrRd")
+    counts = _frontier(front, material, paper)
+    shares = ", ".join(f"{METHOD_WORDS[method].removeprefix('C-GDP, ')} {n}" for method, n in counts.items())
+    caption = (
+        "Above: balanced accuracy as deployed, and the share of records that the strongest attack we know matches to their "
+        "source (ten-way; a lower bound), over the scales of both noises. Dots are draws, coloured by what was measured; "
+        "the surface smooths them; the edges are draws with one noise only. Below: the same draws, utility against leakage; "
+        f"the black steps join the draws that no other beats. On that frontier: {shares}."
+    )
+    return [Drawing("both-noises", title, caption, canvas)]
+
+
+def _within(paper: Results, own: Results, measure: Any) -> tuple[Array, Array, Array]:
+    """Draws of both noises, and those of one noise within the same ranges: the surface's edges."""
+    parts = []
+    top_sigma, top_v = np.nanmax(column(own, "data_noise_scale")), np.nanmax(column(own, "anchor_noise_scale"))
+    for method in _METHODS:
+        rows = paper.where(method=method)
+        sigma, v, z = column(rows, "data_noise_scale"), column(rows, "anchor_noise_scale"), measure(rows)
+        inside = np.isfinite(z) & (np.nan_to_num(sigma) <= top_sigma) & (np.nan_to_num(v) <= top_v)
+        parts.append((np.nan_to_num(sigma[inside]), np.nan_to_num(v[inside]), z[inside]))
+    sigma, v, z = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return sigma, v, z
+
+
+def _surface(canvas: Any, axes: Axes, sigma: Array, v: Array, z: Array, heading: str, colours: str) -> None:
+    axes.set(title=heading, xlabel="private-data noise, σ", ylabel="anchor noise, v")
+    axes.grid(False)
+    if len(z) == 0:
+        axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=GREY)
+        return
+    low, high = 10 * np.floor(z.min() / 10), 10 * np.ceil(z.max() / 10 + 1e-9)
+    scale = {"cmap": colours, "vmin": low, "vmax": high}
+    smooth = _smooth(sigma, v, z)
+    if smooth is not None:
+        levels = np.arange(low, high + 2.5, 5)
+        axes.contourf(*smooth, levels=levels, extend="both", **scale)
+        lines = axes.contour(*smooth, levels=levels[::2], colors=INK, linewidths=0.7, alpha=0.6)
+        axes.clabel(lines, fmt="%.0f", fontsize=8)
+    drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=INK, linewidths=0.3, **scale)
+    axes.set_xlim(-0.02 * sigma.max(), 1.02 * sigma.max())
+    axes.set_ylim(-0.02 * v.max(), 1.02 * v.max())
+    bar = canvas.colorbar(drawn, ax=axes, aspect=28, pad=0.02)
+    bar.outline.set_visible(False)
+
+
+def _smooth(sigma: Array, v: Array, z: Array) -> Any:
+    """A smooth surface through the draws as (x, y, z) grids, hidden where no draw is near; None where draws are too few."""
+    from scipy.interpolate import RBFInterpolator
+
+    across, up = float(np.ptp(sigma)), float(np.ptp(v))
+    if len(z) < _FEWEST or across == 0 or up == 0:
+        return None
+    points, first = np.unique(np.stack([sigma / across, v / up], axis=1), axis=0, return_index=True)
+    if len(points) < _FEWEST or np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[1] < 1e-6:
+        return None
+    surface = RBFInterpolator(points, z[first], kernel="thin_plate_spline", smoothing=_SMOOTHING)
+    x, y = np.meshgrid(np.linspace(0, sigma.max(), _CELLS), np.linspace(0, v.max(), _CELLS))
+    wanted = np.stack([x.ravel() / across, y.ravel() / up], axis=1)
+    nearest = np.sqrt(((wanted[:, None, :] - points[None]) ** 2).sum(axis=-1)).min(axis=1)
+    found = np.where(nearest < _NEAR, surface(wanted), np.nan).reshape(x.shape)
+    return x, y, np.ma.masked_invalid(found)
+
+
+def _frontier(axes: Axes, material: Material, paper: Results) -> dict[str, int]:
+    axes.set(title="The frontier", xlabel="matched by the strongest attack, %", ylabel=CLEAN_AXIS)
+    x, y = deployed_points(axes, paper, strength=0.5)
+    best = frontier(x, y)
+    if len(best):
+        axes.plot(x[best], y[best], color=BLACK, linewidth=2.4, drawstyle="steps-post", label="frontier", zorder=5)
+    chance = guessing_level(material.study)
+    percent_axis(axes, low=utility_floor(chance, y))
+    percent_axis(axes, across=True)
+    axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
+    labels = comparison_levels(axes, local=local_only(paper), pooled=pooled_raw(paper), chance=chance)
+    end_labels(axes, labels)
+    named = {"pooled raw", "local only", "random guessing"}
+    handles, words = axes.get_legend_handles_labels()
+    shown = [(handle, word) for handle, word in zip(handles, words, strict=True) if word not in named]
+    below = axes.get_figure(root=False)
+    assert below is not None
+    below.legend([handle for handle, _ in shown], [word for _, word in shown], loc="outside lower center", ncols=4)
+    method = np.concatenate([np.full(len(paper.where(method=name)), k) for k, name in enumerate(_METHODS)])
+    return {name: int((method[best] == k).sum()) for k, name in enumerate(_METHODS)}

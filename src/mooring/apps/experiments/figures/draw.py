@@ -1,0 +1,119 @@
+"""All figures of a study, from its results, its facts and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from mooring.apps.experiments.comparison.curves import N_RESAMPLES
+from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.figures.both_noises import draw_both_noises
+from mooring.apps.experiments.figures.deployments import draw_deployments
+from mooring.apps.experiments.figures.drawing import Drawing, Figure, house_style, written
+from mooring.apps.experiments.figures.fits import Fits
+from mooring.apps.experiments.figures.landscape import draw_landscape
+from mooring.apps.experiments.figures.linkage import draw_linkage, draw_linkage_strongest
+from mooring.apps.experiments.figures.material import Material
+from mooring.apps.experiments.figures.participants import draw_participants
+from mooring.apps.experiments.figures.pictures import draw_pictures
+from mooring.apps.experiments.figures.solver import draw_solver
+from mooring.apps.experiments.figures.tabular import draw_tables
+from mooring.apps.experiments.figures.tradeoff import draw_tradeoff, draw_tradeoff_as_deployed
+from mooring.apps.experiments.figures.utility import draw_utility
+from mooring.errors import InputError
+
+_IMAGES = (
+    draw_linkage,
+    draw_linkage_strongest,
+    draw_utility,
+    draw_tradeoff,
+    draw_tradeoff_as_deployed,
+    draw_both_noises,
+    draw_deployments,
+    draw_solver,
+)
+_STUDIES: Mapping[str, tuple[Callable[[Material], list[Drawing]], ...]] = {
+    "mnist": _IMAGES,
+    "celeba": _IMAGES,
+    "participants": (draw_participants,),
+    "hospitals": (draw_tables,),
+    "census": (draw_tables,),
+    "landscape": (draw_landscape,),
+}
+
+
+def draw(
+    study: str,
+    results: Results,
+    facts: Mapping[str, Any],
+    pictures: Mapping[str, Any] | None,
+    folder: Path,
+    *,
+    captions: MutableMapping[str, Figure] | None = None,
+    n_resamples: int = N_RESAMPLES,
+) -> list[Path]:
+    """Draw a study's figures into a folder.
+
+    Parameters
+    ----------
+    study : str
+    results : Results
+    facts : mapping
+        What the run noted: see facts.json.
+    pictures : mapping of str to array, or None
+        Rebuilt images, as in pictures.npz; without them no images are drawn.
+    folder : Path
+        Made if it is not there.
+    captions : mutable mapping, optional
+        Filled with every figure by its name: path, title and caption, for a page.
+    n_resamples : int, optional
+        Bootstrap resamples of every band.
+
+    Returns
+    -------
+    list of Path
+        In the order in which a page shows them.
+
+    Raises
+    ------
+    MissingExtraError
+        Where matplotlib is not installed.
+    """
+    figures = draw_figures(study, results, facts, pictures, folder, n_resamples=n_resamples)
+    if captions is not None:
+        captions.update({figure.name: figure for figure in figures})
+    return [figure.path for figure in figures]
+
+
+def draw_figures(
+    study: str,
+    results: Results,
+    facts: Mapping[str, Any],
+    pictures: Mapping[str, Any] | None,
+    folder: Path,
+    *,
+    n_resamples: int = N_RESAMPLES,
+) -> list[Figure]:
+    """The same, answering with titles and captions."""
+    with house_style():
+        drawings = drawn(study, results, facts, pictures, n_resamples=n_resamples)
+        return [written(drawing, folder) for drawing in drawings]
+
+
+def drawn(
+    study: str,
+    results: Results,
+    facts: Mapping[str, Any],
+    pictures: Mapping[str, Any] | None,
+    *,
+    n_resamples: int = N_RESAMPLES,
+) -> Iterable[Drawing]:
+    """Drawings one after the other, so that only one is in memory; call within `house_style`."""
+    if study not in _STUDIES:
+        raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
+    material = Material(study, results, facts, Fits(n_resamples))
+    for function in _STUDIES[study]:
+        yield from function(material)
+    if pictures is not None and _STUDIES[study] is _IMAGES:
+        yield from draw_pictures(study, pictures)

@@ -1,0 +1,85 @@
+"""Curves and bands for figures, each computed once however many figures show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mooring.apps.experiments.comparison import curves
+
+Array = NDArray[np.float64]
+_POINTS = 120
+_FEWEST = 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """A fitted curve on a grid and its pointwise 95 % band."""
+
+    x: Array
+    y: Array
+    lower: Array
+    upper: Array
+
+
+@dataclass(frozen=True)
+class Track:
+    """Two quantities that follow one noise scale, drawn against each other: `across` and `up`."""
+
+    noise: Array
+    across: Line
+    up: Line
+
+
+class Fits:
+    """Fitted curves, kept once they are computed.
+
+    Parameters
+    ----------
+    n_resamples : int
+        How many bootstrap resamples a band takes.
+    """
+
+    def __init__(self, n_resamples: int) -> None:
+        self.n_resamples = n_resamples
+        self._kept: dict[tuple[bytes, ...], object] = {}
+
+    def line(self, x: Array, y: Array) -> Line | None:
+        """Curve and band through the finite observations; None where there are too few for one."""
+        good = np.isfinite(x) & np.isfinite(y)
+        x, y = x[good], y[good]
+        if not _enough(x):
+            return None
+        key = (x.tobytes(), y.tobytes())
+        if key not in self._kept:
+            self._kept[key] = self._lines(x, y)[0]
+        found = self._kept[key]
+        assert isinstance(found, Line)
+        return found
+
+    def track(self, noise: Array, across: Array, up: Array) -> Track | None:
+        """Two curves on the noise, paired by noise level, their bands from the same resamples."""
+        good = np.isfinite(noise) & np.isfinite(across) & np.isfinite(up)
+        noise, across, up = noise[good], across[good], up[good]
+        if not _enough(noise):
+            return None
+        key = (noise.tobytes(), across.tobytes(), up.tobytes())
+        if key not in self._kept:
+            first, second = self._lines(noise, across, up)
+            self._kept[key] = Track(first.x, first, second)
+        found = self._kept[key]
+        assert isinstance(found, Track)
+        return found
+
+    def _lines(self, x: Array, *series: Array) -> list[Line]:
+        """One line a series, their bands from the same resamples; `curves` fixes the seed, so redrawing repeats them."""
+        grid = np.linspace(x.min(), x.max(), _POINTS)
+        found = curves.fit_together(x, *series)
+        bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
+        return [Line(grid, curve.at(grid), *band) for curve, band in zip(found, bands, strict=True)]
+
+
+def _enough(x: Array) -> bool:
+    return len(x) >= _FEWEST and float(np.ptp(x)) > 0

@@ -1,0 +1,214 @@
+"""Leakage against utility: the paper's trade-off, and the one a participant would live with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mooring.apps.experiments.figures.drawing import Drawing
+from mooring.apps.experiments.figures.fits import Line, Track
+from mooring.apps.experiments.figures.material import (
+    Material,
+    accuracy_of,
+    column,
+    control,
+    control_strongest,
+    converged,
+    local_only,
+    percent,
+    pooled_raw,
+    strongest,
+)
+from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.style import (
+    comparison_levels,
+    end_labels,
+    new_canvas,
+    observations,
+    percent_axis,
+    round_top,
+    shade_below,
+    utility_floor,
+)
+from mooring.apps.experiments.figures.wording import (
+    ANCHOR_NOISE,
+    BLACK,
+    BLUE,
+    BOTH_NOISES,
+    CLEAN_AXIS,
+    COMMON,
+    DATA_NOISE,
+    GREY,
+    INDEPENDENT,
+    INK,
+    LINKAGE_CHANCE,
+    MATCH_AXIS,
+    METHOD_COLOURS,
+    PURPLE,
+    STRONGEST,
+    UTILITY_AXIS,
+    VERMILION,
+    guessing_level,
+    linkage_axis,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mooring.apps.experiments.comparison.results import Results
+
+Array = NDArray[np.float64]
+_SCALES = {DATA_NOISE: "data_noise_scale", ANCHOR_NOISE: "anchor_noise_scale"}
+_PAPER: tuple[tuple[str, str, str, Any, str], ...] = (
+    (DATA_NOISE, "known-secret", BLUE, "-", "private-data noise, known secret (paper)"),
+    (ANCHOR_NOISE, "procrustes", VERMILION, "--", "anchor noise, Procrustes (paper)"),
+)
+_DARK: dict[str, tuple[Any, str]] = {
+    DATA_NOISE: ((0, (5, 1.5)), "private-data noise"),
+    ANCHOR_NOISE: ("-", "anchor noise"),
+}
+
+
+def draw_tradeoff(material: Material) -> list[Drawing]:
+    """The paper's trade-off under its strongest attacks, and under the strongest attack known."""
+    title = f"{title_of(material.study)}: utility against leakage, scored as in the paper"
+    canvas, axes = new_canvas(height=6.0, title=title)
+    one = axes[0][0]
+    one.set(xlabel=linkage_axis(material.study), ylabel=UTILITY_AXIS)
+    paper = material.paper
+    for method, attack, colour, style, words in _PAPER:
+        own = paper.where(method=method)
+        x, y = percent(own, f"linkage:{attack}"), percent(own, "balanced_accuracy")
+        observations(one, x, y, colour=colour, filled=converged(own) if method == ANCHOR_NOISE else None, strength=0.3)
+        if material.study == "mnist":
+            ribbon(one, material.fits.line(x, y), colour=colour, style=style, label=words)
+        else:
+            track_ribbon(one, material.fits.track(column(own, _SCALES[method]), x, y), colour, style, words)
+    for method, (style, words) in _DARK.items():
+        own = paper.where(method=method)
+        x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
+        observations(one, x, y, colour=BLACK, marker="D", strength=0.35, size=3.0)
+        found = material.fits.track(column(own, _SCALES[method]), x, y)
+        track_ribbon(one, found, BLACK, style, f"{words}, {STRONGEST}", width=2.6, band=False)
+    _star(one, control(paper, COMMON, "linkage:known-secret"), accuracy_of(paper, COMMON), "C-GDP, no noise")
+    _decorate(one, material, paper)
+    canvas.legend(*_legend(one), loc="outside lower center", ncols=2)
+    paired = (
+        "Curves are splines of accuracy on linkage"
+        if material.study == "mnist"
+        else "Curves pair two splines on the noise, by noise level"
+    )
+    caption = (
+        f"Upper left is better. {paired}; shaded: 95 % bands over noise draws. Coloured curves take the paper's attacks; "
+        "black curves take the strongest attack of all that were run, by the same auditor, and pair two splines on the "
+        "noise. Filled anchor-noise points converged, open ones reached the limit of iterations. The star is C-GDP "
+        "without noise. The paper gives I-GDP no leakage, so it is a line here. Below 'local only', a participant does "
+        "better alone."
+    )
+    return [Drawing("tradeoff", title, caption, canvas)]
+
+
+def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
+    """Clean local scoring against the strongest attack by direct matching, every method, with the frontier."""
+    title = f"{title_of(material.study)}: what joining costs and gives, as deployed"
+    canvas, axes = new_canvas(height=6.0, title=title)
+    one = axes[0][0]
+    one.set(xlabel=f"{MATCH_AXIS}, by the {STRONGEST}", ylabel=CLEAN_AXIS)
+    paper = material.paper
+    every_x, every_y = deployed_points(one, paper)
+    leak, worth = control_strongest(paper, INDEPENDENT, "match"), accuracy_of(paper, INDEPENDENT)
+    if leak is not None and worth is not None:
+        one.plot([leak], [worth], "P", color=PURPLE, markersize=11, linestyle="none", label="I-GDP, strongest attack")
+    _star(one, control_strongest(paper, COMMON, "match"), accuracy_of(paper, COMMON), "C-GDP, no noise")
+    best = frontier(every_x, every_y)
+    if len(best):
+        one.plot(every_x[best], every_y[best], color=BLACK, linewidth=2.6, drawstyle="steps-post", label="frontier")
+    _decorate(one, material, paper, shaded=True, with_line=leak is None)
+    canvas.legend(*_legend(one), loc="outside lower center", ncols=3)
+    caption = (
+        "Upper left is better. Across: the share of records that the strongest attack we know matches to their source, "
+        "ten-way, straight in the projected space. Up: balanced accuracy when participants score their own new rows "
+        "without noise. One point a draw, for the draws on which every attack was run; the black line joins the points "
+        "that no other beats. In the shaded region a participant does better alone. Leakage is a lower bound."
+    )
+    return [Drawing("tradeoff-as-deployed", title, caption, canvas)]
+
+
+def deployed_points(axes: Axes, results: Results, *, strength: float = 0.65) -> tuple[Array, Array]:
+    """Points of every noisy method by clean accuracy and direct matching; answers with all of them."""
+    words = {DATA_NOISE: "private-data noise", ANCHOR_NOISE: "anchor noise", BOTH_NOISES: "both noises"}
+    shapes = {DATA_NOISE: "o", ANCHOR_NOISE: "s", BOTH_NOISES: "^"}
+    every_x, every_y = [np.empty(0)], [np.empty(0)]
+    for method, name in words.items():
+        own = results.where(method=method)
+        x, y = strongest(own, "match"), percent(own, "balanced_accuracy_clean")
+        good = np.isfinite(x) & np.isfinite(y)
+        observations(
+            axes,
+            x[good],
+            y[good],
+            colour=METHOD_COLOURS[method],
+            marker=shapes[method],
+            strength=strength,
+            size=4.8,
+            label=f"{name} ({int(good.sum())} draws)",
+        )
+        every_x.append(x)
+        every_y.append(y)
+    return np.concatenate(every_x), np.concatenate(every_y)
+
+
+def ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str, width: float = 2.0) -> None:
+    """A curve of one quantity on the other, with its band."""
+    if line is not None:
+        axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.15, linewidth=0, zorder=2.5)
+        axes.plot(line.x, line.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=4)
+
+
+def track_ribbon(
+    axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0, band: bool = True
+) -> None:
+    """Two curves on the noise drawn against each other, with the ribbon that their bands span."""
+    if track is None:
+        return
+    if band:
+        # More noise lowers both, so the ribbon's edges are the upper-left and the lower-right corners of the bands.
+        x = np.concatenate([track.across.lower, track.across.upper[::-1]])
+        y = np.concatenate([track.up.upper, track.up.lower[::-1]])
+        axes.fill(x, y, color=colour, alpha=0.12, linewidth=0, zorder=2.5)
+    axes.plot(track.across.y, track.up.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=5)
+
+
+def _star(axes: Axes, x: float | None, y: float | None, label: str) -> None:
+    if x is not None and y is not None:
+        axes.plot([x], [y], "*", color=INK, markersize=13, linestyle="none", label=label, zorder=7)
+
+
+def _decorate(axes: Axes, material: Material, paper: Results, *, shaded: bool = False, with_line: bool = True) -> None:
+    chance = guessing_level(material.study)
+    drawn = [np.asarray(line.get_xydata(), dtype=float) for line in axes.get_lines()]
+    percent_axis(axes, low=utility_floor(chance, *(line[:, 1] for line in drawn)))
+    percent_axis(axes, across=True, high=round_top(*(line[:, 0] for line in drawn)))
+    alone = local_only(paper)
+    axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance", zorder=1.5)
+    if shaded:
+        shade_below(axes, alone)
+    labels = comparison_levels(
+        axes,
+        local=alone,
+        pooled=pooled_raw(paper),
+        independent=accuracy_of(paper, INDEPENDENT) if with_line else None,
+        chance=chance,
+    )
+    end_labels(axes, labels)
+
+
+def _legend(axes: Axes) -> tuple[list[Any], list[str]]:
+    """Entries that no label in the chart names already."""
+    named = {"pooled raw", "local only", "I-GDP", "random guessing", "worse than training alone"}
+    handles, labels = axes.get_legend_handles_labels()
+    kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label not in named]
+    return [handle for handle, _ in kept], [label for _, label in kept]

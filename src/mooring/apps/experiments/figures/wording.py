@@ -1,0 +1,109 @@
+"""The words and colours that figures use for methods, attacks and studies: one place, so that figures agree.
+
+Legend: v is the scale of anchor noise, σ that of private-data noise, p the number of participants.
+"""
+
+from __future__ import annotations
+
+# A colour-blind-safe palette (Okabe and Ito), and greys for what is only there to compare with.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+GREY, PALE, INK = "#777777", "#bbbbbb", "#222222"
+
+DATA_NOISE, ALIGNED_DATA_NOISE = "c-gdp-data-noise", "aa-i-gdp-data-noise"
+ANCHOR_NOISE, BOTH_NOISES = "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"
+COMMON, ALIGNED, INDEPENDENT = "c-gdp", "aa-i-gdp", "i-gdp"
+LOCAL_ONLY, POOLED_RAW = "local-only", "pooled-raw"
+
+METHOD_WORDS = {
+    COMMON: "C-GDP",
+    ALIGNED: "AA-I-GDP",
+    INDEPENDENT: "I-GDP",
+    DATA_NOISE: "C-GDP, private-data noise",
+    ALIGNED_DATA_NOISE: "AA-I-GDP, private-data noise",
+    ANCHOR_NOISE: "anchor noise",
+    BOTH_NOISES: "both noises",
+    LOCAL_ONLY: "local only",
+    POOLED_RAW: "pooled raw",
+}
+METHOD_COLOURS = {
+    DATA_NOISE: BLUE,
+    ALIGNED_DATA_NOISE: SKY,
+    ANCHOR_NOISE: VERMILION,
+    BOTH_NOISES: GREEN,
+    INDEPENDENT: PURPLE,
+    COMMON: BLUE,
+    ALIGNED: BLUE,
+}
+
+ATTACK_WORDS = {
+    "known-secret": "known secret",
+    "known-anchor": "known anchor",
+    "pseudoinverse": "pseudoinverse (MP)",
+    "procrustes": "Procrustes (OP)",
+    "alignment-map": "alignment map (AM)",
+    "moments": "moments",
+    "joint-moments": "joint moments",
+}
+ATTACK_COLOURS = {
+    "known-secret": BLUE,
+    "known-anchor": SKY,
+    "pseudoinverse": ORANGE,
+    "procrustes": VERMILION,
+    "alignment-map": GREEN,
+}
+ATTACK_MARKERS = {
+    "known-secret": "o",
+    "known-anchor": "s",
+    "pseudoinverse": "s",
+    "procrustes": "o",
+    "alignment-map": "^",
+}
+
+STRONGEST = "strongest attack we know"
+DATA_AXIS, ANCHOR_AXIS = "scale of private-data noise, σ", "scale of anchor noise, v"
+UTILITY_AXIS = "balanced accuracy on test rows, %"
+CLEAN_AXIS = "balanced accuracy as deployed, %"
+MATCH_AXIS = "records matched to their source, ten-way, %"
+GUESSING = "random guessing"
+
+_LINKAGE_AXIS = {"mnist": "exact-source linkage, %"}
+_PAPER_CHANCE = {"mnist": 10.0, "landscape": 10.0}
+_TITLES = {
+    "mnist": "MNIST",
+    "celeba": "CelebA",
+    "participants": "CelebA by participants",
+    "hospitals": "Four hospitals",
+    "census": "Census",
+    "landscape": "MNIST landscape",
+}
+
+LINKAGE_CHANCE = 10.0
+"""In percent: every gallery has ten candidates."""
+
+
+def title_of(study: str) -> str:
+    """A study's name as a figure's title begins."""
+    return _TITLES.get(study, study)
+
+
+def linkage_axis(study: str) -> str:
+    """What the paper's auditor measures in this study."""
+    return _LINKAGE_AXIS.get(study, "identity linkage across images, %")
+
+
+def guessing_level(study: str) -> float:
+    """Balanced accuracy of a random guess, in percent: ten digits, or two classes."""
+    return _PAPER_CHANCE.get(study, 50.0)
+
+
+def attack_words(name: str) -> str:
+    """An attack's name in words.
+
+    Examples
+    --------
+    >>> attack_words("procrustes+denoised")
+    'Procrustes (OP), denoised'
+    """
+    base, plus, _ = name.partition("+")
+    return ATTACK_WORDS.get(base, base.replace("-", " ")) + (", denoised" if plus else "")

@@ -1,0 +1,48 @@
+"""One thing at a time behind the main thread: a face model on the CPU works while the GPU goes on to the next draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+
+class InBackground:
+    """Runs functions in the order given, at most one of them waiting; what fails, fails where the next one is given.
+
+    Examples
+    --------
+    >>> done = []
+    >>> with InBackground() as background:
+    ...     for k in range(3):
+    ...         background.run(lambda k=k: done.append(k))
+    >>> done
+    [0, 1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Wait for the function before, then have this one run."""
+        self.wait()
+        self._last = self._pool.submit(function)
+
+    def wait(self) -> None:
+        """Wait until nothing runs."""
+        if self._last is not None:
+            last, self._last = self._last, None
+            last.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.wait()  # also after an error or Ctrl-C: what is finished is to be kept
+        finally:
+            self._pool.shutdown()

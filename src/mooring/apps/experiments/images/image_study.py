@@ -1,0 +1,331 @@
+"""An image study from noise levels to rows of results: controls, private-data noise, anchor noise, both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.apps.experiments.images.background import InBackground
+from mooring.apps.experiments.images.deployment import TARGET, Tensor
+from mooring.apps.experiments.images.leakage import Attacker, Findings
+from mooring.apps.experiments.images.prepared import Prepared
+from mooring.apps.experiments.images.representations import (
+    AlignedDraws,
+    aligned_draws,
+    aligned_rows,
+    coupled_draws,
+    data_noise,
+)
+from mooring.apps.experiments.images.study_ends import Progress, Row, Store
+from mooring.apps.experiments.images.utility import scored, trained, without_protection
+from mooring.apps.experiments.settings.spec import Spec, noise_draws
+from mooring.attacks.reconstruction import Reconstruction
+
+Floats = npt.NDArray[np.float64]
+Draws = npt.NDArray[np.intp]
+
+_BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
+_BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
+_FEWEST_STRONG = 12
+_MOST_ALONE = 10
+_MOST_AT_ONCE = 100  # draws: what is lost when a run is ended
+_OTHER_NOISE = 10**6  # added to a draw's number where both noises are drawn: other noise than that of one alone
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The noise of every draw of a part, and which draws the costly attacks are run on."""
+
+    anchor: Floats
+    data: Floats
+    strong: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+
+class ImageStudy:
+    """One deployment of an image study with one number of participants.
+
+    Parameters
+    ----------
+    spec : Spec
+        The deployment's own.
+    prepared : Prepared
+    deployment : int
+        Its number.
+    store : Store
+    progress : Progress
+    reference_control : bool
+        Whether noiseless AA-I-GDP is aligned to the reference, as for MNIST, and private-data noise is drawn for both
+        methods; for CelebA the paper's solver runs at v = 0, and private-data noise is C-GDP's alone.
+    keep_rebuilt : bool
+        Whether to keep the rebuilt rows that pictures are made of.
+    alignments : dict, optional
+        Alignments of the same participants, anchor and noise with other rows, to be used again; new ones are added.
+    unaudited, found_before
+        See `Attacker`.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        prepared: Prepared,
+        *,
+        deployment: int,
+        store: Store,
+        progress: Progress,
+        reference_control: bool,
+        keep_rebuilt: bool = False,
+        alignments: dict[Any, AlignedDraws] | None = None,
+        unaudited: frozenset[str] = frozenset(),
+        found_before: dict[int, Reconstruction] | None = None,
+    ) -> None:
+        self.spec, self.prepared, self.store, self.progress = spec, prepared, store, progress
+        self.deployment = prepared.deployment
+        self.reference_control, self.keep_rebuilt = reference_control, keep_rebuilt
+        self.seconds: dict[str, float] = {}
+        self._background = InBackground()
+        self._alignments = alignments
+        self.attacker = Attacker(
+            prepared.deployment,
+            prepared.auditing,
+            prepared.projection.moved_to(self.deployment.rows),
+            unaudited=unaudited,
+            found_before={} if found_before is None else found_before,
+        )
+        self.identity: Row = {
+            "deployment": deployment,
+            "n_participants": self.deployment.n_participants,
+            "identities_each": prepared.identities_each,
+        }
+
+    def run(self) -> None:
+        """Run whatever is not in the store yet, and note how long each part took."""
+        parts: list[tuple[str, Callable[[], None]]] = [
+            ("controls", self.controls),
+            ("pooled raw", self.pooled),
+            ("alone", self.alone),
+        ]
+        if self.spec.noise.data:
+            parts.append(("private-data noise", self.private_data_noise))
+        if self.spec.noise.anchor:
+            parts.append(("anchor noise", self.anchor_noise))
+        if self.spec.noise.both:
+            parts.append(("both noises", self.both_noises))
+        with self._background:
+            for name, part in parts:
+                began = time.perf_counter()
+                part()
+                self.seconds[name] = time.perf_counter() - began
+            began = time.perf_counter()
+            self._background.wait()
+            self.seconds["waiting for the auditor"] = time.perf_counter() - began
+
+    def controls(self) -> None:
+        """Without noise: C-GDP, AA-I-GDP, I-GDP."""
+        import torch
+
+        methods = ("c-gdp", "aa-i-gdp", "i-gdp")
+        if not self._left("without noise", methods, 1).size:
+            return
+        levels = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
+        own = self.deployment.uploaded()
+        coupled = coupled_draws(self.deployment, levels.data, [0])
+        anchored, more = coupled.anchored, {"discrepancy": float(coupled.discrepancy[0])}
+        if not self.reference_control:
+            aligned = self._aligned(levels.anchor, [0])
+            anchored, more = aligned_rows(self.deployment, own, aligned), aligned.diagnostics[0]
+        rows = torch.cat([coupled.common, anchored, own.float()[None]])
+        utilities = scored(self._trained(rows), rows, None, self.deployment)
+        found = [
+            self.attacker.on_known_map("c-gdp", coupled.target_common, levels.data, levels.strong),
+            self.attacker.on_known_map("aa-i-gdp", coupled.target_anchored, levels.data, levels.strong),
+            self.attacker.without_anchor(),
+        ]
+        shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more], [{}]])
+        self._finish_later(np.zeros(1, dtype=np.intp), levels, list(zip(methods, found, shares, mores, strict=True)))
+
+    def pooled(self) -> None:
+        """Everybody's rows pooled raw: the ceiling, with no protection at all."""
+        if self._left("pooled raw", ("pooled-raw",), 1).size:
+            self._without_protection("pooled-raw", 0, range(self.deployment.n_participants))
+
+    def alone(self) -> None:
+        """A participant's own model, of ten of them at most: what each has without joining."""
+        n_alone = min(_MOST_ALONE, self.deployment.n_participants)
+        for participant in self._left("training alone", ("local-only",), n_alone):
+            self._without_protection("local-only", int(participant), [int(participant)])
+
+    def private_data_noise(self) -> None:
+        """C-GDP with noise on the rows, and AA-I-GDP with the same noise, coupled, where that is studied."""
+        import torch
+
+        methods = ("c-gdp-data-noise", "aa-i-gdp-data-noise")[: 2 if self.reference_control else 1]
+        levels = self._levels("data")
+        bytes_each = 4 * len(methods) * self.deployment.rows.numel()
+        for chunk in self._chunks(self._left("private-data noise", methods, len(levels)), bytes_each):
+            coupled = coupled_draws(self.deployment, levels.data[chunk], chunk.tolist())
+            sides = [
+                (coupled.common, coupled.common_clean, coupled.target_common),
+                (coupled.anchored, coupled.anchored_clean, coupled.target_anchored),
+            ][: len(methods)]
+            rows = torch.cat([side[0] for side in sides])
+            clean = torch.cat([side[1].expand(len(chunk), -1, -1) for side in sides])
+            utilities = scored(self._trained(rows), rows, clean, self.deployment)
+            found = [
+                self.attacker.on_known_map(method, side[2], levels.data[chunk], levels.strong[chunk])
+                for method, side in zip(methods, sides, strict=True)
+            ]
+            shares = [utilities[: len(chunk)], utilities[len(chunk) :]][: len(methods)]
+            gaps: list[Row] = [{"discrepancy": float(one)} for one in coupled.discrepancy]
+            more = [[Row()] * len(chunk), gaps][: len(methods)]
+            self._finish_later(chunk, levels, list(zip(methods, found, shares, more, strict=True)))
+
+    def anchor_noise(self) -> None:
+        """AA-I-GDP with anchor noise."""
+        method, levels, own = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
+        target_rows = own[self.deployment.own("train", TARGET)]
+        for chunk in self._chunks(self._left("anchor noise", (method,), len(levels)), self._bytes_of_anchors()):
+            aligned = self._aligned(levels.anchor[chunk], chunk.tolist())
+            rows = aligned_rows(self.deployment, own, aligned)
+            utilities = scored(self._trained(rows), rows, None, self.deployment)
+            queries = own[self.deployment.query_places]
+            found = self._attacked(method, aligned, queries, levels, chunk, lambda _: target_rows)
+            self._finish_later(chunk, levels, [(method, found, utilities, list(aligned.diagnostics))])
+
+    def both_noises(self) -> None:
+        """AA-I-GDP with noise on anchors and on rows."""
+        import torch
+
+        method, levels, own = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
+        train = self.deployment.own("train", TARGET)
+        for chunk in self._chunks(self._left("both noises", (method,), len(levels)), self._bytes_of_anchors()):
+            aligned = self._aligned(levels.anchor[chunk], [int(draw) + _OTHER_NOISE for draw in chunk])
+            clean = aligned_rows(self.deployment, own, aligned)
+            rows, queries, target_rows = torch.empty_like(clean), [], []
+            for k, draw in enumerate(chunk):
+                noise = data_noise(self.deployment, int(draw) + _OTHER_NOISE)
+                noisy = own + float(levels.data[draw]) * noise
+                rows[k] = aligned_rows(self.deployment, noisy, aligned.only(k))[0]
+                queries.append(noisy[self.deployment.query_places])
+                target_rows.append(noisy[train])
+            utilities = scored(self._trained(rows), rows, clean, self.deployment)
+            found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
+            self._finish_later(chunk, levels, [(method, found, utilities, list(aligned.diagnostics))])
+
+    def _levels(self, kind: Any) -> Levels:
+        v, sigma = noise_draws(self.spec, kind, self.deployment.streams, self.prepared.rms)
+        # With noise on the rows every draw is an attack of its own, and none of a batch: half as many.
+        every = self.spec.attacks.every * (2 if kind == "both" else 1)
+        return Levels(v, sigma, strong_draws(sigma if kind == "data" else v, every))
+
+    def _trained(self, rows: Tensor) -> Any:
+        return trained(rows, self.deployment, architecture=self.prepared.architecture, training=self._schedule)
+
+    @property
+    def _schedule(self) -> Row:
+        network = self.spec.network
+        return {"epochs": network.epochs, "batch_size": network.batch_size, "learning_rate": network.learning_rate}
+
+    def _without_protection(self, method: str, draw: int, participants: Sequence[int]) -> None:
+        utility = without_protection(
+            self.deployment, participants, architecture=self.prepared.architecture, training=self._schedule
+        )
+        self.store.append([self._row(method, draw, 0.0, 0.0, strong=False) | utility])
+        self.progress.advance()
+
+    def _aligned(self, scales: Floats, draws: list[int]) -> AlignedDraws:
+        solver = self.spec.solver
+        solved = partial(
+            aligned_draws,
+            self.deployment,
+            scales,
+            draws,
+            solver=solver.name,
+            max_iterations=solver.max_iterations,
+            tolerance=solver.tolerance,
+        )
+        if self._alignments is None:
+            return solved()
+        key = (self.identity["deployment"], self.deployment.n_participants, tuple(draws), tuple(scales))
+        if key not in self._alignments:
+            self._alignments[key] = solved()
+        return self._alignments[key]
+
+    def _attacked(
+        self,
+        method: str,
+        aligned: AlignedDraws,
+        queries: Tensor,
+        levels: Levels,
+        chunk: Draws,
+        target_rows: Callable[[int], Tensor],
+    ) -> Findings:
+        here = Levels(levels.anchor[chunk], levels.data[chunk], levels.strong[chunk])
+        return self.attacker.on_noisy_anchor(
+            method, aligned, queries, here.anchor, here.data, here.strong, target_rows, chunk.tolist()
+        )
+
+    def _left(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
+        """Begin a stage, and say which of its draws are not in the store."""
+        done = set.intersection(*(self.store.done(method=method, **self.identity) for method in methods))
+        where = f"deployment {self.identity['deployment']}, {self.deployment.n_participants} participants"
+        self.progress.stage(f"{where}: {what}", n_draws)
+        self.progress.advance(len(done))
+        return np.array([draw for draw in range(n_draws) if draw not in done], dtype=np.intp)
+
+    def _chunks(self, left: Draws, bytes_each: int) -> list[Draws]:
+        """As many draws at a time as memory holds well."""
+        at_once = min(_MOST_AT_ONCE, max(1, _BYTES_OF_ROWS[self.deployment.device.type] // bytes_each))
+        return [left[start : start + at_once] for start in range(0, len(left), at_once)]
+
+    def _bytes_of_anchors(self) -> int:
+        """What a draw's anchors and rows take, in terms of the limit for rows."""
+        kind = self.deployment.device.type
+        anchors = 8 * self.deployment.n_participants * self.deployment.anchor.numel()
+        return int(max(anchors * _BYTES_OF_ROWS[kind] // _BYTES_OF_ANCHORS[kind], 4 * self.deployment.rows.numel()))
+
+    def _finish_later(
+        self, chunk: Draws, levels: Levels, parts: list[tuple[str, Findings, list[Row], list[Row]]]
+    ) -> None:
+        """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed."""
+
+        def finish() -> None:
+            rows = []
+            for method, findings, utilities, more in parts:
+                findings.audit()
+                if self.keep_rebuilt:
+                    name = f"{rebuilt_name(self.prepared, method)}-{chunk[0]}"
+                    self.store.keep(name, {"draws": chunk, **findings.rebuilt})
+                for k, d in enumerate(chunk):
+                    v, sigma = float(levels.anchor[d]), float(levels.data[d])
+                    row = self._row(method, int(d), v, sigma, strong=bool(levels.strong[d]))
+                    rows.append(row | utilities[k] | findings.columns[k] | more[k])
+            self.store.append(rows)
+            self.progress.advance(len(chunk))
+
+        self._background.run(finish)
+
+    def _row(self, method: str, draw: int, v: float, sigma: float, *, strong: bool) -> Row:
+        noise = {"anchor_noise_scale": v, "data_noise_scale": sigma, "strongest_attacks": strong}
+        return {**self.identity, "method": method, "draw": draw, **noise}
+
+
+def rebuilt_name(prepared: Prepared, method: str) -> str:
+    """Under which name the rebuilt rows of a method are kept, but for the first draw."""
+    return f"rebuilt-{prepared.deployment.n_participants}-{prepared.identities_each or 0}-{method}"
+
+
+def strong_draws(scales: Floats, every: int) -> npt.NDArray[np.bool_]:
+    """Which draws get the costly attacks: every k-th by noise, so that they spread over the range, and a dozen at least."""
+    step = max(1, min(every, len(scales) // _FEWEST_STRONG))
+    chosen = np.zeros(len(scales), dtype=bool)
+    chosen[np.argsort(scales, kind="stable")[::step]] = True
+    return chosen

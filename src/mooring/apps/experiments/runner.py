@@ -1,0 +1,179 @@
+"""Run a study: read its data, go through its deployments, keep every row, tell the facts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.apps.experiments.images.image_study import ImageStudy, rebuilt_name
+from mooring.apps.experiments.images.picture_rows import SHOWN, pictures_of
+from mooring.apps.experiments.images.prepared import Prepared
+from mooring.apps.experiments.settings.spec import Spec
+from mooring.apps.experiments.storing.machine_facts import first_facts
+from mooring.apps.experiments.storing.store import FACTS, PICTURES, ResultStore
+from mooring.randomness import Streams
+from mooring.theory import transition_scale
+
+_DEPLOYMENTS_APART = 1000
+_NOT_SHOWN = frozenset(
+    {"pseudoinverse", "alignment-map"}
+)  # beyond the paper's main studies no figure shows their linkage
+
+
+def run_study(
+    spec: Spec,
+    *,
+    data_dir: Path | None = None,
+    face_model: Path | None = None,
+    device: str = "cpu",
+    store: ResultStore,
+    progress: Any,
+) -> None:
+    """Run what the store does not have yet, and keep the facts of it.
+
+    Parameters
+    ----------
+    spec : Spec
+    data_dir, face_model : Path, optional
+    device : {"cpu", "cuda"}
+    store : ResultStore
+    progress : object
+        With `stage(name, total)`, `advance(n)` and `note(text)`.
+    """
+    match spec.kind:
+        case "digits" | "faces" | "faces-by-participants":
+            _run_images(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
+        case "tables":
+            from mooring.apps.experiments.tabular.study import run_tables
+
+            run_tables(spec, data_dir=data_dir, store=store, progress=progress)
+        case "landscape":
+            from mooring.apps.experiments.tabular.landscape import run_landscape
+
+            run_landscape(spec, data_dir=data_dir, store=store, progress=progress)
+
+
+def _run_images(
+    spec: Spec, *, data_dir: Path | None, face_model: Path | None, device: str, store: ResultStore, progress: Any
+) -> None:
+    from mooring.apps.experiments.images.digit_study import DigitStudy
+    from mooring.apps.experiments.images.face_study import FaceStudy
+
+    began = time.perf_counter()
+    progress.stage("reading the data", 1)
+    digits = spec.kind == "digits"
+    study: Any = (
+        DigitStudy(spec, data_dir=data_dir, device=device)
+        if digits
+        else FaceStudy(spec, data_dir=data_dir, face_model=face_model, device=device)
+    )
+    for name, checksum in study.checksums.items():
+        store.bind(name, checksum)
+    progress.advance()
+    facts = first_facts(spec) | {"data": study.checksums, "notes": list(getattr(study, "notes", ()))}
+    seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
+    seconds["reading"] = seconds.get("reading", 0.0) + time.perf_counter() - began
+    told: dict[str, Any] = {}
+    by_participants = spec.kind == "faces-by-participants"
+    alignments: Any = {} if by_participants else None  # anchors do not depend on rows
+    found_before: dict[int, dict[int, Any]] = {}  # nor does the moments attack on how many others there are
+    for deployment in range(spec.deployments):
+        streams = Streams.for_experiment(_DEPLOYMENTS_APART * spec.seed + deployment)
+        for allocation in _allocations(spec, digits=digits):
+            began = time.perf_counter()
+            prepared: Prepared = study.prepare(streams, **allocation)
+            preparing = time.perf_counter() - began
+            image_study = ImageStudy(
+                spec.in_deployment(deployment),
+                prepared,
+                deployment=deployment,
+                store=store,
+                progress=progress,
+                reference_control=digits,
+                keep_rebuilt=deployment == 0 and not by_participants,
+                alignments=alignments,
+                unaudited=_NOT_SHOWN if by_participants or deployment else frozenset(),
+                found_before=found_before.setdefault(allocation["identities_each"], {}) if by_participants else None,
+            )
+            image_study.run()
+            name = _name_of(deployment, allocation)
+            for part, spent in {"preparing": preparing, **image_study.seconds}.items():
+                seconds[f"{name}: {part}"] = seconds.get(f"{name}: {part}", 0.0) + spent
+            told.setdefault("deployments", {})[name] = _facts_of(prepared)
+            if deployment == 0 and len(spec.data.n_participants) == 1:
+                told |= _facts_of(prepared) | {"pictures": _keep_pictures(prepared, store)}
+            store.keep(FACTS, facts | told | {"seconds": seconds, "seeds": _seeds(spec)})
+
+
+def _allocations(spec: Spec, *, digits: bool) -> list[dict[str, int]]:
+    if digits:
+        return [{"n_participants": p} for p in spec.data.n_participants]
+    return [
+        {"n_participants": p, "most": most, "identities_each": each}
+        for most, each, participants in spec.data.allocations()
+        for p in participants
+    ]
+
+
+def _name_of(deployment: int, allocation: dict[str, int]) -> str:
+    each = f" with {allocation['identities_each']} identities each" if "identities_each" in allocation else ""
+    return f"deployment {deployment}, {allocation['n_participants']} participants{each}"
+
+
+def _seeds(spec: Spec) -> list[int]:
+    return [_DEPLOYMENTS_APART * spec.seed + deployment for deployment in range(spec.deployments)]
+
+
+def _facts_of(prepared: Prepared) -> dict[str, Any]:
+    deployment = prepared.deployment
+    p, (r, h) = deployment.n_participants, deployment.anchor.shape
+    rows_each = [int(sum(sizes)) for sizes in zip(*deployment.sizes.values(), strict=True)]
+    exact = prepared.auditing.queries[None]
+    return {
+        "n_train": int(deployment.sizes["train"].sum()),
+        "n_validation": int(deployment.sizes["validation"].sum()),
+        "n_test": int(deployment.sizes["test"].sum()),
+        "rows_each": rows_each,
+        "train_rows_each": deployment.sizes["train"].tolist(),
+        "n_queries": len(deployment.query_places),
+        "n_galleries": len(prepared.auditing.galleries.answers),
+        "rms": prepared.rms,
+        "linkage_floor": float(prepared.auditing.linkage(exact)[0]),
+        "phase_transition": {str(p): float(transition_scale(p, h, r))},
+        **prepared.facts,
+    }
+
+
+def _keep_pictures(prepared: Prepared, store: ResultStore) -> dict[str, float]:
+    """Lay out the pictures of the first deployment from the rebuilt rows that its chunks left; return their extent."""
+    rebuilt: dict[str, dict[str, Any]] = {}
+    for method in ("i-gdp", *dict.fromkeys(method for method, *_ in SHOWN)):
+        chunks = [
+            chunk
+            for draw in sorted(store.done(method=method, deployment=0))
+            if (chunk := store.kept(f"{rebuilt_name(prepared, method)}-{draw}"))
+        ]
+        if chunks:
+            names = set.union(*(set(chunk) for chunk in chunks))
+            rebuilt[method] = {
+                name: np.concatenate([_padded(chunk, name, chunks) for chunk in chunks]) for name in names
+            }
+    rows = [row for row in store.rows() if row["deployment"] == 0]
+    pictures = pictures_of(prepared, rows, rebuilt)
+    store.keep(PICTURES, pictures)
+    highest = {"highest_data_noise": 0.0, "highest_anchor_noise": 0.0}
+    for index, name in enumerate(pictures["rows"]):
+        which = "highest_data_noise" if "data-noise" in str(name) else "highest_anchor_noise"
+        highest[which] = max(highest[which], float(pictures[f"row{index}_noise"].max()))
+    return highest
+
+
+def _padded(chunk: dict[str, Any], name: str, chunks: list[dict[str, Any]]) -> Any:
+    """A chunk's array; NaN where an attack was run on no draw of this chunk."""
+    if name in chunk:
+        return chunk[name]
+    like = next(other[name] for other in chunks if name in other)
+    return np.full((len(chunk["draws"]), *like.shape[1:]), np.nan, dtype=like.dtype)

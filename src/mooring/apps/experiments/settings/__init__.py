@@ -1,0 +1,1 @@
+"""A study's settings: the TOML files, read and checked."""

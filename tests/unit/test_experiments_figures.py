@@ -1,0 +1,509 @@
+"""Figures are drawn from tables alone, the same each time, and always show what the numbers are worth."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.figures.draw import draw as draw_study
+from mooring.apps.experiments.figures.draw import drawn
+from mooring.apps.experiments.figures.drawing import house_style, written
+from mooring.apps.experiments.figures.material import strongest
+from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.style import spread_out
+from mooring.apps.experiments.figures.tabular import levels, means_by_setting
+from mooring.errors import InputError, MissingExtraError, StorageError
+
+CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
+EXPECTED = {
+    "mnist": [*CHARTS, "solver", "reconstructions", "digit-0", "digit-1"],
+    "celeba": [*CHARTS, "solver", "reconstructions", "identity-0", "identity-1"],
+    "participants": ["tradeoff", "tradeoff-strongest", "utility-by-noise", "transition"],
+    "hospitals": ["utility", "tradeoff"],
+    "census": ["utility", "tradeoff"],
+    "landscape": ["gain", "leakage"],
+}
+FACTS = {"phase_transition": {"2": 0.038, "5": 0.047, "10": 0.0977, "20": 0.058, "50": 0.064}}
+FEW_RESAMPLES = 40
+
+
+# Synthetic results: plausible curves, so that a figure of them can be looked at.
+
+
+def falling(x, *, top, bottom, middle):
+    return bottom + (top - bottom) / (1 + (np.asarray(x) / middle) ** 2.2)
+
+
+def image_rows(
+    study="mnist", *, n_draws=20, n_deployments=2, every=3, p=10, identities=None, with_moments=True, seed=1
+):
+    rng = np.random.default_rng(seed)
+    digits = study == "mnist"
+    guess, top, worst = (0.10, 0.91, 0.57) if digits else (0.50, 0.86, 0.71)
+    ceiling = 0.37 if digits else 0.82
+    sigma_top, v_top, v_pt = (50.0, 0.5, 0.08) if digits else (3.0, 0.25, 0.039)
+    rows = []
+    for deployment in range(n_deployments):
+        shift = 0.02 * (deployment - 1)
+        common = {"deployment": deployment, "n_participants": p, "identities_each": identities}
+
+        def add(method, draw, shared=common, **values):
+            noise = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
+            rows.append({**shared, "method": method, "draw": draw, **noise, **values})
+
+        def score(value, clean=None, rng=rng, shift=shift):
+            noisy = value + shift + rng.normal(0, 0.008)
+            return {
+                "balanced_accuracy": noisy,
+                "balanced_accuracy_clean": noisy if clean is None else clean + shift + rng.normal(0, 0.008),
+            }
+
+        add("c-gdp", 0, **score(top), **{"linkage:known-secret": ceiling, "match:known-secret": 1.0})
+        add("aa-i-gdp", 0, **score(top), **{"linkage:known-anchor": ceiling, "match:known-anchor": 1.0})
+        moments = {"linkage:moments": ceiling - 0.02, "match:moments": 0.99} if with_moments else {}
+        add("i-gdp", 0, **score(worst), **moments)
+        add("pooled-raw", 0, **score(top + 0.06))
+        for k in range(p):
+            add("local-only", k, **score(top - 0.05 + 0.01 * np.sin(k)))
+        for draw, sigma in enumerate(rng.uniform(0, sigma_top, n_draws)):
+            level = sigma / sigma_top
+            link = falling(level, top=ceiling, bottom=0.1, middle=0.2) + rng.normal(0, 0.006)
+            match = falling(level, top=0.98, bottom=0.1, middle=0.5) + rng.normal(0, 0.004)
+            worth = score(
+                falling(level, top=top, bottom=guess, middle=0.25), falling(level, top=top, bottom=guess, middle=0.9)
+            )
+            found = {"linkage:known-secret": link, "match:known-secret": match}
+            found |= {"linkage:known-secret+denoised": link + 0.02, "match:known-secret+denoised": match + 0.01}
+            add("c-gdp-data-noise", draw, data_noise_scale=sigma, **worth, **found)
+            aligned = {f"{kind}:known-anchor": found[f"{kind}:known-secret"] for kind in ("linkage", "match")}
+            if digits:
+                add("aa-i-gdp-data-noise", draw, data_noise_scale=sigma, **worth, **aligned)
+        order = np.sort(rng.uniform(0, v_top, n_draws))
+        for draw, v in enumerate(order):
+            middle = {"pseudoinverse": 0.06, "procrustes": 0.11, "alignment-map": 0.08}
+            found = {}
+            for attack, scale in middle.items():
+                link = falling(v / v_top * 0.5, top=ceiling, bottom=0.1, middle=scale)
+                found[f"linkage:{attack}"] = link + rng.normal(0, 0.008)
+                found[f"match:{attack}"] = falling(v / v_top * 0.5, top=1.0, bottom=0.1, middle=2 * scale)
+            if with_moments and draw % every == 0:
+                found |= {
+                    "linkage:moments": ceiling - 0.03 + rng.normal(0, 0.005),
+                    "match:moments": 0.99 - 0.1 * v / v_top,
+                }
+            shut = v < v_pt
+            add(
+                "aa-i-gdp-anchor-noise",
+                draw,
+                anchor_noise_scale=v,
+                **score(falling(v / v_top * 0.5, top=top, bottom=worst + 0.02, middle=0.1)),
+                **found,
+                iterations=int(20 + 400 * (v / v_pt) ** 3) if shut else 500,
+                converged=bool(shut),
+                residual=1e-8 if shut else 10 ** rng.normal(-3.4, 0.2),
+                solver_seconds=float(0.02 * (20 + 400 * (v / v_pt) ** 3) if shut else 10 * rng.uniform(0.9, 1.1)),
+            )
+        for draw in range(n_draws if deployment == 0 else 0):
+            v, sigma = rng.uniform(0, 0.6 * v_top), rng.uniform(0, 0.4 * sigma_top)
+            level = sigma / sigma_top
+            worth = falling(level, top=top, bottom=guess, middle=0.9) - 0.5 * v / v_top * (top - worst)
+            found = {"match:procrustes": falling(level, top=0.9, bottom=0.1, middle=0.4)}
+            if with_moments and draw % every == 0:
+                found["match:moments"] = falling(level, top=1.0, bottom=0.1, middle=0.5) - 0.1 * v / v_top
+            noise = {"anchor_noise_scale": v, "data_noise_scale": sigma}
+            add("aa-i-gdp-both-noise", draw, **noise, **score(worth), **found)
+    return rows
+
+
+def participant_rows(**options):
+    rows = []
+    for identities, counts in ((19, (2, 5, 10, 20, 50)), (99, (2, 5, 10))):
+        for k, p in enumerate(counts):
+            own = image_rows("celeba", p=p, identities=identities, n_deployments=1, seed=p, **options)
+            for row in own:
+                for name in ("balanced_accuracy", "balanced_accuracy_clean"):
+                    row[name] += 0.02 * (k - 3) + (0.02 if identities == 99 else 0)
+            rows += own
+    return rows
+
+
+def table_rows(*, n_deployments=3, sizes=(50, 700)):
+    rng = np.random.default_rng(3)
+    rows = []
+    for deployment in range(n_deployments):
+        for size in sizes:
+            common = {"deployment": deployment, "n_participants": 4, "rows_each": size}
+            lift = 0.0 if size < 100 else 0.04
+
+            def add(method, draw, value, leak, shared=common, lift=lift, **noise):
+                clean = value + lift + rng.normal(0, 0.006)
+                rows.append(
+                    {
+                        **shared, "method": method, "draw": draw, "anchor_noise_scale": 0.0, "data_noise_scale": 0.0,
+                        **noise, "balanced_accuracy_clean": clean, "match:moments": leak, "error:guessing": 1.0,
+                        "balanced_accuracy": clean - 0.1 * noise.get("data_noise_scale", 0),
+                        "error:moments": None if leak is None else 1.1 - leak,
+                    }
+                )  # fmt: skip
+
+            add("c-gdp", 0, 0.80, 1.0)
+            add("i-gdp", 0, 0.60, 0.97)
+            add("pooled-raw", 0, 0.82, None)
+            for k in range(4):
+                add("local-only", k, 0.71 + 0.01 * k, None)
+            rms = 1 + 0.01 * deployment
+            for draw, sigma in enumerate((0.1, 0.3, 0.5, 0.8, 1.5)):
+                add("c-gdp-data-noise", draw, 0.80 - 0.08 * sigma, 1 / (1 + sigma), data_noise_scale=sigma * rms)
+            for draw, v in enumerate((0.02, 0.05, 0.1, 0.2, 0.5)):
+                add("aa-i-gdp-anchor-noise", draw, 0.80 - 0.3 * v, 0.95 - 0.1 * v, anchor_noise_scale=v)
+            for draw, v in enumerate((0.05, 0.2)):
+                noise = {"anchor_noise_scale": v, "data_noise_scale": 0.5 * rms}
+                add("aa-i-gdp-both-noise", draw, 0.77 - 0.3 * v, 0.6 - 0.1 * v, **noise)
+    return rows
+
+
+def landscape_rows(*, sizes=(20, 200, 2000), counts=(2, 10, 50)):
+    rows = []
+    for size in sizes:
+        for p in counts:
+            if size * p > 50_000:
+                continue
+            alone = 0.35 + 0.16 * np.log10(size)
+            joint = min(0.96, 0.35 + 0.17 * np.log10(size * p))
+            noises = [("aa-i-gdp-anchor-noise", v, 0.0, v) for v in (0.02, 0.05, 0.1, 0.2)]
+            noises += [("c-gdp-data-noise", 0.0, sigma, 0.3 * sigma) for sigma in (0.3, 0.5, 0.8)]
+            for method, v, sigma, cost in noises:
+                rows.append(
+                    {
+                        "deployment": 0, "n_participants": p, "rows_each": size, "method": method, "draw": 0,
+                        "anchor_noise_scale": v, "data_noise_scale": sigma, "local_only": alone, "pooled_raw": joint,
+                        "balanced_accuracy_clean": joint - cost, "match:moments": 1 - sigma * 0.8 - v / np.log(size),
+                    }
+                )  # fmt: skip
+    return rows
+
+
+def made_pictures(*, colour=False, n_columns=3, n_sources=2):
+    rng = np.random.default_rng(4)
+    shape = (n_sources, 16, 16, 3) if colour else (n_sources, 16, 16)
+    rows = ["c-gdp-data-noise|known-secret", "c-gdp-data-noise|known-secret+denoised"]
+    rows += [
+        f"aa-i-gdp-anchor-noise|{attack}" for attack in ("pseudoinverse", "procrustes", "alignment-map", "moments")
+    ]
+    sources = rng.integers(0, 255, shape).astype(np.uint8)
+    pictures = {"sources": sources, "projected": sources // 2, "labels": np.arange(n_sources), "rows": np.array(rows)}
+    for i in range(len(rows)):
+        noise = np.linspace(0, 0.5, n_columns)
+        faded = sources[None] * (1 - noise.reshape((-1,) + (1,) * len(shape)))
+        pictures[f"row{i}_images"] = faded.astype(np.uint8)
+        pictures[f"row{i}_noise"] = noise
+        pictures[f"row{i}_linkage"] = np.linspace(0.37, 0.1, n_columns)
+    return pictures
+
+
+def synthetic(study, **options):
+    """Results and pictures of a study."""
+    if study in ("mnist", "celeba"):
+        return Results.from_rows(image_rows(study, **options)), made_pictures(colour=study == "celeba")
+    if study == "participants":
+        return Results.from_rows(participant_rows(**options)), None
+    rows = landscape_rows() if study == "landscape" else table_rows(sizes=(50, 700) if study == "census" else (200,))
+    return Results.from_rows(rows), None
+
+
+def drawings(study, results, pictures=None, facts=FACTS):
+    """Every drawing of a study by its name, unwritten."""
+    with house_style():
+        return {one.name: one for one in drawn(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
+
+
+def lines(drawing, label):
+    """The lines with this label, in all panels."""
+    return [line for axes in drawing.canvas.axes for line in axes.get_lines() if line.get_label() == label]
+
+
+def heights(found):
+    return {round(float(np.asarray(line.get_ydata())[0]), 6) for line in found}
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    results, _ = synthetic("mnist")
+    return results, drawings("mnist", results)
+
+
+# What is drawn, and that it stays the same.
+
+
+@pytest.mark.parametrize("study", EXPECTED)
+def test_every_figure_of_a_study_is_drawn_with_a_caption(study, tmp_path):
+    results, pictures = synthetic(study, n_draws=12) if study in ("celeba", "participants") else synthetic(study)
+    captions: dict = {}
+    paths = draw_study(study, results, FACTS, pictures, tmp_path, captions=captions, n_resamples=FEW_RESAMPLES)
+    assert sorted(path.stem for path in paths) == sorted(EXPECTED[study])
+    assert [captions[path.stem].path for path in paths] == paths
+    for path in paths:
+        figure = captions[path.stem]
+        assert path.suffix == (".png" if path.stem.startswith(("reconstructions", "digit", "identity")) else ".svg")
+        assert 1_000 < path.stat().st_size < 300_000
+        assert len(figure.title) > 10
+        assert figure.caption.endswith(".")
+        assert "  " not in figure.caption
+        if path.suffix == ".svg":
+            text = path.read_text(encoding="utf-8")
+            assert "<text" in text  # words stay words
+            assert "dc:date" not in text
+
+
+def test_redrawing_gives_the_same_bytes(mnist, tmp_path):
+    results, found = mnist
+    again = drawings("mnist", Results.from_rows(image_rows()), made_pictures())
+    with house_style():
+        for name in ("linkage", "both-noises", "tradeoff"):
+            once, twice = (written(one[name], tmp_path / str(k)) for k, one in enumerate((found, again)))
+            assert once.path.read_bytes() == twice.path.read_bytes()
+        once = written(again["digit-1"], tmp_path)
+        before = once.path.read_bytes()
+        assert written(drawings("mnist", results, made_pictures())["digit-1"], tmp_path).path.read_bytes() == before
+
+
+def test_drawing_leaves_other_peoples_settings_alone(tmp_path):
+    import matplotlib
+
+    results, _ = synthetic("hospitals")
+    with matplotlib.rc_context({"font.size": 23.0, "axes.linewidth": 5.0}):
+        before = dict(matplotlib.rcParams)
+        paths = draw_study("hospitals", results, FACTS, None, tmp_path / "theirs")
+        assert dict(matplotlib.rcParams) == before
+    plain = draw_study("hospitals", results, FACTS, None, tmp_path / "plain")
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in plain]
+    folder = Path(inspect.getfile(draw_study)).parent
+    assert not [path.name for path in folder.glob("*.py") if "pyplot" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("study", ["mnist", "celeba", "participants"])
+def test_few_draws_and_no_moments_still_give_figures(study):
+    results, _ = synthetic(
+        study, n_draws=3, with_moments=False, **({} if study == "participants" else {"n_deployments": 1})
+    )
+    found = drawings(study, results)
+    missing = {
+        "deployments",
+        "reconstructions",
+        *(name for name in EXPECTED[study] if "-" in name and name[-1].isdigit()),
+    }
+    assert set(found) == set(EXPECTED[study]) - missing
+
+
+@pytest.mark.parametrize("study", EXPECTED)
+def test_an_unfinished_study_is_drawn_as_far_as_it_goes(study):
+    rows = {"mnist": image_rows, "celeba": lambda: image_rows("celeba"), "participants": participant_rows}
+    made = rows.get(study, landscape_rows if study == "landscape" else table_rows)()
+    controls = [row for row in made if not row["method"].endswith("-noise")]
+    assert set(drawings(study, Results.from_rows(controls), facts={})) <= set(EXPECTED[study])
+    assert set(drawings(study, Results.from_rows([]), facts={})) <= set(EXPECTED[study])
+
+
+# What figures must show.
+
+
+@pytest.mark.parametrize("name", ["utility", "tradeoff", "tradeoff-as-deployed", "both-noises"])
+def test_training_alone_and_pooling_are_on_every_utility_and_tradeoff(mnist, name):
+    results, found = mnist
+    for words, method in (("local only", "local-only"), ("pooled raw", "pooled-raw")):
+        own = 100 * results.where(method=method, deployment=0)["balanced_accuracy"]
+        assert heights(lines(found[name], words)) == {round(float(own.mean()), 6)}
+        n_panels = 2 if name == "utility" else 1
+        assert len(lines(found[name], words)) == n_panels
+
+
+@pytest.mark.parametrize("study", ["participants", "hospitals", "census"])
+def test_the_other_studies_carry_them_as_well(study):
+    for drawing in drawings(study, synthetic(study)[0]).values():
+        labels = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
+        if drawing.name != "transition":
+            assert any(label.startswith("local only") for label in labels)
+            assert any(label.startswith("pooled raw") for label in labels)
+
+
+def test_local_only_of_a_number_of_participants_is_its_own():
+    results, _ = synthetic("participants")
+    drawing = drawings("participants", results)["tradeoff"]
+    own = results.where(method="local-only", n_participants=50, identities_each=19)["balanced_accuracy"]
+    assert heights(lines(drawing, "local only, p = 50")) == {round(100 * float(own.mean()), 6)}
+
+
+def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
+    results, found = mnist
+    strongest_lines = lines(found["linkage"], "strongest attack we know")
+    assert len(strongest_lines) == 2  # one a panel
+    assert {line.get_color() for line in strongest_lines} == {"#000000"}
+    others = [line for axes in found["linkage"].canvas.axes for line in axes.get_lines() if line not in strongest_lines]
+    assert min(line.get_linewidth() for line in strongest_lines) > max(line.get_linewidth() for line in others)
+    anchor = strongest_lines[1].get_ydata()
+    moments = 100 * results.where(method="aa-i-gdp-anchor-noise", deployment=0)["linkage:moments"]
+    assert np.all(np.abs(anchor - np.nanmean(moments)) < 8)  # flat at what moments link, where Procrustes sees chance
+    assert "strongest" in found["linkage-strongest"].caption
+
+
+def test_draws_without_the_costly_attacks_do_not_count_as_safe():
+    rows = [
+        {"method": "m", "match:procrustes": 0.2, "match:moments": 0.9, "error:procrustes": 0.8, "error:moments": 0.1},
+        {"method": "m", "match:procrustes": 0.1, "error:procrustes": 0.9},
+        {"method": "m", "match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
+    ]
+    results = Results.from_rows(rows)
+    np.testing.assert_allclose(strongest(results, "match"), [90, np.nan, 95])
+    np.testing.assert_allclose(strongest(results, "error"), [0.1, np.nan, 0.05])
+
+
+def test_filled_markers_converged_and_open_ones_did_not(mnist):
+    results, found = mnist
+    own = results.where(method="aa-i-gdp-anchor-noise", deployment=0)
+    n_converged = int(own["converged"].sum())
+    assert 0 < n_converged < len(own)
+    for name, n_panels in (("solver", 3), ("utility", 1)):
+        marks = [
+            line
+            for axes in found[name].canvas.axes
+            for line in axes.get_lines()
+            if line.get_marker() == "o" and line.get_color() is not None and line.get_markeredgecolor() == "#D55E00"
+        ]
+        n_open = [len(line.get_xdata()) for line in marks if line.get_markerfacecolor() == "none"]
+        n_filled = [len(line.get_xdata()) for line in marks if line.get_markerfacecolor() != "none"]
+        assert n_filled == [n_converged] * n_panels
+        assert n_open == [len(own) - n_converged] * n_panels
+
+
+def test_the_transition_stands_where_the_run_noted_it(mnist):
+    _, found = mnist
+    assert {float(line.get_xdata()[0]) for line in lines(found["solver"], "v_PT")} == {0.0977}
+
+
+def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
+    results, found = mnist
+    axes = found["tradeoff-as-deployed"].canvas.axes[0]
+    (shade,) = [patch for patch in axes.patches if patch.get_label() == "worse than training alone"]
+    alone = 100 * results.where(method="local-only", deployment=0)["balanced_accuracy"].mean()
+    assert shade.get_y() + shade.get_height() == pytest.approx(alone)
+    (front,) = lines(found["tradeoff-as-deployed"], "frontier")
+    assert np.all(np.diff(front.get_xdata()) >= 0)
+    assert np.all(np.diff(front.get_ydata()) > 0)
+
+
+def test_the_first_deployment_stands_for_the_paper(mnist):
+    results, found = mnist
+    assert len(results.where(method="c-gdp-data-noise")) == 40
+    assert "20 draws" in found["linkage"].caption
+    assert len(lines(found["deployments"], "one deployment")) == 2 * 4
+
+
+# The parts.
+
+
+def test_the_frontier_is_what_no_other_point_beats():
+    rng = np.random.default_rng(0)
+    leakage, utility = rng.integers(0, 12, 60).astype(float), rng.integers(0, 12, 60).astype(float)
+    utility[7] = np.nan
+    known = [k for k in range(60) if k != 7]
+    wanted = {
+        (leakage[k], utility[k])
+        for k in known
+        if not any(
+            leakage[j] <= leakage[k]
+            and utility[j] >= utility[k]
+            and (leakage[j], utility[j]) != (leakage[k], utility[k])
+            for j in known
+        )
+    }
+    best = frontier(leakage, utility)
+    assert {(leakage[k], utility[k]) for k in best} == wanted
+    assert len(best) == len(wanted)
+    assert len(frontier(np.array([np.nan]), np.array([1.0]))) == 0
+
+
+def test_labels_are_moved_apart_and_no_further():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        n = int(rng.integers(1, 9))
+        wanted, sizes = np.sort(rng.uniform(0, 1, n)), rng.uniform(0.02, 0.1, n)
+        placed = np.array(spread_out(list(wanted), list(sizes)))
+        assert np.all(np.diff(placed) >= (sizes[:-1] + sizes[1:]) / 2 - 1e-12)
+    assert spread_out([0.2, 0.8], [0.1, 0.1]) == pytest.approx([0.2, 0.8])
+
+
+def test_noise_of_a_landscape_is_read_in_units_of_its_cells():
+    rows, cells = [], []
+    for size, deviation in ((20, 2.0), (50, 3.0)):
+        common = {"deployment": 0, "n_participants": 2, "rows_each": size, "draw": 0, "anchor_noise_scale": 0.0}
+        cells.append({"deployment": 0, "n_participants": 2, "rows_each": size, "standard_deviation": deviation})
+        rows.append(common | {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.5 * deviation} | {
+            "balanced_accuracy_clean": 0.9, "match:moments": 0.4})  # fmt: skip
+        for k, alone in enumerate((0.6, 0.8)):
+            own = {"method": "local-only", "draw": k, "data_noise_scale": 0.0, "balanced_accuracy_clean": alone}
+            rows.append(common | own | {"balanced_accuracy_clean": alone + size / 1000})
+    results = Results.from_rows(rows)
+    found = drawings("landscape", results, facts={"cells": cells})
+    panels = [axes.get_title() for axes in found["gain"].canvas.axes if axes.get_title(loc="left")]
+    assert len(panels) == 1
+    texts = [text.get_text() for text in found["gain"].canvas.axes[0].texts]
+    assert texts == ["+18", "+15"]
+    assert found["gain"].canvas.axes[0].get_title(loc="left") == "private-data noise σ = 0.5"
+
+
+def test_levels_of_noise_are_matched_between_deployments_by_their_order():
+    results = Results.from_rows(table_rows(sizes=(200,)))
+    x, y = levels(results.where(method="c-gdp-data-noise"), "data_noise_scale", "balanced_accuracy_clean")
+    np.testing.assert_allclose(x, 1.01 * np.array([0.1, 0.3, 0.5, 0.8, 1.5]))
+    assert y.shape == (3, 5)
+
+
+def test_the_frontier_of_tables_is_one_of_means_not_of_lucky_runs():
+    rows = [
+        {"deployment": d, "method": "m", "anchor_noise_scale": v, "data_noise_scale": sigma * (1 + 0.1 * d)}
+        for d in (0, 1)
+        for v, sigma in ((0.1, 1.0), (0.1, 2.0), (0.2, 1.0))
+    ]
+    leakage, utility = np.array([1.0, 2, 3, 3, 4, np.nan]), np.array([10.0, 20, 30, 30, 40, 90])
+    found = means_by_setting(Results.from_rows(rows), leakage, utility)
+    np.testing.assert_allclose(found, [[2, 3, 3], [20, 30, 30]])
+
+
+def test_a_grid_of_pictures_takes_another_source_and_less_leakage_in_every_column():
+    pictures = made_pictures(n_sources=3, n_columns=2)
+    for level, source in np.ndindex(2, 3):
+        pictures["row0_images"][level, source] = 10 * level + source
+    found = drawings("mnist", synthetic("mnist", n_draws=3)[0], pictures)
+    shown = [int(image.get_array()[0, 0]) for image in found["reconstructions"].canvas.axes[0].images]
+    assert shown[6:9] == [0, 1, 12]
+    shown = [int(image.get_array()[0, 0]) for image in found["digit-2"].canvas.axes[0].images]
+    assert shown[2:4] == [2, 12]
+    texts = [text.get_text() for text in found["reconstructions"].canvas.axes[0].texts]
+    assert "37 % · no noise" in texts
+    assert "10 % · 0.5" in texts
+
+
+# What goes wrong.
+
+
+def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"mooring\[studies\]"):
+        draw_study("mnist", Results.from_rows([]), {}, None, tmp_path)
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(InputError, match="mnist"):
+        draw_study("minst", Results.from_rows([]), {}, None, tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(StorageError, match="another output folder"):
+        draw_study("landscape", synthetic("landscape")[0], FACTS, None, blocked / "figures")
