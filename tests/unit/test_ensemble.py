@@ -136,6 +136,28 @@ def test_a_member_alone_learns_what_it_learns_among_others(architecture: Archite
     assert not same(together[0], among_others[0])
 
 
+@BOTH
+def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architecture: Architecture) -> None:
+    rows, labels, validation, truth = problem(architecture, members=2, n=120, m=60)
+    own, own_truth = torch.stack([labels, labels.flip(0)]), torch.stack([truth, truth.flip(0)])
+    together = train_ensemble(
+        rows, own, validation, own_truth, architecture=architecture, streams=STREAMS, epochs=2, batch_size=50
+    )
+    for k in range(2):
+        alone = train_ensemble(
+            rows[k : k + 1],
+            own[k],
+            validation[k : k + 1],
+            own_truth[k],
+            architecture=architecture,
+            streams=STREAMS,
+            epochs=2,
+            batch_size=50,
+        )
+        assert same(together[k], alone)
+    assert not torch.allclose(together.parameters["output.bias"][0], together.parameters["output.bias"][1])
+
+
 def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
     """An easy task is solved long before the last epoch; what is kept is what was there when it was first solved."""
     data = problem(DIGITS, members=2, n=160, m=60, spread=0.1)

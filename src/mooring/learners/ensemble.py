@@ -100,10 +100,10 @@ def train_ensemble(
     ----------
     train_rows : tensor of shape (E, n, h)
         Member e trains on train_rows[e]. Its device and its float type are those of the training.
-    train_labels : integers of shape (n,)
-        The same for all members.
+    train_labels : integers of shape (n,), or (E, n)
+        The same for all members, or each member's own.
     validation_rows : tensor of shape (E, m, h)
-    validation_labels : integers of shape (m,)
+    validation_labels : integers of shape (m,), or (E, m)
     architecture : Architecture
     streams : Streams
         Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
@@ -143,8 +143,8 @@ def train_ensemble(
         expected = f"{train_rows.dtype} on {train_rows.device}, like train_rows"
         raise InputError("validation_rows", expected=expected, got=got, cure="Convert them with .to(train_rows).")
     _check_settings(epochs, batch_size, learning_rate)
-    codes = _checked_labels("train_labels", train_labels, train_rows.shape[1], architecture)
-    truth = _checked_labels("validation_labels", validation_labels, validation_rows.shape[1], architecture)
+    codes = _checked_labels("train_labels", train_labels, train_rows.shape[:2], architecture)
+    truth = _checked_labels("validation_labels", validation_labels, validation_rows.shape[:2], architecture)
     on_device = torch.as_tensor(codes, device=train_rows.device)
     total = train_rows.shape[0] * epochs
 
@@ -153,9 +153,9 @@ def train_ensemble(
         try:
             found = _trained(
                 train_rows[first:end],
-                on_device,
+                on_device if on_device.ndim == 1 else on_device[first:end],
                 validation_rows[first:end],
-                truth,
+                truth if truth.ndim == 1 else truth[first:end],
                 architecture=architecture,
                 streams=streams,
                 epochs=epochs,
@@ -186,12 +186,17 @@ def train_ensemble(
 def balanced_accuracy(predictions: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """The mean over the classes in `labels` of the share recognised: predictions (E, m) and labels (m,) give (E,).
 
+    Labels of shape (E, m) are each member's own.
+
     Examples
     --------
     >>> balanced_accuracy(np.array([[0, 0, 0, 0], [0, 0, 1, 1]]), np.array([0, 0, 0, 1])).tolist()
     [0.5, 0.8333333333333333]
     """
     predictions, labels = np.asarray(predictions), np.asarray(labels)
+    if labels.ndim == 2 and labels.shape == predictions.shape:
+        pairs = zip(predictions, labels, strict=True)
+        return np.array([balanced_accuracy(one[None], truth)[0] for one, truth in pairs])
     if predictions.ndim != 2 or labels.shape != predictions.shape[1:] or labels.size == 0:
         raise InputError(
             "predictions",
@@ -236,7 +241,7 @@ def _trained(
         for batch in chosen.split(batch_size):
             optimizer.zero_grad()
             logits = network.logits(train_rows.index_select(1, batch), network.laid_out(parameters))
-            logits.backward(_loss_gradient(logits.detach(), train_labels[batch]))
+            logits.backward(_loss_gradient(logits.detach(), train_labels[..., batch]))
             optimizer.step()
         score = balanced_accuracy(_predicted(architecture, parameters, validation_rows), validation_labels)
         better = score > best_score  # strictly: the earliest epoch wins a tie
@@ -252,11 +257,12 @@ def _trained(
 def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     """The gradient at logits (E, outputs, B) of the sum over members of the mean cross-entropy over rows.
 
-    With a sum over members each gets its own gradient. The loss itself is not needed.
+    With a sum over members each gets its own gradient. The loss itself is not needed. Labels are (B,) or (E, B).
     """
     if logits.shape[1] == 1:
-        return (logits.sigmoid() - labels) / labels.shape[0]
-    return (logits.softmax(dim=1) - _torch().nn.functional.one_hot(labels, logits.shape[1]).T) / labels.shape[0]
+        return (logits.sigmoid() - labels.unsqueeze(-2)) / labels.shape[-1]
+    wanted = _torch().nn.functional.one_hot(labels, logits.shape[1]).transpose(-1, -2)
+    return (logits.softmax(dim=1) - wanted) / labels.shape[-1]
 
 
 def _predicted(architecture: Architecture, parameters: dict[str, Tensor], rows: Tensor) -> npt.NDArray[np.int64]:
@@ -306,15 +312,17 @@ def _check_rows(what: str, rows: Tensor, architecture: Architecture, n_members: 
         )
 
 
-def _checked_labels(what: str, labels: Any, n_rows: int, architecture: Architecture) -> npt.NDArray[np.int64]:
+def _checked_labels(
+    what: str, labels: Any, shape: tuple[int, int], architecture: Architecture
+) -> npt.NDArray[np.int64]:
     codes = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
-    whole = codes.dtype.kind in "iub" and codes.shape == (n_rows,)
+    whole = codes.dtype.kind in "iub" and tuple(codes.shape) in (shape[1:], tuple(shape))
     if not whole or codes.min() < 0 or codes.max() >= architecture.n_classes:
         raise InputError(
             what,
-            expected=f"{n_rows} integers from 0 to {architecture.n_classes - 1}, one a row",
+            expected=f"{shape[1]} integers from 0 to {architecture.n_classes - 1}, one a row",
             got=f"{codes.dtype} of shape {codes.shape}" + (" with other values" if whole else ""),
-            cure="Number the classes from 0; all members share the labels.",
+            cure="Number the classes from 0; all members share the labels, or each has a row of its own.",
         )
     return codes.astype(np.int64)
 

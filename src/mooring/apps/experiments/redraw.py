@@ -1,9 +1,9 @@
-"""Redraw the figures of committed results, and the page that sets the paper's numbers beside ours.
+"""Redraw the figures of committed results, the page that sets the paper's numbers beside ours, and the page of findings.
 
     python -m mooring.apps.experiments.redraw results docs
 
-reads results/<study>/ and writes docs/figures/<study>/ and docs/paper-against-mooring.md. Figures that show faces are not
-drawn here, even where pictures are at hand: people's faces do not belong into a repository.
+reads results/<study>/ and writes docs/figures/<study>/, docs/paper-against-mooring.md and docs/findings.md. Figures that
+show faces are not drawn here, even where pictures are at hand: people's faces do not belong into a repository.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mooring.apps.experiments.settings.spec import STUDIES
 from mooring.apps.experiments.storing.finished import Finished, read_finished
 from mooring.errors import InputError, MooringError
 
-COMPARISON = "paper-against-mooring.md"
+COMPARISON, FINDINGS = "paper-against-mooring.md", "findings.md"
 _FACES = ("celeba", "participants")
 
 
@@ -43,6 +43,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
     from mooring.apps.experiments.comparison.claims_page import markdown
+    from mooring.apps.experiments.comparison.findings import findings
     from mooring.protocol.durable import make_folder, write_durably
 
     finished: dict[str, Finished] = {}
@@ -59,7 +60,11 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
     text = markdown(compared(finished), {name: one.facts for name, one in finished.items()})
     write_durably(path, text.encode(), what="the comparison with the paper")
     say(f"{path}")
-    return [*written, path]
+    findings_path = docs / FINDINGS
+    told = findings({name: one.results for name, one in finished.items()})
+    write_durably(findings_path, told.encode(), what="the page of findings")
+    say(f"{findings_path}")
+    return [*written, path, findings_path]
 
 
 def main(words: list[str]) -> int:

@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.apps.experiments.images.deployment import Deployment, Tensor
+from mooring.apps.experiments.images.deployment import Deployment, Split, Tensor
 from mooring.learners.ensemble import Architecture, Ensemble, balanced_accuracy, train_ensemble
+
+Labels = npt.NDArray[np.int64]
+_LEARNT_FROM: tuple[Split, Split] = ("train", "validation")
+_N_WAYS = 3
 
 
 def trained(rows: Tensor, deployment: Deployment, *, architecture: Architecture, training: dict[str, Any]) -> Ensemble:
@@ -43,10 +47,14 @@ def scored(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, deployme
         As a participant scores its own new rows; None where `rows` carry no private-data noise.
     """
     test = deployment.span("test")
-    labels = deployment.labels[test]
-    predicted = ensemble.predict(rows[:, test])
+    clean = None if clean_rows is None else clean_rows[..., test, :]
+    return _columns(ensemble, rows[:, test], clean, deployment.labels[test])
+
+
+def _columns(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, labels: Labels) -> list[dict[str, Any]]:
+    predicted = ensemble.predict(rows)
     as_in_paper = balanced_accuracy(predicted, labels)
-    clean = as_in_paper if clean_rows is None else balanced_accuracy(ensemble.predict(clean_rows[..., test, :]), labels)
+    clean = as_in_paper if clean_rows is None else balanced_accuracy(ensemble.predict(clean_rows), labels)
     return [
         {
             "balanced_accuracy": float(as_in_paper[k]),
@@ -61,45 +69,77 @@ def scored(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, deployme
 
 def without_protection(
     deployment: Deployment,
-    participants: Sequence[int],
+    groups: Sequence[Sequence[int]],
     *,
     architecture: Architecture,
     training: dict[str, Any],
-) -> dict[str, Any]:
-    """The model of participants who see each other's rows, tested on everybody's: one of them alone, or all pooled.
+) -> list[dict[str, Any]]:
+    """The model of each group of participants who see each other's rows, tested on everybody's test rows.
 
-    Whoever has rows may bring them to a network in any way. Three are tried: as they are, turned by a rigid map, and each
-    column with mean 0 and variance 1; the one that validates best is taken. And fewer rows are gone through more often, for
-    as many steps as everybody's rows take: nobody who trains alone stops at a few dozen steps. Without either, joining would
-    look better than it is.
+    A group is one participant alone, or all of them pooled. Whoever has rows may bring them to a network in any way. Three
+    are tried: as they are, turned by a rigid map, and each column with mean 0 and variance 1; the one that validates best
+    is taken. And fewer rows are gone through more often, for as many steps as everybody's rows take: nobody who trains
+    alone stops at a few dozen steps. Without either, joining would look better than it is.
     """
     import torch
 
-    labels, rows = deployment.labels, deployment.rows
-    train, validation = (
-        np.concatenate([_places(deployment.own(split, i)) for i in participants]) for split in ("train", "validation")
-    )
-    first = participants[0]
-    known = rows[train]
-    spread = known.std(dim=0, correction=0)
-    scaled = (rows - known.mean(dim=0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
-    turned = rows @ deployment.orthogonals[first] + deployment.translations[first]
-    ways = torch.stack([rows, turned, scaled]).float()
-    n_joint = int(deployment.sizes["train"].sum())
-    steps = training["epochs"] * math.ceil(n_joint / training["batch_size"])
-    epochs = math.ceil(steps / math.ceil(len(train) / training["batch_size"]))
-    ensemble = train_ensemble(
-        ways[:, train],
-        labels[train],
-        ways[:, validation],
-        labels[validation],
-        architecture=architecture,
-        streams=deployment.streams,
-        **{**training, "epochs": epochs},
-    )
-    best = int(np.argmax(ensemble.validation_balanced_accuracy))
-    return scored(ensemble[best], ways[best : best + 1], None, deployment)[0]
+    found: dict[int, dict[str, Any]] = {}
+    for alike in _of_one_size(deployment, groups):
+        ways = [_ways(deployment, groups[k]) for k in alike]
+        train_rows, validation_rows, test_rows = (torch.cat(parts) for parts in zip(*ways, strict=True))
+        train_labels, validation_labels = (
+            np.repeat([deployment.labels[_rows_of(deployment, split, groups[k])] for k in alike], _N_WAYS, axis=0)
+            for split in _LEARNT_FROM
+        )
+        ensemble = train_ensemble(
+            train_rows,
+            train_labels,
+            validation_rows,
+            validation_labels,
+            architecture=architecture,
+            streams=deployment.streams,
+            **{**training, "epochs": _epochs(deployment, train_rows.shape[1], training)},
+        )
+        truth = deployment.labels[deployment.span("test")]
+        for place, k in enumerate(alike):
+            tried = slice(_N_WAYS * place, _N_WAYS * (place + 1))
+            best = tried.start + int(np.argmax(ensemble.validation_balanced_accuracy[tried]))
+            found[k] = _columns(ensemble[best], test_rows[best : best + 1], None, truth)[0]
+    return [found[k] for k in range(len(groups))]
 
 
-def _places(where: slice) -> npt.NDArray[np.int64]:
-    return np.arange(where.start, where.stop, dtype=np.int64)
+def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """A group's training and validation rows, and everybody's test rows, each in three ways: shape (3, n, h)."""
+    import torch
+
+    train, validation = (deployment.rows[_rows_of(deployment, split, group)] for split in _LEARNT_FROM)
+    centre, spread = train.mean(dim=0), train.std(dim=0, correction=0)
+    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+    O, shift = deployment.orthogonals[group[0]], deployment.translations[group[0]]
+
+    def three(rows: Tensor) -> Tensor:
+        return torch.stack([rows, rows @ O + shift, (rows - centre) / spread]).float()
+
+    return three(train), three(validation), three(deployment.rows[deployment.span("test")])
+
+
+def _of_one_size(deployment: Deployment, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Positions of groups that have equally many rows, and so can be trained together."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for k, group in enumerate(groups):
+        size = tuple(len(_rows_of(deployment, split, group)) for split in _LEARNT_FROM)
+        alike.setdefault(size, []).append(k)
+    return list(alike.values())
+
+
+def _epochs(deployment: Deployment, n_rows: int, training: dict[str, Any]) -> int:
+    """How often to go through these rows, for as many steps as the joint model takes."""
+    batch_size = training["batch_size"]
+    steps = training["epochs"] * math.ceil(int(deployment.sizes["train"].sum()) / batch_size)
+    own: int = math.ceil(n_rows / batch_size)
+    return -(-int(steps) // own)
+
+
+def _rows_of(deployment: Deployment, split: Split, group: Sequence[int]) -> npt.NDArray[np.int64]:
+    places = [deployment.own(split, participant) for participant in group]
+    return np.concatenate([np.arange(where.start, where.stop) for where in places])
