@@ -622,11 +622,11 @@ def test_expected_stages_that_were_passed_over_are_not_waited_for() -> None:
 
 def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() -> None:
     stages = expected_stages(read_spec("mnist", deployments=2))
-    assert list(stages)[:5] == [
-        f"deployment 0, 10 participants: {what}"
-        for what in ("without noise", "training alone", "private-data noise", "anchor noise", "both noises")
+    first = ("without noise", "pooled raw", "training alone", "private-data noise", "anchor noise", "both noises")
+    assert list(stages) == [
+        *(f"deployment 0, 10 participants: {what}" for what in first),
+        *(f"deployment 1, 10 participants: {what}" for what in first[:-1]),
     ]
-    assert len(stages) == 10
     assert stages["deployment 0, 10 participants: anchor noise"] == 2000
     assert stages["deployment 1, 10 participants: anchor noise"] == 500
     assert not [name for name in expected_stages(read_spec("participants")) if "private" in name]
@@ -658,3 +658,22 @@ def test_the_summary_has_controls_truth_lines_and_the_strongest_attack() -> None
     assert (one["strongest"], one["draws"]) == ("moments", 2)
     assert one["leaked_least"] == one["leaked_most"] == pytest.approx(40)  # a draw with fewer attacks looks safer
     assert joining_pays(results) == (1, 2)
+
+
+def test_where_own_new_rows_were_scored_joining_is_judged_by_them() -> None:
+    base = {"deployment": 0, "n_participants": 4}
+    rows = [
+        {**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6, "balanced_accuracy_clean": 0.6},
+        {**base, "method": "local-own", "draw": 0, "auc_own_clean": 0.8},
+        *(
+            {**base, "method": "aa-i-gdp-data-noise", "draw": k, "balanced_accuracy_clean": 0.9, "auc_own_clean": auc}
+            for k, auc in enumerate((0.79, 0.81))
+        ),
+    ]
+    assert joining_pays(Results.from_rows(rows)) == (1, 2)
+    assert joining_pays(Results.from_rows([row for row in rows if row["method"] != "local-own"])) == (2, 2)
+
+
+def test_a_grid_has_no_draws_to_ask_for() -> None:
+    with pytest.raises(InputError, match="left out for this study"):
+        read_spec("hospitals", draws=3)

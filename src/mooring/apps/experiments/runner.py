@@ -78,10 +78,10 @@ def _run_images(
     seconds["reading"] = seconds.get("reading", 0.0) + time.perf_counter() - began
     told: dict[str, Any] = {}
     by_participants = spec.kind == "faces-by-participants"
-    alignments: Any = {} if by_participants else None  # anchors do not depend on rows
-    found_before: dict[int, dict[int, Any]] = {}  # nor does the moments attack on how many others there are
     for deployment in range(spec.deployments):
         streams = Streams.for_experiment(_DEPLOYMENTS_APART * spec.seed + deployment)
+        alignments: Any = {} if by_participants else None  # anchors do not depend on rows
+        found_before: dict[int, dict[int, Any]] = {}  # nor does the moments attack on how many others there are
         for allocation in _allocations(spec, digits=digits):
             began = time.perf_counter()
             prepared: Prepared = study.prepare(streams, **allocation)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.apps.experiments.images.deployment import Tensor
+from mooring.apps.experiments.images.memory import pieces_that_fit
 from mooring.measures import Galleries
 
 _NUMBERS_AT_ONCE = 2**26
@@ -95,7 +96,8 @@ class Auditing:
         import torch
 
         step = max(1, _NUMBERS_AT_ONCE // self.decoder.shape[1])
-        return torch.cat([self.embed(self.images(part)) for part in rebuilt.split(step)])
+        seen = pieces_that_fit(lambda part: self.embed(self.images(part)), rebuilt, step)
+        return torch.cat([vectors for _, vectors in seen])
 
 
 def _shown(near: Tensor, candidates: Tensor, galleries: Galleries) -> tuple[Tensor, Tensor]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,8 @@ import numpy.typing as npt
 from mooring.apps.experiments.images.background import InBackground
 from mooring.apps.experiments.images.deployment import TARGET, Tensor
 from mooring.apps.experiments.images.leakage import Attacker, Findings
+from mooring.apps.experiments.images.levels import Floats, Levels, strong_draws
+from mooring.apps.experiments.images.memory import pieces_that_fit
 from mooring.apps.experiments.images.prepared import Prepared
 from mooring.apps.experiments.images.representations import (
     AlignedDraws,
@@ -27,27 +28,14 @@ from mooring.apps.experiments.images.utility import scored, trained, without_pro
 from mooring.apps.experiments.settings.spec import Spec, noise_draws
 from mooring.attacks.reconstruction import Reconstruction
 
-Floats = npt.NDArray[np.float64]
 Draws = npt.NDArray[np.intp]
+Parts = list[tuple[str, Findings, list[Row], list[Row]]]  # of each method: attacks, utilities, the other columns
 
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
 _BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
-_FEWEST_STRONG = 12
 _MOST_ALONE = 10
 _MOST_AT_ONCE = 100  # draws: what is lost when a run is ended
 _OTHER_NOISE = 10**6  # added to a draw's number where both noises are drawn: other noise than that of one alone
-
-
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """The noise of every draw of a part, and which draws the costly attacks are run on."""
-
-    anchor: Floats
-    data: Floats
-    strong: npt.NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.anchor)
 
 
 class ImageStudy:
@@ -155,13 +143,14 @@ class ImageStudy:
     def pooled(self) -> None:
         """Everybody's rows pooled raw: the ceiling, with no protection at all."""
         if self._left("pooled raw", ("pooled-raw",), 1).size:
-            self._without_protection("pooled-raw", 0, range(self.deployment.n_participants))
+            self._without_protection("pooled-raw", {0: range(self.deployment.n_participants)})
 
     def alone(self) -> None:
         """A participant's own model, of ten of them at most: what each has without joining."""
         n_alone = min(_MOST_ALONE, self.deployment.n_participants)
-        for participant in self._left("training alone", ("local-only",), n_alone):
-            self._without_protection("local-only", int(participant), [int(participant)])
+        left = self._left("training alone", ("local-only",), n_alone)
+        if left.size:
+            self._without_protection("local-only", {int(participant): [int(participant)] for participant in left})
 
     def private_data_noise(self) -> None:
         """C-GDP with noise on the rows, and AA-I-GDP with the same noise, coupled, where that is studied."""
@@ -170,7 +159,8 @@ class ImageStudy:
         methods = ("c-gdp-data-noise", "aa-i-gdp-data-noise")[: 2 if self.reference_control else 1]
         levels = self._levels("data")
         bytes_each = 4 * len(methods) * self.deployment.rows.numel()
-        for chunk in self._chunks(self._left("private-data noise", methods, len(levels)), bytes_each):
+
+        def computed(chunk: Draws) -> Parts:
             coupled = coupled_draws(self.deployment, levels.data[chunk], chunk.tolist())
             sides = [
                 (coupled.common, coupled.common_clean, coupled.target_common),
@@ -186,19 +176,25 @@ class ImageStudy:
             shares = [utilities[: len(chunk)], utilities[len(chunk) :]][: len(methods)]
             gaps: list[Row] = [{"discrepancy": float(one)} for one in coupled.discrepancy]
             more = [[Row()] * len(chunk), gaps][: len(methods)]
-            self._finish_later(chunk, levels, list(zip(methods, found, shares, more, strict=True)))
+            return list(zip(methods, found, shares, more, strict=True))
+
+        self._in_chunks(computed, self._left("private-data noise", methods, len(levels)), levels, bytes_each)
 
     def anchor_noise(self) -> None:
         """AA-I-GDP with anchor noise."""
         method, levels, own = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
         target_rows = own[self.deployment.own("train", TARGET)]
-        for chunk in self._chunks(self._left("anchor noise", (method,), len(levels)), self._bytes_of_anchors()):
+
+        def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], chunk.tolist())
             rows = aligned_rows(self.deployment, own, aligned)
             utilities = scored(self._trained(rows), rows, None, self.deployment)
             queries = own[self.deployment.query_places]
             found = self._attacked(method, aligned, queries, levels, chunk, lambda _: target_rows)
-            self._finish_later(chunk, levels, [(method, found, utilities, list(aligned.diagnostics))])
+            return [(method, found, utilities, list(aligned.diagnostics))]
+
+        left = self._left("anchor noise", (method,), len(levels))
+        self._in_chunks(computed, left, levels, self._bytes_of_anchors())
 
     def both_noises(self) -> None:
         """AA-I-GDP with noise on anchors and on rows."""
@@ -206,7 +202,8 @@ class ImageStudy:
 
         method, levels, own = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
         train = self.deployment.own("train", TARGET)
-        for chunk in self._chunks(self._left("both noises", (method,), len(levels)), self._bytes_of_anchors()):
+
+        def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], [int(draw) + _OTHER_NOISE for draw in chunk])
             clean = aligned_rows(self.deployment, own, aligned)
             rows, queries, target_rows = torch.empty_like(clean), [], []
@@ -218,7 +215,10 @@ class ImageStudy:
                 target_rows.append(noisy[train])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
             found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
-            self._finish_later(chunk, levels, [(method, found, utilities, list(aligned.diagnostics))])
+            return [(method, found, utilities, list(aligned.diagnostics))]
+
+        left = self._left("both noises", (method,), len(levels))
+        self._in_chunks(computed, left, levels, self._bytes_of_anchors())
 
     def _levels(self, kind: Any) -> Levels:
         v, sigma = noise_draws(self.spec, kind, self.deployment.streams, self.prepared.rms)
@@ -234,12 +234,16 @@ class ImageStudy:
         network = self.spec.network
         return {"epochs": network.epochs, "batch_size": network.batch_size, "learning_rate": network.learning_rate}
 
-    def _without_protection(self, method: str, draw: int, participants: Sequence[int]) -> None:
-        utility = without_protection(
-            self.deployment, participants, architecture=self.prepared.architecture, training=self._schedule
+    def _without_protection(self, method: str, groups: Mapping[int, Sequence[int]]) -> None:
+        utilities = without_protection(
+            self.deployment,
+            list(groups.values()),
+            architecture=self.prepared.architecture,
+            training=self._schedule,
         )
-        self.store.append([self._row(method, draw, 0.0, 0.0, strong=False) | utility])
-        self.progress.advance()
+        rows = [self._row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
+        self.store.append([row | utility for row, utility in zip(rows, utilities, strict=True)])
+        self.progress.advance(len(rows))
 
     def _aligned(self, scales: Floats, draws: list[int]) -> AlignedDraws:
         solver = self.spec.solver
@@ -275,16 +279,25 @@ class ImageStudy:
 
     def _left(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
         """Begin a stage, and say which of its draws are not in the store."""
+        self._background.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
         done = set.intersection(*(self.store.done(method=method, **self.identity) for method in methods))
         where = f"deployment {self.identity['deployment']}, {self.deployment.n_participants} participants"
         self.progress.stage(f"{where}: {what}", n_draws)
         self.progress.advance(len(done))
         return np.array([draw for draw in range(n_draws) if draw not in done], dtype=np.intp)
 
-    def _chunks(self, left: Draws, bytes_each: int) -> list[Draws]:
-        """As many draws at a time as memory holds well."""
+    def _in_chunks(self, computed: Callable[[Draws], Parts], left: Draws, levels: Levels, bytes_each: int) -> None:
+        """Compute and keep as many draws at a time as memory holds well."""
         at_once = min(_MOST_AT_ONCE, max(1, _BYTES_OF_ROWS[self.deployment.device.type] // bytes_each))
-        return [left[start : start + at_once] for start in range(0, len(left), at_once)]
+        for chunk, parts in pieces_that_fit(computed, left, at_once, make_room=self._make_room):
+            self._finish_later(chunk, levels, parts)
+            del parts
+
+    def _make_room(self) -> None:
+        """Let go of what takes memory and can be had again: alignments, and what the auditor still looks at."""
+        self._background.wait()
+        if self._alignments is not None:
+            self._alignments.clear()
 
     def _bytes_of_anchors(self) -> int:
         """What a draw's anchors and rows take, in terms of the limit for rows."""
@@ -292,9 +305,7 @@ class ImageStudy:
         anchors = 8 * self.deployment.n_participants * self.deployment.anchor.numel()
         return int(max(anchors * _BYTES_OF_ROWS[kind] // _BYTES_OF_ANCHORS[kind], 4 * self.deployment.rows.numel()))
 
-    def _finish_later(
-        self, chunk: Draws, levels: Levels, parts: list[tuple[str, Findings, list[Row], list[Row]]]
-    ) -> None:
+    def _finish_later(self, chunk: Draws, levels: Levels, parts: Parts) -> None:
         """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed."""
 
         def finish() -> None:
@@ -321,11 +332,3 @@ class ImageStudy:
 def rebuilt_name(prepared: Prepared, method: str) -> str:
     """Under which name the rebuilt rows of a method are kept, but for the first draw."""
     return f"rebuilt-{prepared.deployment.n_participants}-{prepared.identities_each or 0}-{method}"
-
-
-def strong_draws(scales: Floats, every: int) -> npt.NDArray[np.bool_]:
-    """Which draws get the costly attacks: every k-th by noise, so that they spread over the range, and a dozen at least."""
-    step = max(1, min(every, len(scales) // _FEWEST_STRONG))
-    chosen = np.zeros(len(scales), dtype=bool)
-    chosen[np.argsort(scales, kind="stable")[::step]] = True
-    return chosen

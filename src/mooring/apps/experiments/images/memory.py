@@ -1,0 +1,81 @@
+"""Work on many things at once, and on fewer where memory does not hold so many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+Items = TypeVar("Items")
+Found = TypeVar("Found")
+
+_IN_WORDS = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
+
+
+def pieces_that_fit(
+    work: Callable[[Items], Found],
+    items: Items,
+    at_once: int,
+    *,
+    make_room: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Items, Found]]:
+    """Do work on so many items at a time, and on half as many from the moment on that memory does not suffice.
+
+    Parameters
+    ----------
+    work : callable
+        Given a piece of `items`. What it found before memory ran out is found again, in smaller pieces.
+    items : array or sequence
+    at_once : int
+    make_room : callable
+        Called before work is tried again: here memory is freed that something else holds. One item is tried once more.
+
+    Yields
+    ------
+    tuple
+        Each piece and what was found for it, as soon as it is.
+
+    Examples
+    --------
+    >>> def at_most_two(piece):
+    ...     if len(piece) > 2:
+    ...         raise MemoryError
+    ...     return sum(piece)
+    >>> list(pieces_that_fit(at_most_two, [1, 2, 3, 4, 5], 5))
+    [([1, 2], 3), ([3, 4], 7), ([5], 5)]
+    """
+    rest: Any = items
+    while len(rest):
+        piece = rest[:at_once]
+        found = _unless_out_of_memory(work, piece)
+        if found is None:
+            make_room()
+            if len(piece) > 1:
+                at_once = len(piece) // 2
+                continue
+            found = (work(piece),)
+        rest = rest[len(piece) :]
+        yield piece, found[0]
+        del found  # the next piece may need its memory
+
+
+def _unless_out_of_memory(work: Callable[[Any], Found], piece: Any) -> tuple[Found] | None:
+    """What was found; None where memory did not suffice, and then what the attempt held is free again."""
+    import torch
+
+    try:
+        return (work(piece),)
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+    # Outside the handler: the error keeps the attempt's tensors alive until it is gone.
+    torch.cuda.empty_cache()
+    return None
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether this is, or was raised because of, a lack of memory: of the host's or of the GPU's."""
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _IN_WORDS)
+    ):
+        return True
+    return error.__cause__ is not None and _is_out_of_memory(error.__cause__)
