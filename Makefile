@@ -2,8 +2,9 @@
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
 #   make test   what CI runs: lint, types, tests
 # And for those who work on mooring:
-#   make figures  docs/figures and docs/paper-against-mooring.md again, from the tables in results/
-#   make bench  speed and quality as ratios in one run; prints a table, writes benchmarks/results/*.json
+#   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
+#   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
+#                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
 
 PYTHON ?= python3
 BIN := .venv/bin

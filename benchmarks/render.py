@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import batching
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
 
@@ -15,7 +16,13 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 def main() -> None:
     """Read every result file that is there, and write the page."""
     parts = [_HEAD]
-    for name, render in (("sharing", _sharing), ("cpu", _cpu), ("gpu", _gpu), ("quality", _quality)):
+    for name, render in (
+        ("sharing", _sharing),
+        ("cpu", _cpu),
+        ("gpu", _gpu),
+        ("batching", _batching),
+        ("quality", _quality),
+    ):
         path = RESULTS / f"{name}.json"
         if path.exists():
             parts.append(render(json.loads(path.read_text(encoding="utf-8"))))
@@ -103,6 +110,28 @@ def _gpu(result: dict[str, Any]) -> str:
         f"within the default 500 iterations; their median residual was then {found['batch_median_residual']:.1e}. "
         + patience,
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _batching(result: dict[str, Any]) -> str:
+    lines = [
+        "## Many at once against one at a time\n",
+        "The same networks trained member after member with torch's own modules, and as one ensemble; the same alignment",
+        "problems solved by `align` in a loop, and by one `align_batch`, both with the paper's power method. Noise is",
+        "spread over the problems, so that some end early. A ratio below 1 says that batching pays on that device.\n",
+    ]
+    notes = []
+    for entry in result.values():
+        lines.append(_machine(entry) + (" A quick run, of small sizes." if entry["quick"] else "") + "\n")
+        alone, members = entry["training"]["members_timed_alone"], entry["training"]["members"]
+        if alone < members:
+            notes.append(
+                f"On {entry['training']['device']}, {alone} of the {members} networks were trained one at a time, and the "
+                "time of all was taken in proportion."
+            )
+    lines += ["| " + " | ".join(batching.HEADINGS) + " |", "|---" * len(batching.HEADINGS) + "|"]
+    lines += ["| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)]
+    lines += ["", *notes] if notes else []
     return "\n".join(lines) + "\n"
 
 

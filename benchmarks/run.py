@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import gpu, machine, measures, quality, sharing
+from benchmarks import batching, gpu, machine, measures, quality, sharing
 from benchmarks.measures import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -22,15 +22,23 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description="Measure mooring against the obvious way, as ratios in one run.")
     parser.add_argument(
-        "--quick", action="store_true", help="one seed, no (10, 400, 1600) at v = 0.06, no quality table"
+        "--quick",
+        action="store_true",
+        help="one seed, no (10, 400, 1600) at v = 0.06, no quality table, small batches",
     )
     parser.add_argument("--sharing-only", action="store_true", help="the streaming of large tables alone")
     parser.add_argument("--sharing-rows", type=int, default=10_000_000, help="rows of that table")
+    parser.add_argument(
+        "--batching-only", action="store_true", help="batches against one at a time alone; with --gpu-only, on the GPU"
+    )
     parser.add_argument("--gpu-only", action="store_true", help="the GPU part alone")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON files")
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
     console = Console(width=160)
+    if chosen.batching_only:
+        _batching_part(console, chosen.output, quick=chosen.quick, gpu_only=chosen.gpu_only)
+        return
     if not chosen.gpu_only:
         with console.status(f"sharing {chosen.sharing_rows:,} rows …"):
             _write(chosen.output / "sharing.json", {"rows": sharing.measured(chosen.sharing_rows)})
@@ -38,6 +46,7 @@ def main() -> None:
         return
     if not chosen.gpu_only:
         _cpu_part(console, chosen.output, quick=chosen.quick)
+    _batching_part(console, chosen.output, quick=chosen.quick, gpu_only=chosen.gpu_only)
     if machine.gpu_name():
         _write(chosen.output / "gpu.json", {"gpu": gpu.measured()})
     else:
@@ -72,6 +81,24 @@ def _cpu_part(console: Console, output: Path, *, quick: bool) -> None:
         with console.status("twenty seeds at three noise scales …"):
             found = [quality.optima(noise, seeds=range(20)) for noise in (0.06, 0.08, 0.10)]
         _write(output / "quality.json", {"noises": found})
+
+
+def _batching_part(console: Console, output: Path, *, quick: bool, gpu_only: bool) -> None:
+    found = {}
+    for device in batching.devices(gpu_only=gpu_only):
+        with console.status(f"batches against one at a time, {device} …"):
+            found[device] = batching.measured(device, quick=quick)
+    if not found:
+        console.print("No CUDA device here: no batches were measured.")
+        return
+    table = Table(title="many at once against one at a time")
+    for heading in batching.HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("what", "device") else "right")
+    for entry in found.values():
+        for cells in batching.lines(entry):
+            table.add_row(*cells)
+    console.print(table)
+    batching.write(output / "batching.json", found)
 
 
 def _table(rows: list[Row]) -> Table:

@@ -23,36 +23,63 @@ def reproduce(
         str | None, typer.Argument(help="Which study; without one, all are listed.", show_default=False)
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="Folder that gets a folder for the study. A run that was interrupted goes on from it.")
+        Path,
+        typer.Option(help="Folder that gets a folder of the study's name. A run that was stopped goes on from there."),
     ] = Path("reproduction"),
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the data files.", show_default="MOORING_DATA, or else data", rich_help_panel="Inputs"
+            help="Folder of the data files; docs/reproducing.md says which go where.",
+            show_default="$MOORING_DATA, or else data",
+            rich_help_panel="Inputs",
         ),
     ] = None,
     face_model: Annotated[
         Path | None,
-        typer.Option(help="ONNX face model, for the studies of faces.", show_default=False, rich_help_panel="Inputs"),
+        typer.Option(
+            help="ONNX face model, for celeba and participants.",
+            show_default="faces/w600k_mbf.onnx in the data folder",
+            rich_help_panel="Inputs",
+        ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small version: every figure, and no claim about the paper.")
+        bool,
+        typer.Option(
+            "--quick", help="A small version: the whole way with fewer rows and draws, no claim about the paper."
+        ),
     ] = False,
     draws: Annotated[
-        int | None, typer.Option(help="Draws of each noise, 1 or more.", show_default="as in the study")
+        int | None,
+        typer.Option(
+            help="Noise levels drawn for each kind of noise, 1 or more; in mnist, celeba and participants alone.",
+            show_default="as in the study",
+        ),
     ] = None,
     deployments: Annotated[
-        int | None, typer.Option(help="Deployments, 1 or more; the paper has one.", show_default="as in the study")
+        int | None,
+        typer.Option(
+            help="How often all is dealt anew, with other splits, secrets and anchors: 1 or more; the paper has one.",
+            show_default="as in the study",
+        ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to run: auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="Where image studies run: cpu, cuda, or auto, which is cuda where there is one.")
+    ] = "auto",
     redraw: Annotated[
-        bool, typer.Option("--redraw", help="Only draw figures and page again, from results that are there.")
+        bool,
+        typer.Option(
+            "--redraw", help="Run nothing; draw figures and page again from the results in the output folder."
+        ),
     ] = False,
     format: Format = "words",
 ) -> None:
     """Run one of the paper's studies, or one beyond it: figures, a page to open, and the paper's numbers beside ours.
 
+    Without a study: a list of all, with what each needs and how long it takes.
+
     Example: mooring reproduce
+
+    Example: mooring reproduce landscape --quick
 
     Example: mooring reproduce mnist --quick --data-dir data
 

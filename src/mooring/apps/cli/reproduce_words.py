@@ -15,6 +15,7 @@ from mooring.apps.experiments.settings.spec import STUDIES, read_spec
 from mooring.apps.experiments.summary import CONTROLS
 
 _MOST_LINES = 12
+_WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
 
 
 def studies_as_dicts() -> list[dict[str, str]]:
@@ -49,7 +50,9 @@ def list_studies(console: Console) -> None:
         table.add_row(one["name"], escape("\n".join(filter(None, lines))) + "\n")
     console.print(table)
     console.print(
-        "Run one with 'mooring reproduce STUDY'; begin with 'mooring reproduce mnist --quick'.", highlight=False
+        "Run one with 'mooring reproduce STUDY --data-dir FOLDER'; no data come with mooring, and docs/reproducing.md says "
+        "where each is from. To begin without any: 'mooring reproduce landscape --quick'.",
+        highlight=False,
     )
 
 
@@ -58,11 +61,18 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
     sizes = result["sizes"]
     if any(size["controls"] for size in sizes):
         console.print(_controls(sizes[:_MOST_LINES]))
+        console.print(
+            "local only: participants' own models, their mean on everybody's test rows; pooled raw: one model on all rows, "
+            "unprotected.",
+            style="dim",
+            highlight=False,
+        )
     leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
     if leaks:
         console.print(_leaks(leaks[:_MOST_LINES]))
         console.print(
-            "links: of ten look-alikes; chance 10 %. A lower bound on leakage: a better attack may exist.",
+            "links: how often it finds the true row among ten look-alikes, the least and the most over draws; chance 10 %. "
+            "A lower bound on leakage: a better attack may exist.",
             style="red",
             highlight=False,
         )
@@ -71,7 +81,9 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
         console.print(f"{hidden} more lines are on the page.", highlight=False)
     pays = result["draws_that_beat_training_alone"]
     if pays["of"]:
-        words = f"Scored as deployed, {pays['better']} of {pays['of']} noisy draws beat training alone."
+        words = (
+            f"{pays['better']} of {pays['of']} noisy draws beat training alone (local only), new rows without noise."
+        )
         console.print(words, style="bold", highlight=False)
     if result["quick"]:
         console.print("A quick run: it says nothing of whether the paper's numbers are met.", style="yellow")
@@ -99,11 +111,11 @@ def _controls(sizes: list[dict[str, Any]]) -> Table:
 
 def _leaks(leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
     several = len({size_in_words(size) for size, _ in leaks}) > 1
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="With noise, over all draws", title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=_WITH_NOISE, title_justify="left")
     if several:
         table.add_column("")
     table.add_column("")
-    table.add_column("as deployed", justify="right", no_wrap=True)
+    table.add_column("accuracy", justify="right", no_wrap=True)
     table.add_column("strongest attack", no_wrap=not several)
     table.add_column("links", justify="right", no_wrap=True)
     for size, one in leaks:
