@@ -472,11 +472,12 @@ def test_committed_results_are_redrawn_with_the_comparison(finished: tuple[Resul
     written = redraw.redraw(finished[1].parent, docs, say=said.append)
     assert said[0].startswith("mnist: ")
     assert {path.name for path in written if path.suffix == ".svg"} >= {"linkage.svg", "tradeoff.svg"}
-    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-1])
+    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-2])
+    assert [path.name for path in written[-2:]] == ["paper-against-mooring.md", "findings.md"]
     text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
     assert "mooring reproduce mnist" in text
     assert "not run" in text.lower()  # the studies that are not there
-    for path in written[:-1]:
+    for path in written[:-2]:
         assert path.read_bytes() == (finished[1] / "figures" / path.name).read_bytes()
 
 

@@ -20,6 +20,7 @@ from mooring.apps.experiments.figures.wording import METHOD_WORDS, attack_words
 
 CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 NOISY = ("c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
+_OWN_ROWS, _ALL_ROWS = "auc_own_clean", "balanced_accuracy_clean"
 _BY = ("n_participants", "identities_each", "rows_each")
 
 
@@ -29,12 +30,18 @@ def summarised(results: Results) -> list[dict[str, Any]]:
 
 
 def joining_pays(results: Results) -> tuple[int, int]:
-    """Of all noisy draws, as deployed: how many beat training alone, and how many could be compared."""
+    """Of all noisy draws, as deployed: how many beat training alone, and how many could be compared.
+
+    Where a study scored each participant's own model on that participant's own new rows, that is the comparison, by the
+    area under the curve: scores on everybody's rows flatter joining.
+    """
     better = total = 0
     for deployment in values(results, "deployment"):
         for _, part in _sizes(results.where(deployment=deployment)):
-            alone = local_only(part)
-            joint = 100 * column(part.where(method=list(NOISY)), "balanced_accuracy_clean")
+            alone, score = mean(100 * column(part.where(method="local-own"), _OWN_ROWS)), _OWN_ROWS
+            if alone is None:
+                alone, score = local_only(part), _ALL_ROWS
+            joint = 100 * column(part.where(method=list(NOISY)), score)
             joint = joint[np.isfinite(joint)]
             if alone is not None:
                 better, total = better + int((joint > alone).sum()), total + len(joint)

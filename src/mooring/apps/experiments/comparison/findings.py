@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mooring.apps.experiments.comparison.curves import Curve, crossing, fit
+from mooring.apps.experiments.comparison.curves import Curve, Floats, crossing, fit
 from mooring.apps.experiments.comparison.results import Results
 
 _ANCHOR, _DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
@@ -27,8 +27,8 @@ class Reader:
     rows: Results
 
     def mean(self, method: str, column: str = "balanced_accuracy") -> float:
-        """The mean of a column over a method's rows."""
-        return float(np.nanmean(self.rows.where(method=method)[column]))
+        """The mean of a column over a method's rows; NaN where there is none."""
+        return _mean(self.rows.where(method=method)[column])
 
     def curve(self, method: str, column: str) -> Curve:
         """A spline on the method's noise."""
@@ -86,13 +86,13 @@ def _digits(study: Reader, all_deployments: Results) -> str:
     alone, pooled = study.mean("local-only"), study.mean("pooled-raw")
     procrustes, strongest = study.curve(_ANCHOR, "linkage:procrustes"), study.strongest(_ANCHOR, "linkage")
     matched = study.rows.where(method=_ANCHOR, strongest_attacks=1).envelope("match")
-    gap = np.nanmax(study.rows.where(method="aa-i-gdp-data-noise")["discrepancy"])
+    gap = _largest(study.rows.where(method="aa-i-gdp-data-noise")["discrepancy"])
     v_alone = study.falls_to(_ANCHOR, "balanced_accuracy", alone)
     sigma_alone = study.falls_to(_DATA, "balanced_accuracy_clean", alone)
     row_match = study.strongest(_DATA, "match")
     i_gdp = study.rows.where(method="i-gdp")
     spread = [
-        float(np.nanmean(all_deployments.where(method="i-gdp", deployment=d)["balanced_accuracy"]))
+        _mean(all_deployments.where(method="i-gdp", deployment=d)["balanced_accuracy"])
         for d in all_deployments.values("deployment")
     ]
     return f"""
@@ -109,9 +109,9 @@ private-data noise scored as in the paper it falls to chance. The solver stops c
 rows, close to the 10 % of guessing. The strongest attack we know links {_percent(float(strongest.at(0.2)))}, which is all
 that the auditor can link at all: without any noise it is {_percent(study.mean("c-gdp", "linkage:known-secret"))}. And the
 auditor is a weak reader. An attacker who compares a rebuilt row with its candidates directly, without a network between,
-picks the right one of ten in {_percent(float(np.nanmin(matched)))} of all cases even at the v where it does worst. I-GDP,
+picks the right one of ten in {_percent(-_largest(-matched))} of all cases even at the v where it does worst. I-GDP,
 to which the paper assigns no leakage because it uploads no anchor, is rebuilt just as well:
-{_percent(float(i_gdp.envelope("match")[0]))} of the rows are picked out.
+{_percent(_largest(i_gdp.envelope("match")))} of the rows are picked out.
 
 ![The strongest attack, by two ways of matching](figures/mnist/linkage-strongest.svg)
 
@@ -192,10 +192,8 @@ def _landscape(rows: Results) -> str:
                 noisy = here.where(method=method)
                 near = noisy.only(np.isclose(noisy[column], level))
                 if len(near):
-                    change = np.nanmean(near["balanced_accuracy_clean"]) - np.nanmean(
-                        here.where(method="local-only")["balanced_accuracy_clean"]
-                    )
-                    found.append((int(p), int(each), 100 * float(change)))
+                    alone = _mean(here.where(method="local-only")["balanced_accuracy_clean"])
+                    found.append((int(p), int(each), 100 * (_mean(near["balanced_accuracy_clean"]) - alone)))
         return found
 
     little, much = gain(_ANCHOR, "anchor_noise_scale", 0.05), gain(_ANCHOR, "anchor_noise_scale", 0.2)
@@ -249,6 +247,16 @@ one participant's. The studies of tables have few deployments.
 """
 
 
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _largest(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if known.size else float("nan")
+
+
 def _noise(method: str) -> str:
     return "data_noise_scale" if "data" in method else "anchor_noise_scale"
 
@@ -262,6 +270,8 @@ def _percent_at(curve: Curve, x: float | None) -> str:
 
 
 def _small(number: float) -> str:
+    if not np.isfinite(number):
+        return "n/a"
     mantissa, exponent = f"{number:.1e}".split("e")
     return f"{mantissa} · 10^{int(exponent)}"
 

@@ -18,7 +18,7 @@ _BLOCK_BYTES = 2**20
 WHERE = {
     "mnist": "the MNIST home page or any mirror of it",
     "celeba": "the CelebA home page (aligned and cropped images), then pack it with "
-    "mooring.apps.experiments.face_packing.pack_faces",
+    "mooring.apps.experiments.data.face_packing.pack_faces",
     "faces": "the InsightFace model zoo: the ArcFace MobileFaceNet 'w600k_mbf.onnx' of 112×112 pixels, for "
     "non-commercial research only",
     "heart_disease": "the UCI machine learning repository (Heart Disease)",

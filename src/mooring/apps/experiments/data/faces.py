@@ -9,7 +9,7 @@ interpolation, and packed into one Parquet file with these columns, a row an ima
 - pool (text): "public" for the public projection, "participants" for the images that are dealt; no identity is in both;
 - image_webp (bytes): the picture, 64×64 RGB, as WebP.
 
-`mooring.apps.experiments.face_packing.pack_faces` makes such a file of the official ones. CelebA is for non-commercial
+`mooring.apps.experiments.data.face_packing.pack_faces` makes such a file of the official ones. CelebA is for non-commercial
 research only. A file other than the one mooring was measured with is as good, and its checksum is noted.
 """
 

@@ -72,6 +72,13 @@ class Spec:
         """The same study with n draws of each noise, shared out over its ranges as before."""
         if n < 1:
             raise InputError("draws", expected="at least 1", got=str(n), cure="One draw of each noise is the least.")
+        if self.kind not in IMAGE_KINDS:
+            raise InputError(
+                "draws",
+                expected="left out for this study, whose noise levels are a grid in its file",
+                got=str(n),
+                cure="--quick makes it smaller.",
+            )
         noise = NoiseSettings(
             shared_out(self.noise.data, n), shared_out(self.noise.anchor, n), shared_out(self.noise.both, n)
         )

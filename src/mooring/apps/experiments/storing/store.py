@@ -39,7 +39,7 @@ class ResultStore:
     folder : Path
         The study's output folder; made where it is missing.
     key : str
-        Digest of settings and code: `mooring.apps.experiments.spec.digest`.
+        Digest of settings and code: `mooring.apps.experiments.settings.spec.digest`.
     facts : mapping
         What is known when the run begins; its version and date are told where another run finds this store.
 
