@@ -23,6 +23,7 @@ Namespace: TypeAlias = Any
 """The module whose functions work on an `Array`."""
 
 
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
 _NUMBERS_IN_CACHE = 2**20
 _NUMBERS_ON_GPU = 2**26
 
@@ -118,6 +119,20 @@ def vector_norms(vectors: Array) -> Array:
     """Euclidean norms along the last axis, in one pass and without a temporary."""
     xp = namespace_of(vectors)
     return xp.sqrt(xp.linalg.vecdot(vectors, vectors))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error is, or was raised because of, a lack of memory: the host's or a GPU's.
+
+    Examples
+    --------
+    >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(ValueError("out of memory"))
+    (True, False)
+    """
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    if said or isinstance(error, MemoryError):
+        return True
+    return error.__cause__ is not None and is_out_of_memory(error.__cause__)
 
 
 def _is_on_gpu(array: Array) -> bool:

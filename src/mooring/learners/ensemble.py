@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
+from mooring.geometry.backend import is_out_of_memory
 from mooring.learners.convolution import DIGITS, FACES, Architecture, Network, initial_parameters
 from mooring.randomness import Streams
 
@@ -28,7 +29,6 @@ Tensor = Any
 Progress = Callable[[int, int], None]
 
 _ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a training step of 256 needs
-_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def train_ensemble(
             )
             return [found]
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if end - first == 1:
                 raise InputError(
@@ -289,10 +289,6 @@ def _joined(parts: list[Ensemble]) -> Ensemble:
         np.concatenate([part.best_epoch for part in parts]),
         np.concatenate([part.validation_balanced_accuracy for part in parts]),
     )
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def _check_rows(what: str, rows: Tensor, architecture: Architecture, n_members: int | None) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from mooring.geometry.backend import is_out_of_memory
+
 Items = TypeVar("Items")
 Found = TypeVar("Found")
-
-_IN_WORDS = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 def pieces_that_fit(
@@ -65,17 +65,8 @@ def _unless_out_of_memory(work: Callable[[Any], Found], piece: Any) -> tuple[Fou
     try:
         return (work(piece),)
     except Exception as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
     # Outside the handler: the error keeps the attempt's tensors alive until it is gone.
     torch.cuda.empty_cache()
     return None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is, or was raised because of, a lack of memory: of the host's or of the GPU's."""
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in _IN_WORDS)
-    ):
-        return True
-    return error.__cause__ is not None and _is_out_of_memory(error.__cause__)
