@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.apps.experiments.comparison import claims_counts, claims_fits, claims_page, claims_settings
+from mooring.apps.experiments.comparison import claims, claims_counts, claims_fits, claims_page, claims_settings
 from mooring.apps.experiments.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
 from mooring.apps.experiments.comparison.claims_settings import BUILT
 from mooring.apps.experiments.comparison.claims_study import Study
@@ -107,8 +107,8 @@ def participant_rows() -> Rows:
     """Utility 0.6 + 0.01 k − v and linkage 0.6 − 5 v at the k-th participant count; 19 identities only at 20 and 50."""
     rows: Rows = []
     for k, p in enumerate(PARTICIPANTS):
-        for identities, off in ((99, 0.0), (19, -0.2)):
-            if identities == 99 and p > 10:
+        for identities, off in ((98, 0.0), (19, -0.2)):
+            if identities == 98 and p > 10:
                 continue
             place = {"n_participants": p, "identities_each": identities}
             rows.append(control("i-gdp", 0.5 + 0.01 * k + off, **place))
@@ -436,4 +436,46 @@ def test_plain_rows_carry_numbers_and_words() -> None:
 def test_a_number_without_a_counterpart_still_stands_beside_the_papers() -> None:
     seconds = Number("x.s", "x", "5", "seconds", "result", "s", "median_of", 189.1, reason="machine")
     row = claims_page.as_dicts([Comparison(seconds, 0.5, -188.6, -188.6 / 189.1, True, "another machine")])[0]
-    assert (row["paper_text"], row["ours_text"], row["difference_text"]) == ("189.1 s", "0.5 s", "−99.7 %")
+    assert (row["paper_text"], row["ours_text"], row["difference_text"]) == ("189.1 s", "0.50 s", "−99.7 %")
+
+
+@pytest.mark.parametrize(
+    ("ours", "text"),
+    [(0.0123, "0.012 s"), (0.58, "0.58 s"), (2.0, "2.0 s"), (31.26, "31.3 s"), (189.1, "189.1 s"), (0.0, "0.0 s")],
+)
+def test_seconds_have_two_digits_that_count(ours: float, text: str) -> None:
+    seconds = Number("x.s", "x", "5", "seconds", "result", "s", "median_of", 189.1, reason="machine")
+    assert claims_page.ours_text(Comparison(seconds, ours)) == text
+
+
+def test_time_is_left_out_where_none_was_noted() -> None:
+    for seconds in ({}, None, {"training": 0.0}):
+        assert "time:" not in claims_page._provenance("mnist", {"seconds": seconds})
+    assert "time: 90 seconds" in claims_page._provenance("mnist", {"seconds": {"training": 90.0}})
+
+
+def test_reasons_count_the_identities_that_there_are() -> None:
+    reasons = claims._file()["reasons"]
+    assert "988 identities" in reasons["identities"]
+    assert "98 for each of ten" in reasons["identities"]
+    assert "19 for each of fifty" in reasons["identities"]
+    assert not re.search(r"\b(998|99)\b", " ".join(reasons.values()))
+
+
+def test_where_faces_cross_chance_is_called_ill_determined() -> None:
+    crossing = [
+        number
+        for number in paper_numbers()
+        if number.study == "celeba" and number.kind == "result" and number.args.get("level") == 0.1
+    ]
+    assert len(crossing) == 9
+    assert {number.reason for number in crossing} == {"face-chance"}
+    assert "ill-determined" in claims._file()["reasons"]["face-chance"]
+
+
+def test_training_alone_says_how_it_was_trained() -> None:
+    alone = [number for number in paper_numbers() if number.args.get("method") == "local-only"]
+    assert len(alone) == 7
+    for number in alone:
+        assert "as many steps as the joint one" in number.says
+        assert "three ways of scaling" in number.says

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.figures.both_noises import _smooth
 from mooring.apps.experiments.figures.draw import draw as draw_study
 from mooring.apps.experiments.figures.draw import drawn
 from mooring.apps.experiments.figures.drawing import house_style, written
+from mooring.apps.experiments.figures.fits import Fits
+from mooring.apps.experiments.figures.landscape import differences, error_share
 from mooring.apps.experiments.figures.material import strongest
 from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.pictures import draw_pictures
 from mooring.apps.experiments.figures.style import spread_out
-from mooring.apps.experiments.figures.tabular import levels, means_by_setting
+from mooring.apps.experiments.figures.table_readings import levels, means_by_setting, paired_gains, strongest_noise
 from mooring.errors import InputError, MissingExtraError, StorageError
 
 CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
@@ -24,9 +28,9 @@ EXPECTED = {
     "mnist": [*CHARTS, "solver", "reconstructions", "digit-0", "digit-1"],
     "celeba": [*CHARTS, "solver", "reconstructions", "identity-0", "identity-1"],
     "participants": ["tradeoff", "tradeoff-strongest", "utility-by-noise", "transition"],
-    "hospitals": ["utility", "tradeoff"],
-    "census": ["utility", "tradeoff"],
-    "landscape": ["gain", "leakage"],
+    "hospitals": ["utility", "utility-auc", "tradeoff", "each-participant"],
+    "census": ["utility", "utility-auc", "tradeoff"],
+    "landscape": ["gain", "leakage", "leakage-error"],
 }
 FACTS = {"phase_transition": {"2": 0.038, "5": 0.047, "10": 0.0977, "20": 0.058, "50": 0.064}}
 FEW_RESAMPLES = 40
@@ -122,17 +126,17 @@ def image_rows(
 
 def participant_rows(**options):
     rows = []
-    for identities, counts in ((19, (2, 5, 10, 20, 50)), (99, (2, 5, 10))):
+    for identities, counts in ((19, (2, 5, 10, 20, 50)), (98, (2, 5, 10))):
         for k, p in enumerate(counts):
             own = image_rows("celeba", p=p, identities=identities, n_deployments=1, seed=p, **options)
             for row in own:
                 for name in ("balanced_accuracy", "balanced_accuracy_clean"):
-                    row[name] += 0.02 * (k - 3) + (0.02 if identities == 99 else 0)
+                    row[name] += 0.02 * (k - 3) + (0.02 if identities == 98 else 0)
             rows += own
     return rows
 
 
-def table_rows(*, n_deployments=3, sizes=(50, 700)):
+def table_rows(*, n_deployments=3, sizes=(50, 700), own_columns=False):
     rng = np.random.default_rng(3)
     rows = []
     for deployment in range(n_deployments):
@@ -142,10 +146,13 @@ def table_rows(*, n_deployments=3, sizes=(50, 700)):
 
             def add(method, draw, value, leak, shared=common, lift=lift, **noise):
                 clean = value + lift + rng.normal(0, 0.006)
+                own = {f"own:{k}": clean + 0.02 * (k - 1.5) for k in range(4)}
+                own |= {f"auc_{name}": score + 0.05 for name, score in own.items()}
                 rows.append(
                     {
                         **shared, "method": method, "draw": draw, "anchor_noise_scale": 0.0, "data_noise_scale": 0.0,
-                        **noise, "balanced_accuracy_clean": clean, "match:moments": leak, "error:guessing": 1.0,
+                        **noise, **(own if own_columns else {}), "auc_own_clean": clean + 0.05,
+                        "balanced_accuracy_clean": clean, "match:moments": leak, "error:guessing": 1.0,
                         "balanced_accuracy": clean - 0.1 * noise.get("data_noise_scale", 0),
                         "error:moments": None if leak is None else 1.1 - leak,
                     }
@@ -156,6 +163,7 @@ def table_rows(*, n_deployments=3, sizes=(50, 700)):
             add("pooled-raw", 0, 0.82, None)
             for k in range(4):
                 add("local-only", k, 0.71 + 0.01 * k, None)
+            add("local-own", 0, 0.77, None)
             rms = 1 + 0.01 * deployment
             for draw, sigma in enumerate((0.1, 0.3, 0.5, 0.8, 1.5)):
                 add("c-gdp-data-noise", draw, 0.80 - 0.08 * sigma, 1 / (1 + sigma), data_noise_scale=sigma * rms)
@@ -183,6 +191,7 @@ def landscape_rows(*, sizes=(20, 200, 2000), counts=(2, 10, 50)):
                         "deployment": 0, "n_participants": p, "rows_each": size, "method": method, "draw": 0,
                         "anchor_noise_scale": v, "data_noise_scale": sigma, "local_only": alone, "pooled_raw": joint,
                         "balanced_accuracy_clean": joint - cost, "match:moments": 1 - sigma * 0.8 - v / np.log(size),
+                        "error:moments": 0.1 + sigma / 2 + v, "error:procrustes": 0.2 + sigma + v, "error:guessing": 0.8,
                     }
                 )  # fmt: skip
     return rows
@@ -212,7 +221,9 @@ def synthetic(study, **options):
         return Results.from_rows(image_rows(study, **options)), made_pictures(colour=study == "celeba")
     if study == "participants":
         return Results.from_rows(participant_rows(**options)), None
-    rows = landscape_rows() if study == "landscape" else table_rows(sizes=(50, 700) if study == "census" else (200,))
+    census = study == "census"
+    tables = table_rows(sizes=(50, 700) if census else (200,), own_columns=not census)
+    rows = landscape_rows() if study == "landscape" else tables
     return Results.from_rows(rows), None
 
 
@@ -318,7 +329,7 @@ def test_training_alone_and_pooling_are_on_every_utility_and_tradeoff(mnist, nam
     for words, method in (("local only", "local-only"), ("pooled raw", "pooled-raw")):
         own = 100 * results.where(method=method, deployment=0)["balanced_accuracy"]
         assert heights(lines(found[name], words)) == {round(float(own.mean()), 6)}
-        n_panels = 2 if name == "utility" else 1
+        n_panels = 2 if name in ("utility", "tradeoff-as-deployed") else 1
         assert len(lines(found[name], words)) == n_panels
 
 
@@ -327,7 +338,8 @@ def test_the_other_studies_carry_them_as_well(study):
     for drawing in drawings(study, synthetic(study)[0]).values():
         labels = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
         if drawing.name != "transition":
-            assert any(label.startswith("local only") for label in labels)
+            alone = "training alone" if drawing.name == "each-participant" else "local only"
+            assert any(label.startswith(alone) for label in labels)
             assert any(label.startswith("pooled raw") for label in labels)
 
 
@@ -336,6 +348,23 @@ def test_local_only_of_a_number_of_participants_is_its_own():
     drawing = drawings("participants", results)["tradeoff"]
     own = results.where(method="local-only", n_participants=50, identities_each=19)["balanced_accuracy"]
     assert heights(lines(drawing, "local only, p = 50")) == {round(100 * float(own.mean()), 6)}
+
+
+def test_participants_strongest_tradeoff_is_by_linkage_and_tells_what_direct_matching_finds():
+    results, _ = synthetic("participants", n_draws=24)
+    found = drawings("participants", results)["tradeoff-strongest"]
+    own = results.where(method="aa-i-gdp-anchor-noise", n_participants=50)
+    by_linkage = strongest(own, "linkage")
+    shown = next(
+        np.asarray(line.get_xdata(), dtype=float)
+        for line in found.canvas.axes[0].get_lines()
+        if str(line.get_label()).startswith("_draws") and line.get_markeredgecolor() == "#D55E00"
+    )
+    assert set(shown[np.isfinite(shown)]) <= set(by_linkage)
+    matched = strongest(results.where(method="aa-i-gdp-anchor-noise"), "match")
+    assert f"from {np.nanmin(matched):.0f} to {np.nanmax(matched):.0f} %" in found.caption
+    titles = [axes.get_title(loc="left") for axes in found.canvas.axes]
+    assert titles[::2] == ["19 identities each", "98 identities each"]
 
 
 def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
@@ -387,13 +416,28 @@ def test_the_transition_stands_where_the_run_noted_it(mnist):
 
 def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
     results, found = mnist
-    axes = found["tradeoff-as-deployed"].canvas.axes[0]
-    (shade,) = [patch for patch in axes.patches if patch.get_label() == "worse than training alone"]
     alone = 100 * results.where(method="local-only", deployment=0)["balanced_accuracy"].mean()
-    assert shade.get_y() + shade.get_height() == pytest.approx(alone)
-    (front,) = lines(found["tradeoff-as-deployed"], "frontier")
-    assert np.all(np.diff(front.get_xdata()) >= 0)
-    assert np.all(np.diff(front.get_ydata()) > 0)
+    panels = found["tradeoff-as-deployed"].canvas.axes
+    assert len(panels) == 2
+    for axes in panels:
+        (shade,) = [patch for patch in axes.patches if patch.get_label() == "worse than training alone"]
+        assert shade.get_y() + shade.get_height() == pytest.approx(alone)
+    fronts = lines(found["tradeoff-as-deployed"], "frontier")
+    assert len(fronts) == 2
+    for front in fronts:
+        assert np.all(np.diff(front.get_xdata()) >= 0)
+        assert np.all(np.diff(front.get_ydata()) > 0)
+
+
+def test_the_deployed_tradeoff_has_the_strongest_attack_by_both_measures(mnist):
+    results, found = mnist
+    own = results.where(method="c-gdp-data-noise", deployment=0)
+    by_panel = [
+        next(line for line in axes.get_lines() if str(line.get_label()).startswith("private-data noise"))
+        for axes in found["tradeoff-as-deployed"].canvas.axes
+    ]
+    for line, kind in zip(by_panel, ("match", "linkage"), strict=True):
+        np.testing.assert_allclose(np.sort(line.get_xdata()), np.sort(100 * own[f"{kind}:known-secret+denoised"]))
 
 
 def test_the_first_deployment_stands_for_the_paper(mnist):
@@ -401,6 +445,191 @@ def test_the_first_deployment_stands_for_the_paper(mnist):
     assert len(results.where(method="c-gdp-data-noise")) == 40
     assert "20 draws" in found["linkage"].caption
     assert len(lines(found["deployments"], "one deployment")) == 2 * 4
+
+
+def bands(axes):
+    """The filled bands of a panel, as arrays of their corners, by their colour's red, green and blue."""
+    found = []
+    for one in axes.collections:
+        if one.get_paths() and len(one.get_facecolor()):
+            corners = np.concatenate([path.vertices for path in one.get_paths()])
+            found.append((tuple(np.round(one.get_facecolor()[0][:3], 3)), corners))
+    return found
+
+
+def test_nothing_that_is_a_share_leaves_its_scale():
+    rows = image_rows(n_deployments=2, n_draws=24, every=1)
+    for row in rows:
+        if row["method"].endswith("-noise"):
+            row |= {"match:moments": float(row["data_noise_scale"] < 12), "linkage:moments": float(row["draw"] % 2)}
+    found = drawings("mnist", Results.from_rows(rows))
+    for name in ("linkage", "linkage-strongest", "deployments", "utility"):
+        for axes in found[name].canvas.axes:
+            drawn_lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
+            assert all(np.nanmax(y, initial=0) <= 100 and np.nanmin(y, initial=100) >= 0 for y in drawn_lines)
+            assert all(np.nanmax(band[:, 1]) <= 100 and np.nanmin(band[:, 1]) >= 0 for _, band in bands(axes))
+    bars = [axes for axes in found["both-noises"].canvas.axes if axes.get_label() == "<colorbar>"]
+    assert len(bars) == 2
+    assert all(min(axes.get_ylim()) >= 0 and max(axes.get_ylim()) <= 100 for axes in bars)
+
+
+def test_a_smooth_surface_does_not_overshoot():
+    rng = np.random.default_rng(5)
+    sigma, v = rng.uniform(0, 20, 60), rng.uniform(0, 0.3, 60)
+    z = np.where(sigma < 10, 100.0, 0.0)
+    _, _, surface = _smooth(sigma, v, z)
+    assert (float(surface.min()), float(surface.max())) == (0.0, 100.0)
+
+
+def test_bands_end_where_draws_are_few():
+    rng = np.random.default_rng(6)
+    x = np.concatenate([rng.uniform(0, 0.2, 20), [0.4, 0.55, 0.7, 0.85, 1.0]])
+    y = 80 - 60 * x + rng.normal(0, 2, len(x))
+    line = Fits(200).line(x, y)
+    assert (line.x[0], line.x[-1]) == (x.min(), x.max())  # the curve goes as far as its draws
+    assert np.isfinite(line.y).all()
+    near = np.array([(np.abs(x - place) <= 0.1 * np.ptp(x)).sum() for place in line.x])
+    last = np.flatnonzero(near >= 5)[-1]
+    assert 0 < last < len(line.x) - 1
+    known = np.isfinite(line.lower)
+    assert np.array_equal(known, np.isfinite(line.upper))
+    assert known[: last + 1].all()
+    assert not known[last + 1 :].any()
+    assert Fits(200).track(x, y, y).up.lower[-1] != line.lower[-1]  # NaN: the same rule for what is paired
+
+
+def test_bands_of_the_strongest_attack_and_of_deployments_keep_that_rule():
+    rows = image_rows(n_draws=60, n_deployments=2, every=1)
+    sparse = [
+        row
+        for row in rows
+        if not (row["method"] == "aa-i-gdp-anchor-noise" and row["anchor_noise_scale"] > 0.2 and row["draw"] % 10)
+    ]
+    found = drawings("mnist", Results.from_rows(sparse))
+    v = np.sort(
+        [
+            row["anchor_noise_scale"]
+            for row in sparse
+            if row["method"] == "aa-i-gdp-anchor-noise" and row["deployment"] == 0
+        ]
+    )
+    top = max(place for place in np.linspace(v[0], v[-1], 500) if (np.abs(v - place) <= 0.1 * np.ptp(v)).sum() >= 5)
+    assert top < v[-1] - 0.05
+    for name, panel in (("linkage", 1), ("linkage-strongest", 1), ("deployments", 1), ("deployments", 3)):
+        edges = [band[:, 0].max() for _, band in bands(found[name].canvas.axes[panel])]
+        assert edges
+        assert max(edges) <= top + 0.01
+    assert "fewer than five draws" in found["linkage-strongest"].caption
+    assert "fewer than five draws" in found["deployments"].caption
+
+
+@pytest.mark.parametrize("study", ["hospitals", "census"])
+def test_joining_is_held_against_each_ones_own_model_on_its_own_rows(study):
+    results, _ = synthetic(study)
+    found = drawings(study, results)
+    sizes = np.unique(results["rows_each"])
+    for name, column in (("utility", "balanced_accuracy_clean"), ("utility-auc", "auc_own_clean")):
+        for words, method in (
+            ("training alone, own rows", "local-own"),
+            ("local only, everybody's rows", "local-only"),
+        ):
+            wanted = {
+                round(100 * float(results.where(method=method, rows_each=size)[column].mean()), 6) for size in sizes
+            }
+            assert heights(lines(found[name], words)) == wanted
+        own, everybody = (
+            lines(found[name], words)[0] for words in ("training alone, own rows", "local only, everybody's rows")
+        )
+        assert own.get_linewidth() > everybody.get_linewidth()
+        assert "flatters joining" in found[name].caption
+        assert "strongest anchor noise" in found[name].caption
+    (first, *_) = found["tradeoff"].canvas.axes
+    (shade,) = [patch for patch in first.patches if patch.get_label() == "worse than training alone"]
+    alone = 100 * results.where(method="local-own", rows_each=sizes[0])["balanced_accuracy"].mean()
+    assert shade.get_y() + shade.get_height() == pytest.approx(alone)
+
+
+def test_tables_without_that_measure_fall_back_to_everybodys_rows():
+    rows = [row for row in table_rows(sizes=(200,)) if row["method"] != "local-own"]
+    found = drawings("hospitals", Results.from_rows(rows))
+    assert set(found) == {"utility", "utility-auc", "tradeoff"}
+    assert lines(found["utility"], "local only")
+    assert "Joint less" not in found["utility"].caption
+
+
+def test_gains_over_training_alone_are_paired_by_deployment():
+    rows = []
+    for deployment, alone, joined in ((0, 0.7, (0.8, 0.7)), (1, 0.5, (0.5, 0.4)), (2, None, (0.9, 0.9))):
+        if alone is not None:
+            rows.append({"deployment": deployment, "method": "local-own", "auc_own_clean": alone})
+        for v, score in zip((0.1, 0.2), joined, strict=True):
+            rows.append({"deployment": deployment, "method": "m", "anchor_noise_scale": v, "auc_own_clean": score})
+    results = Results.from_rows(rows)
+    own = results.where(method="m")
+    np.testing.assert_allclose(paired_gains(results, own, "auc_own_clean"), [5, -5])
+    np.testing.assert_allclose(paired_gains(results, strongest_noise(own), "auc_own_clean"), [0, -10], atol=1e-9)
+
+
+def test_each_participants_own_rows_have_a_place():
+    results, _ = synthetic("hospitals")
+    facts = {"participants": ["north", "east", "south", "west"]}
+    drawing = drawings("hospitals", results, facts=facts)["each-participant"]
+    assert [text.get_text() for text in drawing.canvas.axes[1].get_xticklabels()] == facts["participants"]
+    for axes, prefix in zip(drawing.canvas.axes, ("own", "auc_own"), strict=True):
+        alone = [line for line in axes.get_lines() if line.get_label() == "training alone, own rows"]
+        wanted = [100 * results.where(method="local-own")[f"{prefix}:{k}"].mean() for k in range(4)]
+        np.testing.assert_allclose([line.get_ydata()[0] for line in alone], wanted)
+        joint = [line for line in axes.get_lines() if line.get_label() == "joined, no noise"]
+        wanted = [100 * results.where(method="c-gdp")[f"{prefix}:{k}"].mean() for k in range(4)]
+        np.testing.assert_allclose([line.get_ydata()[0] for line in joint], wanted)
+
+
+def test_the_landscape_of_errors_is_in_units_of_guessing():
+    results = Results.from_rows(landscape_rows(sizes=(20,), counts=(2,)))
+    np.testing.assert_allclose(error_share(results), results["error:moments"] / 0.8)  # the smaller of the two errors
+    found = drawings("landscape", results)["leakage-error"]
+    texts = [[text.get_text() for text in axes.texts] for axes in found.canvas.axes]
+    assert texts[0] == [f"{(0.1 + 0.02) / 0.8:.2f}"]
+    assert texts[4] == [f"{(0.1 + 0.15) / 0.8:.2f}"]
+    assert "1 is no better than guessing" in found.caption
+    bare = Results.from_rows([{"method": "m", "error:moments": 0.3}])
+    assert np.isnan(error_share(bare)).all()
+
+
+def test_gains_that_are_not_resolved_are_told_and_grey():
+    rows = landscape_rows(sizes=(20, 200), counts=(2, 10))
+    again = [
+        row | {"deployment": 1, "balanced_accuracy_clean": row["balanced_accuracy_clean"] + 0.04} for row in rows[:7]
+    ]
+    results = Results.from_rows(rows + again)
+    measured = 100 * results["balanced_accuracy_clean"]
+    first = results.where(method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.02)
+    np.testing.assert_allclose(differences(first, 100 * first["balanced_accuracy_clean"]), [4.0])
+    assert len(differences(results.where(deployment=0), measured[results["deployment"] == 0])) == 0
+    found = drawings("landscape", results)["gain"]
+    assert "differs by 4.0 points on average" in found.caption
+    assert "below about 3 points" in found.caption
+    numbers = [text for axes in found.canvas.axes for text in axes.texts]
+    for text in numbers:
+        assert (text.get_color() == "#777777") == (abs(float(text.get_text())) < 3) or abs(float(text.get_text())) == 3
+    assert {"#777777"} < {text.get_color() for text in numbers}
+    assert "on average" not in drawings("landscape", Results.from_rows(rows))["gain"].caption
+
+
+def test_grey_pictures_are_small_and_coloured_ones_keep_their_colours(tmp_path):
+    from PIL import Image
+
+    for study, colour, mode, most_apart in (("mnist", False, "P", 16), ("celeba", True, "RGB", 0)):
+        with house_style():
+            _, drawing = draw_pictures(study, made_pictures(colour=colour, n_columns=10, n_sources=1))
+            path = written(drawing, tmp_path / study).path
+            drawing.canvas.savefig(tmp_path / "whole.png", format="png", facecolor="white")
+        small, whole = Image.open(path), Image.open(tmp_path / "whole.png").convert("RGB")
+        assert (small.mode, small.size) == (mode, whole.size)
+        apart = np.abs(np.asarray(small.convert("RGB"), dtype=int) - np.asarray(whole, dtype=int))
+        assert apart.max() <= most_apart
+        if study == "mnist":
+            assert path.stat().st_size < 100_000 < (tmp_path / "whole.png").stat().st_size
 
 
 # The parts.

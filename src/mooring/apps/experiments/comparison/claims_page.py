@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -170,6 +171,8 @@ def _duration(seconds: Any) -> str:
     if not isinstance(seconds, Mapping):
         return ""
     total = sum(value for value in seconds.values() if isinstance(value, int | float))
+    if total <= 0:  # nothing was noted, which is not the same as no time
+        return ""
     return f"{total / 60:.0f} minutes" if total >= 120 else f"{total:.0f} seconds"
 
 
@@ -211,8 +214,14 @@ def _ours(value: float, number: Number) -> str:
         return _written(value, number, _places(round(value, 4)))
     if number.unit == "count":
         return _written(value, number, min(1, _places(value)))
-    least = 1 if number.unit in ("%", "s") else 2
-    return _written(value, number, max(least, _decimals(number)))
+    if number.unit == "s":  # the paper's machine took minutes where another takes a hundredth of a second
+        return _written(value, number, max(_decimals(number), _places_of_digits(value, 2)))
+    return _written(value, number, max(1 if number.unit == "%" else 2, _decimals(number)))
+
+
+def _places_of_digits(value: float, n_digits: int) -> int:
+    """How many decimals show so many significant digits."""
+    return max(0, n_digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def _written(value: float, number: Number, decimals: int) -> str:

@@ -87,13 +87,14 @@ def _surface(canvas: Any, axes: Axes, sigma: Array, v: Array, z: Array, heading:
     if len(z) == 0:
         axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=GREY)
         return
-    low, high = 10 * np.floor(z.min() / 10), 10 * np.ceil(z.max() / 10 + 1e-9)
+    low = min(90.0, max(0.0, 10 * np.floor(z.min() / 10)))
+    high = min(100.0, max(low + 10, 10 * np.ceil(z.max() / 10)))
     scale = {"cmap": colours, "vmin": low, "vmax": high}
     smooth = _smooth(sigma, v, z)
     if smooth is not None:
         levels = np.arange(low, high + 2.5, 5)
         axes.contourf(*smooth, levels=levels, extend="both", **scale)
-        lines = axes.contour(*smooth, levels=levels[::2], colors=INK, linewidths=0.7, alpha=0.6)
+        lines = axes.contour(*smooth, levels=levels[:-1:2], colors=INK, linewidths=0.7, alpha=0.6)
         axes.clabel(lines, fmt="%.0f", fontsize=8)
     drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=INK, linewidths=0.3, **scale)
     axes.set_xlim(-0.02 * sigma.max(), 1.02 * sigma.max())
@@ -116,13 +117,14 @@ def _smooth(sigma: Array, v: Array, z: Array) -> Any:
     x, y = np.meshgrid(np.linspace(0, sigma.max(), _CELLS), np.linspace(0, v.max(), _CELLS))
     wanted = np.stack([x.ravel() / across, y.ravel() / up], axis=1)
     nearest = np.sqrt(((wanted[:, None, :] - points[None]) ** 2).sum(axis=-1)).min(axis=1)
-    found = np.where(nearest < _NEAR, surface(wanted), np.nan).reshape(x.shape)
+    # Smoothing overshoots where draws are at an end of the scale; a share cannot.
+    found = np.where(nearest < _NEAR, np.clip(surface(wanted), 0, 100), np.nan).reshape(x.shape)
     return x, y, np.ma.masked_invalid(found)
 
 
 def _frontier(axes: Axes, material: Material, paper: Results) -> dict[str, int]:
     axes.set(title="The frontier", xlabel="matched by the strongest attack, %", ylabel=CLEAN_AXIS)
-    x, y = deployed_points(axes, paper, strength=0.5)
+    x, y = deployed_points(axes, paper, "match", strength=0.5)
     best = frontier(x, y)
     if len(best):
         axes.plot(x[best], y[best], color=BLACK, linewidth=2.4, drawstyle="steps-post", label="frontier", zorder=5)

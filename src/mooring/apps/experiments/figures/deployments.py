@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.apps.experiments.figures.drawing import Drawing
-from mooring.apps.experiments.figures.fits import Line
+from mooring.apps.experiments.figures.fits import BAND_RULE, Line
 from mooring.apps.experiments.figures.material import (
     Material,
     column,
     local_only,
+    mean,
     percent,
     pooled_raw,
     strongest,
@@ -86,9 +87,10 @@ def draw_deployments(material: Material) -> list[Drawing]:
                 labels.append(level(one, LINKAGE_CHANCE, GUESSING, colour=GREY, style=":"))
             spread, within = _panel(one, material, known, method, scale, measure)
             end_labels(one, labels)
-            if spread is not None and within is not None:
+            if within is not None:
                 what = "accuracy" if row == 0 else "leakage"
-                notes.append(f"{heading.lower()}, {what}: {spread:.1f} between, {within:.1f} within")
+                between = "too few draws to tell" if spread is None else f"{spread:.1f}"
+                notes.append(f"{heading.lower()}, {what}: {between} between, {within:.1f} within")
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))  # one entry a name
     kept = ["one deployment", "mean of deployments", "between", "within the first"]
     words = ["one deployment", "their mean", "range between deployments", "noise within the first (95 %)"]
@@ -97,8 +99,8 @@ def draw_deployments(material: Material) -> list[Drawing]:
     caption = (
         f"{len(known)} deployments: other splits, projections, maps, anchors and seeds. Thin curves: one each; thick: their "
         "mean. The orange band is the range of the deployments' curves; the blue band is the 95 % band of the first "
-        "deployment over its noise draws, which is what the paper's bands show. Widths in percentage points, averaged over "
-        f"the noise: {'; '.join(notes) or 'too few draws'}."
+        f"deployment over its noise draws, which is what the paper's bands show. There is {BAND_RULE}. "
+        f"Widths in percentage points, averaged over the noise: {'; '.join(notes) or 'too few draws'}."
     )
     return [Drawing("deployments", title, caption, canvas)]
 
@@ -123,11 +125,13 @@ def _panel(
     low, high = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
     grid = np.linspace(low, high, 120)
     each = np.stack([np.interp(grid, line.x, line.y) for line in lines])
-    axes.fill_between(grid, each.min(axis=0), each.max(axis=0), color=ORANGE, alpha=0.3, linewidth=0, label="between")
+    # Where a curve has no band, it is not known well enough to compare it with others.
+    known_there = np.all([np.isfinite(np.interp(grid, line.x, line.lower)) for line in lines], axis=0)
+    lowest, highest = (np.where(known_there, edge(each, axis=0), np.nan) for edge in (np.min, np.max))
+    axes.fill_between(grid, lowest, highest, color=ORANGE, alpha=0.3, linewidth=0, label="between")
     if first is not None:
         axes.fill_between(
             first.x, first.lower, first.upper, color=BLUE, alpha=0.3, linewidth=0, label="within the first"
         )
     axes.plot(grid, each.mean(axis=0), color=BLACK, linewidth=2.6, label="mean of deployments", zorder=5)
-    within = None if first is None else float(np.mean(first.upper - first.lower))
-    return float(np.mean(np.ptp(each, axis=0))), within
+    return mean(highest - lowest), None if first is None else mean(first.upper - first.lower)

@@ -11,6 +11,7 @@ from mooring.apps.experiments.comparison.results import Results
 from mooring.apps.experiments.figures.both_noises import draw_both_noises
 from mooring.apps.experiments.figures.deployments import draw_deployments
 from mooring.apps.experiments.figures.drawing import Drawing, Figure, house_style, written
+from mooring.apps.experiments.figures.each_participant import draw_each_participant
 from mooring.apps.experiments.figures.fits import Fits
 from mooring.apps.experiments.figures.landscape import draw_landscape
 from mooring.apps.experiments.figures.linkage import draw_linkage, draw_linkage_strongest
@@ -37,8 +38,8 @@ _STUDIES: Mapping[str, tuple[Callable[[Material], list[Drawing]], ...]] = {
     "mnist": _IMAGES,
     "celeba": _IMAGES,
     "participants": (draw_participants,),
-    "hospitals": (draw_tables,),
-    "census": (draw_tables,),
+    "hospitals": (draw_tables, draw_each_participant),
+    "census": (draw_tables, draw_each_participant),
     "landscape": (draw_landscape,),
 }
 

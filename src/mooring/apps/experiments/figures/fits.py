@@ -1,4 +1,8 @@
-"""Curves and bands for figures, each computed once however many figures show it."""
+"""Curves and bands of percentages for figures, each computed once however many figures show it.
+
+A curve is drawn within the range of its draws. Its band begins and ends where enough draws are near: at ends with few, a
+bootstrap has nothing to resample and its band says nothing. Neither leaves 0 … 100.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,13 @@ from mooring.apps.experiments.comparison import curves
 Array = NDArray[np.float64]
 _POINTS = 120
 _FEWEST = 5
+_NEAR = 0.1  # of the range of the draws, either side of a point
+BAND_RULE = "no band at ends where fewer than five draws lie within a tenth of the range"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A fitted curve on a grid and its pointwise 95 % band."""
+    """A fitted curve on a grid and its pointwise 95 % band: NaN at ends where too few draws are near for one."""
 
     x: Array
     y: Array
@@ -78,7 +84,28 @@ class Fits:
         grid = np.linspace(x.min(), x.max(), _POINTS)
         found = curves.fit_together(x, *series)
         bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
-        return [Line(grid, curve.at(grid), *band) for curve, band in zip(found, bands, strict=True)]
+        near = supported(x, grid)
+        return [
+            Line(
+                grid, np.clip(curve.at(grid), 0, 100), *(np.where(near, np.clip(edge, 0, 100), np.nan) for edge in band)
+            )
+            for curve, band in zip(found, bands, strict=True)
+        ]
+
+
+def supported(x: Array, grid: Array) -> NDArray[np.bool_]:
+    """Where on an ascending grid a band is drawn: from the first point with enough draws near to the last.
+
+    In between, draws on both sides hold a curve, even where they are few.
+
+    Examples
+    --------
+    >>> supported(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 9.0, 10.0]), np.array([0.0, 1.0, 9.5])).tolist()
+    [True, True, False]
+    """
+    reach = _NEAR * float(np.ptp(x))
+    enough = (np.abs(grid[:, None] - x[None]) <= reach).sum(axis=1) >= _FEWEST
+    return np.asarray(np.logical_or.accumulate(enough) & np.logical_or.accumulate(enough[::-1])[::-1], dtype=bool)
 
 
 def _enough(x: Array) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,61 +32,95 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 _MOST_COLUMNS = 4
+_RESOLVED = 3.0  # percentage points: about twice the spread of a cell's gain between deployments
+
+
+@dataclass(frozen=True)
+class _Map:
+    """One figure of heat maps: what a cell holds, and how it is shown."""
+
+    name: str
+    words: str
+    caption: str
+    bar: str
+    measure: Callable[[Results], Array]
+    colours: str
+    number: str
+    low: float = 0.0
+    high: float = 1.0
 
 
 def draw_landscape(material: Material) -> list[Drawing]:
-    """The gain over training alone, and the leakage; nothing where no cell was run."""
+    """The gain over training alone, and the leakage in two ways; nothing where no cell was run."""
     panels = list(_panels(material))
     if not panels:
         return []
+    found = [gains(material.results, rows) for _, rows in panels]
+    limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(one), initial=0.0) for one in found) / 5))
     gain = (
         "Percentage points of balanced accuracy, as deployed, that joining gives over the mean of the participants' own "
-        "models. Blue: joining pays; red: a participant does better alone; the black line runs between the two. One panel a "
-        "noise: v on the anchor, σ on the private rows, in units of their size. Empty cells were not run."
+        "models. Blue: joining pays; red: a participant does better alone; the black line runs between the two. Gains below "
+        f"about {_RESOLVED:g} points, either way, are not resolved and are written in grey"
+        f"{_repeated(material, panels)}. One panel a noise: v on the anchor, σ on the private rows, in units of their size. "
+        "Empty cells were not run."
     )
     leakage = (
         "The share of one participant's records that the strongest attack we know matches to their source among ten of the "
-        "same class, in percent; 10 is guessing. A lower bound: a better attack may exist. Read each cell beside the same "
-        "cell of the map of gains."
+        "same class, in percent; 10 is guessing. A lower bound: a better attack may exist. Where nearly all are matched, "
+        "the map of errors tells more. Read each cell beside the same cell of the map of gains."
+    )
+    error = (
+        "How far the records that the strongest attack we know rebuilds are from the true ones, as a share of how far a "
+        "guess of the mean record is: 0 is a perfect copy, 1 is no better than guessing. A better attack may "
+        "exist, and come closer. Read each cell beside the same cell of the map of gains."
     )
     return [
-        _heat_maps(material, panels, "gain", "where joining pays", gain),
-        _heat_maps(material, panels, "leakage", f"what the {STRONGEST} matches", leakage),
-    ]
+        _heat_maps(material, panels, one)
+        for one in (
+            _Map(
+                "gain", "where joining pays", gain, "gain over local only, percentage points",
+                lambda rows: gains(material.results, rows), "RdBu", "+.0f", -limit, limit,
+            ),
+            _Map(
+                "leakage", f"what the {STRONGEST} matches", leakage, "matched, %",
+                lambda rows: 100 * rows.envelope("match"), "OrRd", ".0f", 0, 100,
+            ),
+            _Map(
+                "leakage-error", f"how closely the {STRONGEST} rebuilds records", error,
+                "error as a share of guessing's", error_share, "OrRd_r", ".2f",
+            ),
+        )
+    ]  # fmt: skip
 
 
-def _heat_maps(material: Material, panels: list[tuple[str, Results]], name: str, words: str, caption: str) -> Drawing:
-    title = f"{title_of(material.study)}: {words}"
+def _heat_maps(material: Material, panels: list[tuple[str, Results]], shown: _Map) -> Drawing:
+    title = f"{title_of(material.study)}: {shown.words}"
     n_columns = min(_MOST_COLUMNS, len(panels))
     n_rows = -(-len(panels) // n_columns)
     canvas, axes = new_canvas(n_rows, n_columns, height=1.0 + 3.5 * n_rows, title=title, sharex=True, sharey=True)
     sizes = values(material.results, "rows_each")
     counts = values(material.results, "n_participants")
-    grids = [_cells(material, rows, sizes, counts, name) for _, rows in panels]
-    limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(grid), initial=0.0) for grid in grids) / 5))
-    scale = (
-        {"cmap": "RdBu", "vmin": -limit, "vmax": limit} if name == "gain" else {"cmap": "OrRd", "vmin": 0, "vmax": 100}
-    )
+    scale = {"cmap": shown.colours, "vmin": shown.low, "vmax": shown.high}
     drawn: Any = None
     for k, one in enumerate(axes.flat):
         if k >= len(panels):
             one.set_axis_off()
             continue
-        drawn = one.pcolormesh(np.ma.masked_invalid(grids[k]), edgecolors="white", linewidth=0.5, **scale)
+        cells = _cells(panels[k][1], shown.measure(panels[k][1]), sizes, counts)
+        drawn = one.pcolormesh(np.ma.masked_invalid(cells), edgecolors="white", linewidth=0.5, **scale)
         one.grid(False)
         one.set_title(panels[k][0])
         one.set_xticks(np.arange(len(counts)) + 0.5, [str(int(p)) for p in counts])
         one.set_yticks(np.arange(len(sizes)) + 0.5, [f"{int(size):,}" for size in sizes])
         one.tick_params(length=0)
-        _numbers(one, grids[k], signed=name == "gain", limit=limit)
-        if name == "gain":
-            _border(one, grids[k] > 0, np.isfinite(grids[k]))
+        _numbers(one, cells, shown)
+        if shown.name == "gain":
+            _border(one, cells > 0, np.isfinite(cells))
     canvas.supxlabel("participants", fontsize=10.5, color=INK)
     canvas.supylabel("rows of a participant", fontsize=10.5, color=INK)
-    bar_words = "gain over local only, percentage points" if name == "gain" else "matched, %"
-    bar = canvas.colorbar(drawn, ax=list(axes.flat), location="right", aspect=30, pad=0.01, label=bar_words)
+    bar = canvas.colorbar(drawn, ax=list(axes.flat), location="right", aspect=30, pad=0.01, label=shown.bar)
     bar.outline.set_visible(False)
-    return Drawing(name, title, caption, canvas)
+    return Drawing(shown.name, title, shown.caption, canvas)
 
 
 def _panels(material: Material) -> Iterator[tuple[str, Results]]:
@@ -137,10 +172,44 @@ def gains(results: Results, rows: Results) -> Array:
     return worth - alone
 
 
-def _cells(material: Material, rows: Results, sizes: list[float], counts: list[float], name: str) -> Array:
+def error_share(rows: Results) -> Array:
+    """The strongest attack's error as a share of what guessing the mean record gives; NaN where either is missing."""
+    return np.asarray(rows.envelope("error") / column(rows, "error:guessing"), dtype=float)
+
+
+def _repeated(material: Material, panels: list[tuple[str, Results]]) -> str:
+    """How much gains of one cell differ between deployments, in words; nothing where no cell was repeated."""
+    apart = np.concatenate([differences(rows, gains(material.results, rows)) for _, rows in panels])
+    if not len(apart):
+        return ""
+    return (
+        f": between two deployments a cell's gain differs by {np.mean(apart):.1f} points on average, and by more than "
+        f"{np.percentile(apart, 95):.0f} in one cell of twenty"
+    )
+
+
+def differences(rows: Results, measured: Array) -> Array:
+    """How far a measure of one cell is apart in two deployments, of every cell that the first two have."""
+    names = ("n_participants", "rows_each")
+    each: list[dict[tuple[float, ...], list[float]]] = []
+    deployment = column(rows, "deployment")
+    for one in values(rows, "deployment")[:2]:
+        cells: dict[tuple[float, ...], list[float]] = {}
+        own = (deployment == one) & np.isfinite(measured)
+        for place, value in zip(
+            zip(*(column(rows, name)[own] for name in names), strict=True), measured[own], strict=True
+        ):
+            cells.setdefault(place, []).append(float(value))
+        each.append(cells)
+    if len(each) < 2:
+        return np.empty(0)
+    both = [place for place in each[0] if place in each[1]]
+    return np.array([abs(np.mean(each[0][place]) - np.mean(each[1][place])) for place in both])
+
+
+def _cells(rows: Results, measured: Array, sizes: list[float], counts: list[float]) -> Array:
     """Means over deployments and draws, rows of a participant by participants; NaN where a cell was not run."""
     cells = np.full((len(sizes), len(counts)), np.nan)
-    measured = gains(material.results, rows) if name == "gain" else 100 * rows.envelope("match")
     across, up = column(rows, "n_participants"), column(rows, "rows_each")
     for i, size in enumerate(sizes):
         for j, count in enumerate(counts):
@@ -149,17 +218,26 @@ def _cells(material: Material, rows: Results, sizes: list[float], counts: list[f
     return cells
 
 
-def _numbers(axes: Axes, cells: Array, *, signed: bool, limit: float) -> None:
+def _numbers(axes: Axes, cells: Array, shown: _Map) -> None:
+    """Every cell's number: white on dark colours, grey where a gain is not resolved."""
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):
-            dark = abs(value) > 0.6 * limit if signed else value > 60
-            text = f"{value:+.0f}" if signed else f"{value:.0f}"
-            text = "0" if text in ("+0", "-0") else text
+            text = f"{value:{shown.number}}"
+            colour = "white" if _is_dark(value, shown) else INK
+            if shown.name == "gain" and abs(value) < _RESOLVED:
+                colour = GREY
             axes.text(
-                j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=7.5, color="white" if dark else INK
+                j + 0.5, i + 0.5, "0" if text in ("+0", "-0") else text, ha="center", va="center", fontsize=7.5, color=colour
             )  # fmt: skip
         else:
             axes.plot(j + 0.5, i + 0.5, ".", color=GREY, markersize=1.5, label="_not run")
+
+
+def _is_dark(value: float, shown: _Map) -> bool:
+    place = (value - shown.low) / (shown.high - shown.low)
+    if shown.name == "gain":
+        return abs(2 * place - 1) > 0.6
+    return place < 0.4 if shown.colours.endswith("_r") else place > 0.6
 
 
 def _border(axes: Axes, pays: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:

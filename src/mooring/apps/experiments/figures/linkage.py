@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mooring.apps.experiments.figures.drawing import Drawing
+from mooring.apps.experiments.figures.fits import BAND_RULE
 from mooring.apps.experiments.figures.material import (
     Material,
     column,
@@ -68,9 +69,10 @@ def draw_linkage(material: Material) -> list[Drawing]:
     caption = (
         f"(a) Private-data noise, {n_data} draws; (b) anchor noise, {n_anchor} draws. Each point is one draw; filled points "
         "in (b) are draws on which the solver converged, open ones those where it reached its limit of iterations. Curves "
-        "are the paper's splines with 95 % bootstrap bands. The black line is the strongest attack of all that were run, "
-        f"judged by the same auditor; in (b) it rests on the {n_full} draws on which every attack was run. Dash-dotted: "
-        "the same without noise. Dotted: guessing. Lower is safer, and every curve is a lower bound on leakage."
+        f"are the paper's splines with 95 % bootstrap bands, {BAND_RULE}. The black line is the "
+        f"strongest attack of all that were run, judged by the same auditor; in (b) it rests on the {n_full} draws on "
+        "which every attack was run. Dash-dotted: the same without noise. Dotted: guessing. "
+        "Lower is safer, and every curve is a lower bound on leakage."
     )
     return [Drawing("linkage", title, caption, canvas)]
 
@@ -110,7 +112,7 @@ def draw_linkage_strongest(material: Material) -> list[Drawing]:
         "strongest attack of all that were run, judged by that auditor; the solid black curve is the strongest attack when "
         "rebuilt records are matched straight in the projected space, with no network in between. Attacks on anchor noise: "
         f"{', '.join(attack_words(name) for name in found) or 'none'}. Black curves rest on the draws on which every attack "
-        "was run. All are lower bounds: a better attack may exist."
+        f"was run, with {BAND_RULE}. All are lower bounds: a better attack may exist."
     )
     return [Drawing("linkage-strongest", title, caption, canvas)]
 

@@ -59,9 +59,12 @@ def percent_axis(axes: Axes, *, across: bool = False, low: float = 0.0, high: fl
 
 
 def round_top(*series: Array) -> float:
-    """A round percentage above everything, 50 at least: what is never above 40 % needs no axis up to 100 %."""
+    """A round percentage above everything, 50 at least: what is never above 40 % needs no axis up to 100 %.
+
+    What comes near the top gets all of it: curves may rise a little above their draws.
+    """
     top = max((float(np.nanmax(one, initial=0.0)) for one in series), default=100.0)
-    return float(min(100.0, max(50.0, 10.0 * np.ceil(top / 10 + 0.1))))
+    return 100.0 if top > 75 else float(max(50.0, 10.0 * np.ceil(top / 10 + 0.1)))
 
 
 def utility_floor(chance: float, *series: Array) -> float:

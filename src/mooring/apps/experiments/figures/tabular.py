@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mooring.apps.experiments.figures.material import (
     Material,
     accuracy_of,
     column,
+    control,
     local_only,
     mean,
     percent,
@@ -24,17 +24,27 @@ from mooring.apps.experiments.figures.style import (
     EndLabel,
     comparison_levels,
     end_labels,
+    level,
     new_canvas,
     noiseless_level,
     not_run,
     observations,
     percent_axis,
     shade_below,
-    utility_floor,
+)
+from mooring.apps.experiments.figures.table_readings import (
+    ACCURACY,
+    RANKING,
+    Worth,
+    by_rows,
+    levels,
+    means_by_setting,
+    noisy_methods,
+    paired_gains,
+    strongest_noise,
 )
 from mooring.apps.experiments.figures.wording import (
     ALIGNED,
-    ALIGNED_DATA_NOISE,
     ANCHOR_AXIS,
     ANCHOR_NOISE,
     BLACK,
@@ -43,15 +53,19 @@ from mooring.apps.experiments.figures.wording import (
     COMMON,
     DATA_AXIS,
     DATA_NOISE,
+    FAINT,
     GREY,
+    GUESSING,
     INDEPENDENT,
     INK,
     LINKAGE_CHANCE,
+    LOCAL_ONLY,
+    LOCAL_OWN,
     METHOD_COLOURS,
     METHOD_WORDS,
+    POOLED_RAW,
     PURPLE,
     STRONGEST,
-    guessing_level,
     title_of,
 )
 
@@ -61,88 +75,103 @@ if TYPE_CHECKING:
     from mooring.apps.experiments.comparison.results import Kind, Results
 
 Array = NDArray[np.float64]
-_OTHER_SIZE = 1.5  # as many times more rows make another group; splits of one study differ by a row or two
 _COLOURS = {
     "private-data noise": METHOD_COLOURS[DATA_NOISE],
     "anchor noise": METHOD_COLOURS[ANCHOR_NOISE],
     "both noises": METHOD_COLOURS[BOTH_NOISES],
 }
+ALONE = "training alone, own rows"
+ALONE_WORDS = (
+    "'Training alone, own rows': each participant's own model on its own new rows, which is what joining has to beat. "
+    "'Local only, everybody's rows' is the mean of these models on all participants' new rows: a model fails there also "
+    "because it never met others' populations, which flatters joining."
+)
 _MARKERS = {"private-data noise": "o", "anchor noise": "s", "both noises": "^"}
 
 
-def noisy_methods(rows: Results) -> dict[str, str]:
-    """Words for the noisy methods of a table; private-data noise is one, whichever of its two coupled forms was run."""
-    data = DATA_NOISE if len(rows.where(method=DATA_NOISE)) else ALIGNED_DATA_NOISE
-    return {data: "private-data noise", ANCHOR_NOISE: "anchor noise", BOTH_NOISES: "both noises"}
-
-
 def draw_tables(material: Material) -> list[Drawing]:
-    """Both figures of a study of tables."""
-    groups = list(_by_rows(material.results))
-    return [_utility(material, groups), _tradeoff(material, groups)]
+    """The figures of a study of tables that are alike for all its participants."""
+    groups = list(by_rows(material.results))
+    drawings = [_utility(material, groups, ACCURACY)]
+    if mean(column(material.results, RANKING.clean)) is not None:
+        drawings.append(_utility(material, groups, RANKING))
+    return [*drawings, _tradeoff(material, groups)]
 
 
-def _utility(material: Material, groups: list[tuple[str, Results]]) -> Drawing:
-    title = f"{title_of(material.study)}: what joining is worth as noise grows"
-    canvas, axes = new_canvas(len(groups), 2, height=0.7 + 4.0 * len(groups), title=title)
+def _utility(material: Material, groups: list[tuple[str, Results]], worth: Worth) -> Drawing:
+    by_rank = worth is RANKING
+    question = "does joining rank new rows better?" if by_rank else "does joining beat training alone?"
+    title = f"{title_of(material.study)}: {question}"
+    canvas, axes = new_canvas(len(groups), 2, height=0.7 + 4.4 * len(groups), title=title)
     for line, (words, rows) in zip(axes, groups, strict=True):
-        _by_noise(line[0], material, rows, "private-data noise", "data_noise_scale", DATA_AXIS)
-        _by_noise(line[1], material, rows, "anchor noise", "anchor_noise_scale", ANCHOR_AXIS)
+        _by_noise(line[0], rows, "private-data noise", "data_noise_scale", DATA_AXIS, worth)
+        _by_noise(line[1], rows, "anchor noise", "anchor_noise_scale", ANCHOR_AXIS, worth)
         line[0].set_title(f"Private-data noise{words}")
         line[1].set_title(f"Anchor noise{words}")
-    caption = (
-        f"Balanced accuracy over everybody's test rows, {_deployments(material)}. Points: single runs, scored without noise "
-        "on test rows, as deployed. Solid curves: their mean at each noise; shaded: the range between deployments. Dashed: "
-        "the same models on test rows with noise, as the paper scores. 'Local only' is the mean of the participants' own "
-        "models: below it, joining costs accuracy."
+    measured = (
+        "Area under the ROC curve on each participant's own new rows, mean over participants: how well a model ranks rows, "
+        "whatever its threshold; 50 is guessing. A gain in balanced accuracy that is not to be seen here is one of "
+        "thresholds. "
+        if by_rank
+        else "Balanced accuracy of the joint model on the participants' own new rows, all scored together; guessing gives "
+        "50. Dashed curves: the same models where new rows carry noise too, as the paper scores. "
     )
-    return Drawing("utility", title, caption, canvas)
+    caption = (
+        f"{measured}{_deployments(material)[0].upper()}{_deployments(material)[1:]}. Points: single runs, scored without "
+        "noise, as deployed. Solid curves: their mean at each noise; shaded: the range between deployments. "
+        f"{ALONE_WORDS} {_paired(groups, worth)}'Pooled raw': one model of everybody's unprotected rows. The upward axis "
+        "does not begin at 0."
+    )
+    return Drawing("utility-auc" if by_rank else "utility", title, caption, canvas)
 
 
 def _tradeoff(material: Material, groups: list[tuple[str, Results]]) -> Drawing:
     title = f"{title_of(material.study)}: what joining costs and gives, as deployed"
     canvas, axes = new_canvas(len(groups), 2, height=1.1 + 4.4 * len(groups), title=title)
     for line, (words, rows) in zip(axes, groups, strict=True):
-        _points(line[0], material, rows, "match")
-        _points(line[1], material, rows, "error")
+        _points(line[0], rows, "match")
+        _points(line[1], rows, "error")
         line[0].set(title=f"By matching{words}", xlabel=f"matched by the {STRONGEST}, %")
         line[1].set(title=f"By error{words}", xlabel="relative error of that attack (safer to the left)")
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
-    named = {"pooled raw", "local only", "random guessing", "worse than training alone"}
+    named = {"pooled raw", "local only", "local only, everybody's rows", ALONE, GUESSING, "worse than training alone"}
     shown = {label: handle for label, handle in handles.items() if label not in named}
     canvas.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=4)
     caption = (
         f"Upper left is better, {_deployments(material)}. Left: the share of records that the strongest attack we know "
         "matches to their source among ten of the same class. Right: its relative error; the axis runs backwards, so that "
         "safer is left there too. Dotted: a guess among ten, and a guess of the mean record. Small points: single runs; "
-        "large ones: the mean at each noise; the black steps join the means that no other beats. In the shaded region a "
-        "participant does better alone. Leakage is a lower bound."
+        "large ones: the mean at each noise; the black steps join the noisy means that no other beats. In the shaded "
+        f"region a participant does better alone. {ALONE_WORDS} Leakage is a lower bound."
     )
     return Drawing("tradeoff", title, caption, canvas)
 
 
-def _by_noise(axes: Axes, material: Material, rows: Results, words: str, scale: str, across: str) -> None:
-    axes.set(xlabel=across, ylabel=CLEAN_AXIS)
-    percent_axis(axes, low=_floor(material))
+def _by_noise(axes: Axes, rows: Results, words: str, scale: str, across: str, worth: Worth) -> None:
+    axes.set(xlabel=across, ylabel=worth.axis)
+    low, high = _ends(rows, worth)
+    percent_axis(axes, low=low, high=high)
+    plain = ALIGNED if len(rows.where(method=ALIGNED)) else COMMON
     labels: list[EndLabel | None] = [
-        noiseless_level(axes, accuracy_of(rows, ALIGNED) or accuracy_of(rows, COMMON), "no noise"),
+        noiseless_level(axes, control(rows, plain, worth.clean), "no noise"),
         *comparison_levels(
             axes,
-            local=local_only(rows),
-            pooled=pooled_raw(rows),
-            independent=accuracy_of(rows, INDEPENDENT),
-            chance=guessing_level(material.study),
+            local=None,
+            pooled=control(rows, POOLED_RAW, worth.clean),
+            independent=control(rows, INDEPENDENT, worth.clean),
+            chance=50.0 if low <= 50 else None,
         ),
+        *alone_levels(axes, rows, worth.clean),
     ]
     method = next(method for method, name in noisy_methods(rows).items() if name == words)
     own, colour = rows.where(method=method), _COLOURS[words]
-    x, clean = levels(own, scale, "balanced_accuracy_clean")
+    x, clean = levels(own, scale, worth.clean)
     if len(x):
-        observations(axes, column(own, scale), percent(own, "balanced_accuracy_clean"), colour=colour)
+        observations(axes, column(own, scale), percent(own, worth.clean), colour=colour)
         axes.fill_between(x, clean.min(axis=0), clean.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, clean.mean(axis=0), color=colour, linewidth=2.2, label=words, zorder=5)
         labels.append(EndLabel(float(clean.mean(axis=0)[-1]), f"{words}, as deployed", colour))
-        x, noisy = levels(own, scale, "balanced_accuracy")
+        x, noisy = levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
         if len(x) and abs(noisy.mean(axis=0) - clean.mean(axis=0)).max() > 0.05:
             axes.plot(x, noisy.mean(axis=0), color=colour, linewidth=1.4, linestyle="--", label=f"{words}, noisy rows")
             labels.append(EndLabel(float(noisy.mean(axis=0)[-1]), f"{words}, noisy rows", colour))
@@ -151,48 +180,53 @@ def _by_noise(axes: Axes, material: Material, rows: Results, words: str, scale: 
     end_labels(axes, labels, size=8.8)
 
 
-def levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
-    """Noise levels, and a percentage at each: one row a deployment, draws averaged.
-
-    The k-th level of every deployment is one level: σ is a multiple of the rows' size, which differs a little between
-    deployments. Deployments with fewer levels than others, unfinished ones, are left out.
-    """
-    across, up = [], []
-    for deployment in values(rows, "deployment"):
-        own = rows.where(deployment=deployment)
-        x, y = column(own, scale), percent(own, name)
-        good = np.isfinite(x) & np.isfinite(y)
-        places, which = np.unique(np.round(x[good], 9), return_inverse=True)
-        if len(places):
-            across.append(places)
-            up.append(np.bincount(which, weights=y[good]) / np.bincount(which))
-    if not across:
-        return np.empty(0), np.empty((0, 0))
-    most = max(len(places) for places in across)
-    kept = [k for k, places in enumerate(across) if len(places) == most]
-    return np.mean([across[k] for k in kept], axis=0), np.stack([up[k] for k in kept])
+def _paired(groups: list[tuple[str, Results]], worth: Worth) -> str:
+    """Gains over training alone in words: without noise, and at the strongest noise of either kind."""
+    parts = []
+    for heading, rows in groups:
+        plain = ALIGNED if len(rows.where(method=ALIGNED)) else COMMON
+        joints = [("no noise", rows.where(method=plain))]
+        for method, words in list(noisy_methods(rows).items())[:2]:
+            joints.append((f"strongest {words}", strongest_noise(rows.where(method=method))))
+        told = [(words, paired_gains(rows, joint, worth.clean)) for words, joint in joints]
+        parts += [
+            f"{words}{heading} {_signed(gain.mean())} ({_signed(gain.min())} to {_signed(gain.max())})"
+            for words, gain in told
+            if len(gain)
+        ]
+    if not parts:
+        return ""
+    return f"Joint less training alone, points, mean and range over deployments: {'; '.join(parts)}. "
 
 
-def means_by_setting(rows: Results, *series: Array) -> list[Array]:
-    """Every series averaged over the runs of one setting of the noise, whatever their deployment and draw.
-
-    A setting is v and the place of σ among a deployment's: σ is a multiple of the rows' size, which differs a little.
-    """
-    v, sigma = (np.round(np.nan_to_num(column(rows, f"{name}_noise_scale")), 9) for name in ("anchor", "data"))
-    deployment, place = column(rows, "deployment"), np.zeros(len(rows))
-    for one in np.unique(deployment):
-        own = deployment == one
-        place[own] = np.unique(sigma[own], return_inverse=True)[1]
-    good = np.isfinite(np.stack(series)).all(axis=0)
-    if not good.any():
-        return [np.empty(0) for _ in series]
-    which = np.unique(np.stack([v, place])[:, good], axis=1, return_inverse=True)[1].ravel()
-    return [np.bincount(which, weights=each[good]) / np.bincount(which) for each in series]
+def _signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
 
 
-def _points(axes: Axes, material: Material, rows: Results, kind: Kind) -> None:
+def alone_levels(axes: Axes, rows: Results, name: str) -> list[EndLabel | None]:
+    """Training alone: on a participant's own new rows where that was measured, and, lighter, on everybody's."""
+    everybody, own = control(rows, LOCAL_ONLY, name), control(rows, LOCAL_OWN, name)
+    if own is None:
+        return [level(axes, everybody, "local only", colour=GREY, style="--", width=1.6)]
+    return [
+        level(axes, own, ALONE, colour=INK, style="--", width=2.2),
+        level(axes, everybody, "local only, everybody's rows", colour=FAINT, style="--", width=1.1),
+    ]
+
+
+def _ends(rows: Results, worth: Worth) -> tuple[float, float]:
+    """Round ends of the upward axis: differences of a point or two are what matters here."""
+    shown = percent(rows, worth.clean)
+    if worth.noisy:
+        shown = np.concatenate([shown, percent(rows, worth.noisy)])
+    low, high = float(np.nanmin(shown, initial=100.0)), float(np.nanmax(shown, initial=50.0))
+    return max(0.0, 5 * np.floor(low / 5)), min(100.0, 5 * np.ceil(high / 5))
+
+
+def _points(axes: Axes, rows: Results, kind: Kind) -> None:
     axes.set_ylabel(CLEAN_AXIS)
-    percent_axis(axes, low=_floor(material))
+    low, high = _ends(rows, Worth("balanced_accuracy_clean", None, CLEAN_AXIS))
+    percent_axis(axes, low=low, high=high)
     unit = 1 if kind == "error" else 100
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, words in noisy_methods(rows).items():
@@ -220,17 +254,10 @@ def _points(axes: Axes, material: Material, rows: Results, kind: Kind) -> None:
             axes.plot([leak], [worth], marker, color=colour, markersize=11, linestyle="none", label=words, zorder=6)
             x = np.append(x, leak)
     _leakage_axis(axes, rows, kind, x)
-    alone = local_only(rows)
-    shade_below(axes, alone)
-    end_labels(
-        axes,
-        comparison_levels(
-            axes,
-            local=alone,
-            pooled=pooled_raw(rows),
-            chance=guessing_level(material.study),
-        ),
-    )
+    alone = accuracy_of(rows, LOCAL_OWN)
+    shade_below(axes, local_only(rows) if alone is None else alone)
+    labels = comparison_levels(axes, local=None, pooled=pooled_raw(rows), chance=50.0 if low < 50 else None)
+    end_labels(axes, [*labels, *alone_levels(axes, rows, "balanced_accuracy_clean")])
 
 
 def _leakage_axis(axes: Axes, rows: Results, kind: Kind, x: Array) -> None:
@@ -243,23 +270,6 @@ def _leakage_axis(axes: Axes, rows: Results, kind: Kind, x: Array) -> None:
     axes.set_xlim(1.08 * top, -0.04 * top)
     if guess is not None:
         axes.axvline(guess, color=GREY, linestyle=":", linewidth=1.2, label="_guessing the mean record")
-
-
-def _by_rows(results: Results) -> Iterator[tuple[str, Results]]:
-    """Parts of the table by rows a participant, where a study has several, in words."""
-    sizes = values(results, "rows_each")
-    starts = [size for k, size in enumerate(sizes) if k == 0 or size > _OTHER_SIZE * sizes[k - 1]]
-    if len(starts) < 2:
-        yield "", results
-        return
-    rows_each = column(results, "rows_each")
-    for start, end in zip(starts, [*starts[1:], np.inf], strict=True):
-        inside = (rows_each >= start) & (rows_each < end)
-        yield f", {int(start)} rows each", results.only(inside)
-
-
-def _floor(material: Material) -> float:
-    return utility_floor(guessing_level(material.study), percent(material.results, "balanced_accuracy"))
 
 
 def _deployments(material: Material) -> str:

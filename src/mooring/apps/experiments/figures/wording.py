@@ -9,11 +9,13 @@ from __future__ import annotations
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 GREY, PALE, INK = "#777777", "#bbbbbb", "#222222"
+FAINT = "#999999"
 
 DATA_NOISE, ALIGNED_DATA_NOISE = "c-gdp-data-noise", "aa-i-gdp-data-noise"
 ANCHOR_NOISE, BOTH_NOISES = "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"
 COMMON, ALIGNED, INDEPENDENT = "c-gdp", "aa-i-gdp", "i-gdp"
 LOCAL_ONLY, POOLED_RAW = "local-only", "pooled-raw"
+LOCAL_OWN = "local-own"  # each participant's own model on its own new rows, not on everybody's
 
 METHOD_WORDS = {
     COMMON: "C-GDP",
@@ -64,6 +66,7 @@ STRONGEST = "strongest attack we know"
 DATA_AXIS, ANCHOR_AXIS = "scale of private-data noise, σ", "scale of anchor noise, v"
 UTILITY_AXIS = "balanced accuracy on test rows, %"
 CLEAN_AXIS = "balanced accuracy as deployed, %"
+AUC_AXIS = "area under the ROC curve, %"
 MATCH_AXIS = "records matched to their source, ten-way, %"
 GUESSING = "random guessing"
 
