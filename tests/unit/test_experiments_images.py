@@ -159,18 +159,6 @@ def test_secrets_and_anchor_do_not_depend_on_who_else_takes_part() -> None:
     assert norm(many.orthogonals[3] - many.orthogonals[4]) > 1
 
 
-def test_the_first_participants_are_a_deployment_of_their_own() -> None:
-    few, cut = deployment_of(3), deployment_of(5).first(3)
-    assert cut.n_participants == 3
-    for name in ("rows", "orthogonals", "translations", "anchor"):
-        assert torch.equal(getattr(cut, name), getattr(few, name)), name
-    np.testing.assert_array_equal(cut.labels, few.labels)
-    np.testing.assert_array_equal(cut.query_places, few.query_places)
-    assert {split: list(sizes) for split, sizes in cut.sizes.items()} == {
-        split: list(sizes) for split, sizes in few.sizes.items()
-    }
-
-
 def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
     deployment = deployment_of()
     own, common = deployment.uploaded(), deployment.uploaded(common=True)

@@ -110,7 +110,6 @@ def test_options_are_free_and_quick_ones_go_over_them() -> None:
         ("noise.both.0.anchor_hihg", 1.0, "a key of [[noise.both]] number 1", "anchor_high", "'anchor_hihg'"),
         ("noise.data", {}, "data of [noise]", "a list of tables", "{}"),
         ("noise.anchor", [], "[[noise.anchor]]", "given", "nothing"),
-        ("attacks.extra", ["moment"], "extra of [attacks]", "moments", "'moment'"),
         ("attacks.every", 0, "every of [attacks]", "1 or more", "0"),
         ("solver.name", "gmp", "solver", "gpm", "'gmp'"),
     ],
@@ -123,7 +122,7 @@ def test_a_mistake_in_a_file_is_named(
 
 
 def test_the_nearest_known_name_is_offered() -> None:
-    for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.extra", ["moment"], "moments")):
+    for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.evry", 3, "every")):
         with pytest.raises(InputError, match=f"Perhaps '{near}' is meant"):
             spec_from(with_change(path, value))
 

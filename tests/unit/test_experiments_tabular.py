@@ -15,6 +15,7 @@ from mooring.apps.experiments.data import tables as tabular_data
 from mooring.apps.experiments.data.tables import load_census, load_hospitals
 from mooring.apps.experiments.settings.spec import Spec, read_spec
 from mooring.apps.experiments.storing.store import FACTS, ResultStore
+from mooring.apps.experiments.tabular import landscape
 from mooring.apps.experiments.tabular.landscape import LandscapeOptions, run_landscape
 from mooring.apps.experiments.tabular.scenes import Scene, leakage, make_scene
 from mooring.apps.experiments.tabular.scores import ranked, scored, utility
@@ -435,6 +436,14 @@ def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Pa
         assert sigma == pytest.approx(0.5 * spread, rel=0.1)
     assert not [name for name in rows[0] if name.startswith("own:")]
     assert run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")[0] == rows
+
+
+def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    found = landscape._raw(tmp_path / "nothing")
+    monkeypatch.setattr(landscape, "_raw", lambda folder: (*found[:4], "MNIST", {}))
+    with pytest.raises(InputError, match="rows from must be the one that the kept results were made from"):
+        run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
 
 
 def test_half_of_mnist_is_an_error_and_no_reason_for_other_digits(tmp_path: Path) -> None:

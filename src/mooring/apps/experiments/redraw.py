@@ -57,11 +57,12 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         say(f"{name}: {len(figures)} figures")
     path = docs / COMPARISON
     make_folder(docs, what="the folder of documents")
-    text = markdown(compared(finished), {name: one.facts for name, one in finished.items()})
+    comparisons = compared(finished)
+    text = markdown(comparisons, {name: one.facts for name, one in finished.items()})
     write_durably(path, text.encode(), what="the comparison with the paper")
     say(f"{path}")
     findings_path = docs / FINDINGS
-    told = findings({name: one.results for name, one in finished.items()})
+    told = findings({name: one.results for name, one in finished.items()}, comparisons)
     write_durably(findings_path, told.encode(), what="the page of findings")
     say(f"{findings_path}")
     return [*written, path, findings_path]

@@ -73,7 +73,7 @@ def _run_images(
     for name, checksum in study.checksums.items():
         store.bind(name, checksum)
     progress.advance()
-    facts = first_facts(spec) | {"data": study.checksums, "notes": list(getattr(study, "notes", ()))}
+    facts = first_facts(spec) | {"data": study.checksums, "notes": study.notes}
     seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
     seconds["reading"] = seconds.get("reading", 0.0) + time.perf_counter() - began
     told: dict[str, Any] = {}

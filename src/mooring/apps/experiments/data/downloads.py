@@ -65,10 +65,11 @@ def find(data_dir: Path | None, name: str) -> Path:
 
 def missing(name: str, *, looked_in: str) -> StorageError:
     """The error for a file that is not there."""
+    or_else = ", or --face-model to the file" if name.startswith("faces") else ""
     return StorageError(
         name,
         reason=f"there is no {looked_in}",
-        cure=f"Get it from {source_of(name)}, and point --data-dir or {ENVIRONMENT_VARIABLE} to its folder.",
+        cure=f"Get it from {source_of(name)}, and point --data-dir or {ENVIRONMENT_VARIABLE} to its folder{or_else}.",
     )
 
 

@@ -96,23 +96,6 @@ class Deployment:
         """A O_i + 1 Ψ_iᵀ of everybody, without noise: shape (p, r, h)."""
         return self.anchor @ self.orthogonals + self.translations[:, None, :]
 
-    def first(self, n_participants: int) -> Deployment:
-        """The same deployment with only the first participants in it, target and colluder among them."""
-        kept = [where for _, i, where in self.blocks() if i < n_participants]
-        places = np.concatenate([np.arange(where.start, where.stop) for where in kept])
-        moved = np.full(len(self.labels), -1, dtype=np.int64)
-        moved[places] = np.arange(len(places))
-        return Deployment(
-            rows=self.rows[places],
-            labels=self.labels[places],
-            sizes={split: self.sizes[split][:n_participants] for split in SPLITS},
-            orthogonals=self.orthogonals[:n_participants],
-            translations=self.translations[:n_participants],
-            anchor=self.anchor,
-            query_places=moved[self.query_places],
-            streams=self.streams,
-        )
-
 
 def deployed(
     parts: Mapping[Split, Sequence[npt.NDArray[np.float64]]],

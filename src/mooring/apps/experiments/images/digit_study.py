@@ -35,6 +35,7 @@ class DigitStudy:
     def __init__(self, spec: Spec, *, data_dir: Path | None, device: str) -> None:
         self.spec, self.device = spec, device
         self.digits: DigitRows = load_digits(find(data_dir, "mnist"))
+        self.notes: list[str] = []  # another MNIST than the one there is would have been refused
 
     @property
     def checksums(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mooring.apps.experiments.data.downloads import find, sha256_of
-from mooring.apps.experiments.data.face_model import FILE_NAME, open_face_model
+from mooring.apps.experiments.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
 from mooring.apps.experiments.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
 from mooring.apps.experiments.images.auditing import Auditing
 from mooring.apps.experiments.images.deployment import SPLITS, TARGET, Split, Tensor, deployed
@@ -44,6 +44,9 @@ class FaceStudy:
         self.model = open_face_model(path, n_threads=1)  # opened first: it is missing more often than the faces are
         self.faces: FaceRows = load_faces(find(data_dir, "celeba/celeba64.parquet"))
         self.checksums = {"celeba64.parquet": self.faces.checksum, path.name: sha256_of(path)}
+        self.notes = list(self.faces.notes)
+        if self.checksums[path.name] != REFERENCE_CHECKSUM:
+            self.notes.append(f"the face model is another one than mooring's own: {self.checksums[path.name]}")
 
     @cached_property
     def projection(self) -> Projection:

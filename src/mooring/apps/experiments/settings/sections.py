@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mooring.apps.experiments.settings.noise_ranges import JointRange, NoiseRange
-from mooring.apps.experiments.settings.reading import SpecTable, nearest_to
-from mooring.attacks import REGISTRY
+from mooring.apps.experiments.settings.reading import SpecTable
 from mooring.errors import InputError
 
 IMAGE_KINDS = ("digits", "faces", "faces-by-participants")
@@ -67,10 +66,9 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Attacks beside the paper's; costly ones run on every k-th draw of those sorted by noise."""
+    """How many draws get the costly attacks beside the paper's: one in so many, spread over the noise levels."""
 
     every: int = 8
-    extra: tuple[str, ...] = ("moments",)
 
 
 @dataclass(frozen=True)
@@ -157,17 +155,9 @@ def read_noise(table: SpecTable) -> NoiseSettings:
 
 
 def read_attacks(table: SpecTable) -> AttackSettings:
-    """Which attacks run beside the paper's."""
-    settings = AttackSettings(table.whole("every", 8, least=1), table.texts("extra", ("moments",)))
+    """How many draws get the attacks beside the paper's."""
+    settings = AttackSettings(table.whole("every", 8, least=1))
     table.finish()
-    for name in settings.extra:
-        if name.removesuffix("+denoised") not in REGISTRY:
-            raise InputError(
-                "extra of [attacks]",
-                expected=f"among {', '.join(REGISTRY)}",
-                got=repr(name),
-                cure=nearest_to(name, tuple(REGISTRY)) or "Correct the name.",
-            )
     return settings
 
 

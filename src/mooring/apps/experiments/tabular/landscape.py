@@ -121,6 +121,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     rows, labels, test_rows, test_labels, name, checksums = _raw(data_folder(data_dir))
     if name != "MNIST":
         progress.note("MNIST's files are not there: the landscape is that of scikit-learn's digits, in a smaller grid.")
+    store.bind("rows from", name)  # one folder, one data set: with and without MNIST the settings are the same
     for file, checksum in checksums.items():
         store.bind(file, checksum)
     pools = []
