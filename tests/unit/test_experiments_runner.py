@@ -547,6 +547,7 @@ def test_what_is_shared_between_numbers_of_participants_is_not_between_deploymen
 
     class Faces:
         checksums = {"faces": "0"}  # noqa: RUF012
+        notes = ()
 
         def __init__(self, spec: Spec, **options: Any) -> None:
             pass

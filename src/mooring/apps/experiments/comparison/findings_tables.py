@@ -1,0 +1,92 @@
+"""What the tables and the landscape found, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mooring.apps.experiments.comparison.findings_reading import (
+    ANCHOR,
+    Reader,
+    about_i_gdp,
+    largest_of,
+    mean_of,
+    percent,
+)
+from mooring.apps.experiments.comparison.results import Results
+
+
+def on_landscape(rows: Results) -> str:
+    """Where joining pays, over rows, participants and noise."""
+
+    def gain(method: str, column: str, level: float) -> list[tuple[int, int, float]]:
+        found = []
+        for p in rows.values("n_participants"):
+            for each in rows.where(n_participants=p).values("rows_each"):
+                here = rows.where(n_participants=p, rows_each=each)
+                noisy = here.where(method=method)
+                near = noisy.only(np.isclose(noisy[column], level))
+                if len(near):
+                    alone = mean_of(here.where(method="local-only")["balanced_accuracy_clean"])
+                    found.append((int(p), int(each), 100 * (mean_of(near["balanced_accuracy_clean"]) - alone)))
+        return found
+
+    little, much = gain(ANCHOR, "anchor_noise_scale", 0.05), gain(ANCHOR, "anchor_noise_scale", 0.2)
+    best = max(little, key=lambda one: one[2])
+    paying = [one for one in much if one[2] > 0]
+    return f"""
+## Where joining pays
+
+Digits, {min(each for _, each, _ in little)} to {max(each for _, each, _ in little):,} rows a participant, 2 to
+{max(p for p, *_ in little)} participants, new rows scored at home. Blue: joining gains over training alone.
+
+![Where joining pays](figures/landscape/gain.svg)
+
+Joining pays for many participants with few rows: {best[2]:.0f} points at v = 0.05 for {best[0]} participants with {best[1]}
+rows each. At v = 0.2 it gains something in {len(paying)} of {len(much)} cells, none of them with more than
+{max((each for _, each, _ in paying), default=0)} rows a participant. How closely the strongest attack rebuilds records,
+as a share of the error of guessing (1 would be full protection):
+
+![What the strongest attack leaves](figures/landscape/leakage-error.svg)
+"""
+
+
+def on_tables(studies: Mapping[str, Results]) -> str:
+    """Hospitals and census."""
+    lines = [
+        "## Tables: four hospitals, and a census over fifty participants",
+        "Scores on everybody's rows flatter joining: what counts for a participant is its own new rows. Below is the area "
+        "under the curve on these, mean over participants and deployments, of each one's own model and of the joint one "
+        "scored at home; and how often the strongest attack picks a row out of ten.",
+        "| study | rows each | alone | joint, no noise | most noise on rows | matched | most anchor noise | matched |\n"
+        "|---|---|---|---|---|---|---|---|\n"
+        + "\n".join(
+            _table_line(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))
+        ),
+    ]
+    if "hospitals" in studies:
+        lines.append(about_i_gdp(Reader(studies["hospitals"])))
+    for name, words in (("hospitals", "Four hospitals"), ("census", "Census")):
+        if name in studies:
+            lines.append(f"![{words}: does joining beat training alone?](figures/{name}/utility-auc.svg)")
+    return "\n\n".join(lines)
+
+
+def _by_rows(rows: Results | None) -> list[Results]:
+    """A study's rows, apart by how many each participant holds where that was varied."""
+    if rows is None:
+        return []
+    sizes = rows.where(method="aa-i-gdp").values("rows_each")
+    return [rows.where(rows_each=each) for each in sizes] if len(sizes) > 1 else [rows]
+
+
+def _table_line(name: str, rows: Results) -> str:
+    score = "auc_own_clean"
+    cells = [mean_of(rows.where(method="local-own")[score]), mean_of(rows.where(method="aa-i-gdp")[score])]
+    for method, noise in (("aa-i-gdp-data-noise", "data_noise_scale"), (ANCHOR, "anchor_noise_scale")):
+        noisy = rows.where(method=method)
+        most = noisy.only(np.isclose(noisy[noise], largest_of(noisy[noise]), rtol=0.2))
+        cells += [mean_of(most[score]), mean_of(most.envelope("match"))]
+    each = rows.where(method="aa-i-gdp").values("rows_each")
+    return " | ".join(["", name, str(int(max(each))) if each else "", *map(percent, cells), ""]).strip()
