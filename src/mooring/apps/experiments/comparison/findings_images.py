@@ -40,10 +40,11 @@ def on_digits(study: Reader, all_deployments: Results) -> str:
 ## Digits: ten participants with thousands of rows each
 
 **What holds.** C-GDP and AA-I-GDP with coupled private-data noise give the analyst the same matrix, to
-{in_powers_of_ten(gap)} of its norm. Of the paper's three attacks, Procrustes is the strongest. With anchor noise, accuracy falls from
-{percent(study.mean("aa-i-gdp"))} to a plateau near that of I-GDP ({percent(study.mean("i-gdp"))}), not to chance; with
-private-data noise scored as in the paper it falls to {percent(float(utility_on_rows.at(50.0)))}. The largest v at which the
-solver converged is {largest_of(converged):.3f}; the paper says 0.081.
+{in_powers_of_ten(gap)} of its norm. Of the paper's three attacks, Procrustes is the strongest. With anchor noise,
+accuracy falls from {percent(study.mean("aa-i-gdp"))} to a plateau near that of I-GDP
+({percent(study.mean("i-gdp"))}), not to chance; with private-data noise scored as in the paper it falls to
+{percent(float(utility_on_rows.at(50.0)))}. The largest v at which the solver converged is
+{largest_of(converged):.3f}; the paper says 0.081.
 
 ![What an attacker links as noise grows](figures/mnist/linkage.svg)
 
@@ -99,8 +100,8 @@ is on it, is given away in {percent(-largest_of(-matched))} of all cases even at
 
 **Training alone** reaches {percent(alone)}, pooling everything {percent(pooled)}, the joint model without noise
 {percent(study.mean("c-gdp"))}. With anchor noise the joint model {below_alone("v", v_alone)};
-there the strongest attack links {percent_at(strongest, v_alone)} of the identities. With private-data noise and clean scoring it
-{below_alone("σ", sigma_alone)};
+there the strongest attack links {percent_at(strongest, v_alone)} of the identities. With private-data
+noise and clean scoring it {below_alone("σ", sigma_alone)};
 there the strongest attack links {percent_at(on_rows, sigma_alone)}.
 
 ![Utility against leakage](figures/celeba/tradeoff.svg)

@@ -35,7 +35,7 @@ def _all_sources(study: str, pictures: Mapping[str, Any]) -> Drawing:
     n_sources = len(sources)
     rows: list[tuple[str, Images, list[str]]] = [("source", sources, [])]
     if "projected" in pictures:
-        rows.append(("projected,\nno noise", pictures["projected"], []))
+        rows.append(("projected,\nno noise", _stretched(pictures["projected"]), []))
     for words, images, noise, linkage in _rows(pictures):
         level = [k * len(images) // n_sources for k in range(n_sources)]
         chosen = np.stack([images[level[k], k] for k in range(n_sources)])
@@ -44,7 +44,8 @@ def _all_sources(study: str, pictures: Mapping[str, Any]) -> Drawing:
         "Every column is another source; compare from top to bottom. In each row of attacks the first image is without "
         "noise, and noise is chosen so that leakage falls from left to right. The percentage under an image is the share "
         "of all queries that the attack links to their source at that noise, not a chance for that image; behind it "
-        "stands the noise, v or σ. Noise in the row of moments is chosen by what Procrustes links."
+        "stands the noise, v or σ. Noise in the row of moments is chosen by what Procrustes links. Grey images "
+        "are stretched so that their brightest point is white."
     )
     return Drawing("reconstructions", title, caption, _grid(title, rows, n_sources), ending="png")
 
@@ -56,7 +57,7 @@ def _one_source(study: str, pictures: Mapping[str, Any], k: int, name: str, word
     first = [pictures["sources"][k]]
     under = ["source"]
     if "projected" in pictures:
-        first.append(pictures["projected"][k])
+        first.append(_stretched(pictures["projected"])[k])
         under.append("projected")
     rows: list[tuple[str, Images, list[str]]] = [("the record", np.stack(first), under)]
     for row, images, noise, linkage in shown:
@@ -68,13 +69,24 @@ def _one_source(study: str, pictures: Mapping[str, Any], k: int, name: str, word
     return Drawing(name, title, caption, _grid(title, rows, n_columns), ending="png")
 
 
+def _stretched(images: Images) -> Images:
+    """Grey images with their brightest point white: a projection of few components leaves them nearly black.
+
+    Colour images are left as they are, and so is every source.
+    """
+    if images.shape[-1] == 3:
+        return images
+    brightest = images.max(axis=(-2, -1), keepdims=True).clip(1)
+    return np.asarray(np.round(images * (255.0 / brightest)), dtype=np.uint8)
+
+
 def _rows(pictures: Mapping[str, Any]) -> list[tuple[str, Images, NDArray[np.float64], NDArray[np.float64]]]:
     """Words, images, noise and linkage (percent) of every attack's row."""
     names = [str(name) for name in pictures.get("rows", [])]
     return [
         (
             _row_words(name),
-            pictures[f"row{i}_images"],
+            _stretched(pictures[f"row{i}_images"]),
             np.asarray(pictures[f"row{i}_noise"], dtype=float),
             100 * np.asarray(pictures[f"row{i}_linkage"], dtype=float),
         )
