@@ -707,6 +707,7 @@ def test_a_grid_of_pictures_takes_another_source_and_less_leakage_in_every_colum
     pictures = made_pictures(n_sources=3, n_columns=2)
     for level, source in np.ndindex(2, 3):
         pictures["row0_images"][level, source] = 10 * level + source
+        pictures["row0_images"][level, source, -1, -1] = 255  # the brightest: nothing is left to stretch
     found = drawings("mnist", synthetic("mnist", n_draws=3)[0], pictures)
     shown = [int(image.get_array()[0, 0]) for image in found["reconstructions"].canvas.axes[0].images]
     assert shown[6:9] == [0, 1, 12]
@@ -715,6 +716,18 @@ def test_a_grid_of_pictures_takes_another_source_and_less_leakage_in_every_colum
     texts = [text.get_text() for text in found["reconstructions"].canvas.axes[0].texts]
     assert "37 % · no noise" in texts
     assert "10 % · 0.5" in texts
+
+
+def test_grey_images_are_stretched_to_white_and_colours_and_sources_are_not():
+    grey, colour = made_pictures(n_sources=1), made_pictures(colour=True, n_sources=1)
+    for pictures in (grey, colour):
+        pictures["sources"][:] = 100
+        pictures["row0_images"][:] = 0
+        pictures["row0_images"][..., :2, :2, *([slice(None)] if pictures is colour else [])] = 20
+    for study, pictures, brightest in (("mnist", grey, 255), ("celeba", colour, 20)):
+        images = draw_pictures(study, pictures)[0].canvas.axes[0].images
+        assert images[0].get_array().max() == 100
+        assert images[2].get_array().max() == brightest
 
 
 # What goes wrong.
