@@ -427,7 +427,7 @@ def test_the_help_reads_like_the_story() -> None:
         "deliver",
         "predict",
     ]
-    assert names == [*story, "report", "demo", "version"]
+    assert names == [*story, "report", "demo", "reproduce", "version"]
     assert "Exit codes: 0 done" in " ".join(printed.split())
 
 
