@@ -16,6 +16,7 @@ from mooring.apps.experiments.comparison.findings_reading import (
     percent,
     percent_at,
     place_among,
+    stated,
 )
 from mooring.apps.experiments.comparison.results import Results
 
@@ -32,6 +33,7 @@ def on_digits(study: Reader, all_deployments: Results) -> str:
     v_alone = study.falls_to(ANCHOR, "balanced_accuracy", alone)
     sigma_alone = study.falls_to(DATA, "balanced_accuracy_clean", alone)
     row_match = study.strongest(DATA, "match")
+    theirs = stated("mnist.utility.control.i-gdp")
     spread = [
         mean_of(all_deployments.where(method="i-gdp", deployment=d)["balanced_accuracy"])
         for d in all_deployments.values("deployment")
@@ -44,7 +46,7 @@ def on_digits(study: Reader, all_deployments: Results) -> str:
 accuracy falls from {percent(study.mean("aa-i-gdp"))} to a plateau near that of I-GDP
 ({percent(study.mean("i-gdp"))}), not to chance; with private-data noise scored as in the paper it falls to
 {percent(float(utility_on_rows.at(50.0)))}. The largest v at which the solver converged is
-{largest_of(converged):.3f}; the paper says 0.081.
+{largest_of(converged):.3f}; the paper says {stated("mnist.solver.largest-converged"):.3f}.
 
 ![What an attacker links as noise grows](figures/mnist/linkage.svg)
 
@@ -66,8 +68,8 @@ there the strongest attack picks out {percent_at(row_match, sigma_alone)} of the
 ![What joining costs and gives, as deployed](figures/mnist/tradeoff-as-deployed.svg)
 
 **One deployment says little about I-GDP.** Over {len(spread)} deployments (other splits, transforms, anchors) its accuracy
-goes from {percent(min(spread))} to {percent(max(spread))}; the paper's 56.4 % {place_among(0.563685, spread)}. Curves with
-anchor noise move with it.
+goes from {percent(min(spread))} to {percent(max(spread))}; the paper's {percent(theirs)}
+{place_among(theirs, spread)}. Curves with anchor noise move with it.
 
 ![Other deployments, other noise](figures/mnist/deployments.svg)
 """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mooring.apps.experiments.comparison.claims import paper_numbers
 from mooring.apps.experiments.comparison.curves import Curve, Floats, crossing, fit
 from mooring.apps.experiments.comparison.results import Kind, Results
 
@@ -46,6 +47,12 @@ def about_i_gdp(study: Reader) -> str:
         f"{percent(study.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks out "
         f"{percent(matched)} of the rows."
     )
+
+
+def stated(name: str) -> float:
+    """A number of the paper, by its name in paper.toml; shares as shares."""
+    value, unit = next((one.value, one.unit) for one in paper_numbers() if one.id == name and one.value is not None)
+    return value / 100 if unit == "%" else value
 
 
 def mean_of(values: Floats) -> float:
