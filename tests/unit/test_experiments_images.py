@@ -11,8 +11,8 @@ from mooring import attacks
 from mooring.alignment import align_batch
 from mooring.apps.experiments.images import auditing as auditing_module
 from mooring.apps.experiments.images import gaussian_noise, leakage
-from mooring.apps.experiments.images.auditing import Auditing
-from mooring.apps.experiments.images.deployment import COLLUDER, SPLITS, TARGET, Deployment, deployed
+from mooring.apps.experiments.images.auditing import Auditing, Decoder
+from mooring.apps.experiments.images.deployment import SPLITS, Deployment, deployed
 from mooring.apps.experiments.images.gaussian_noise import standard_normals
 from mooring.apps.experiments.images.leakage import Attacker
 from mooring.apps.experiments.images.levels import strong_draws
@@ -23,6 +23,7 @@ from mooring.apps.experiments.images.representations import (
     coupled_draws,
     data_noise,
 )
+from mooring.apps.experiments.roles import COLLUDER, TARGET
 from mooring.attacks import Accomplice, CollusionView
 from mooring.geometry.rigid import RigidMap
 from mooring.measures import Galleries, build_galleries
@@ -76,7 +77,7 @@ def auditing_of(deployment: Deployment) -> Auditing:
     normalise = torch.nn.functional.normalize
     return Auditing(
         queries=queries,
-        decoder=torch.eye(H),
+        decoder=Decoder(torch.eye(H)),
         embed=lambda images: normalise(images, dim=1),
         references=normalise(queries.float().clamp(0, 1), dim=1),
         galleries=galleries,
@@ -416,7 +417,7 @@ def hand_made(**changes: Any) -> Auditing:
     normalise = torch.nn.functional.normalize
     settings: dict[str, Any] = {
         "queries": queries,
-        "decoder": torch.eye(2),
+        "decoder": Decoder(torch.eye(2)),
         "embed": lambda images: normalise(images, dim=1),
         "references": normalise(queries.float(), dim=1),
         "galleries": galleries,
@@ -424,6 +425,17 @@ def hand_made(**changes: Any) -> Auditing:
         "shown": np.array([0]),
     } | changes
     return Auditing(**settings)
+
+
+def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> None:
+    swap = Decoder(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    halfway = Decoder(-torch.eye(2), torch.ones(2))  # (x, y) to (1 − x, 1 − y): swapped in direction as well
+    exact = hand_made().queries[None]
+    for decoder in (swap, halfway):
+        found = hand_made(learned_decoder=decoder).linkages("procrustes", exact)
+        assert found["linkage:procrustes"] == 1.0
+        assert found["linkage:procrustes+learned"] == pytest.approx(1 / 3)  # the query on the diagonal stays itself
+    assert list(hand_made().linkages("procrustes", exact)) == ["linkage:procrustes"]
 
 
 def test_exact_queries_are_always_linked_and_swapped_ones_never() -> None:
@@ -458,7 +470,7 @@ def test_the_auditor_sees_pixels_between_black_and_white() -> None:
         seen.append(images.clone())
         return images
 
-    auditing = hand_made(embed=embed, decoder=torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]]))
+    auditing = hand_made(embed=embed, decoder=Decoder(torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]])))
     auditing.embedded(auditing.queries)
     torch.testing.assert_close(seen[0], torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.25], [1.0, 0.0, 0.625]]))
 

@@ -629,7 +629,7 @@ def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() ->
     assert stages["deployment 0, 10 participants: anchor noise"] == 2000
     assert stages["deployment 1, 10 participants: anchor noise"] == 500
     assert not [name for name in expected_stages(read_spec("participants")) if "private" in name]
-    assert expected_stages(read_spec("hospitals")) == {}
+    assert all(expected_stages(read_spec(name)) == {} for name in ("hospitals", "census", "landscape"))
 
 
 # In a few figures
@@ -643,8 +643,11 @@ def test_the_summary_has_controls_truth_lines_and_the_strongest_attack() -> None
         base | {"method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5},
         base | {"method": "pooled-raw", "draw": 0, "balanced_accuracy": 0.95},
         *(base | {"method": "local-only", "draw": k, "balanced_accuracy": 0.6 + 0.1 * k} for k in range(3)),
-        noisy | {"draw": 0, "balanced_accuracy_clean": 0.8, "linkage:procrustes": 0.2, "linkage:moments": 0.4},
-        noisy | {"draw": 1, "balanced_accuracy_clean": 0.6, "linkage:procrustes": 0.1},  # moments did not run
+        noisy
+        | {"draw": 0, "balanced_accuracy_clean": 0.8, "linkage:procrustes": 0.2, "linkage:moments": 0.4}
+        | {"strongest_attacks": True},
+        noisy  # moments did not run
+        | {"draw": 1, "balanced_accuracy_clean": 0.6, "linkage:procrustes": 0.1, "strongest_attacks": False},
         base | {"deployment": 1, "method": "c-gdp", "draw": 0, "balanced_accuracy": 0.1},
     ]
     results = Results.from_rows(rows)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mooring.apps.experiments.images.image_study import ImageStudy, rebuilt_name
+from mooring.apps.experiments.images.leakage import NOT_SHOWN
 from mooring.apps.experiments.images.picture_rows import SHOWN, pictures_of
 from mooring.apps.experiments.images.prepared import Prepared
 from mooring.apps.experiments.settings.spec import Spec
@@ -18,9 +19,6 @@ from mooring.randomness import Streams
 from mooring.theory import transition_scale
 
 _DEPLOYMENTS_APART = 1000
-_NOT_SHOWN = frozenset(
-    {"pseudoinverse", "alignment-map"}
-)  # beyond the paper's main studies no figure shows their linkage
 
 
 def run_study(
@@ -95,7 +93,7 @@ def _run_images(
                 reference_control=digits,
                 keep_rebuilt=deployment == 0 and not by_participants,
                 alignments=alignments,
-                unaudited=_NOT_SHOWN if by_participants or deployment else frozenset(),
+                unaudited=NOT_SHOWN if by_participants or deployment else frozenset(),
                 found_before=found_before.setdefault(allocation["identities_each"], {}) if by_participants else None,
             )
             image_study.run()

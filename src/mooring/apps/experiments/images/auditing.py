@@ -2,7 +2,7 @@
 
 Three measures over the same queries: linkage as in the paper (an auditor's embedding of the decoded image, ten-way
 galleries, cosine); a match straight in the projected space, where no auditor can lose what the reconstruction holds; and
-the relative error.
+the relative error. Linkage is also measured through a decoder that the attacker learnt, where there is one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,32 @@ from mooring.apps.experiments.images.memory import pieces_that_fit
 from mooring.measures import Galleries
 
 _NUMBERS_AT_ONCE = 2**26
+LEARNED = "+learned"
+"""Behind the name of an attack whose rebuilt rows were decoded by the attacker's own decoder."""
 
 Embedder = Callable[[Tensor], Tensor]
 """Turns float32 images of shape (n, d), clamped to [0, 1], into unit vectors of shape (n, k), on the images' device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """An affine way from projected rows to pixels.
+
+    Attributes
+    ----------
+    matrix : tensor of shape (h, d), float32
+    offset : tensor of shape (d,), float32, or None
+    """
+
+    matrix: Tensor = field(repr=False)
+    offset: Tensor | None = field(default=None, repr=False)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Pixels in [0, 1] of rows of shape (n, h)."""
+        pixels = rows.to(self.matrix.dtype) @ self.matrix
+        if self.offset is not None:
+            pixels += self.offset
+        return pixels.clamp_(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +55,8 @@ class Auditing:
     ----------
     queries : tensor of shape (q, h), float64
         The target's projected rows that the attacker rebuilds.
-    decoder : tensor of shape (h, d), float32
-        F†.
+    decoder : Decoder
+        F†, as in the paper.
     embed : Embedder
         The auditor.
     references : tensor of shape (c, k)
@@ -44,15 +67,18 @@ class Auditing:
         The same for matching in the projected space, where the candidates are the clean queries themselves.
     shown : array of shape (k,)
         The queries that pictures show.
+    learned_decoder : Decoder or None
+        The attacker's own, learnt from the colluder's images, where it sees more than F† does.
     """
 
     queries: Tensor = field(repr=False)
-    decoder: Tensor = field(repr=False)
+    decoder: Decoder = field(repr=False)
     embed: Embedder = field(repr=False)
     references: Tensor = field(repr=False)
     galleries: Galleries = field(repr=False)
     match_galleries: Galleries = field(repr=False)
     shown: npt.NDArray[np.int64] = field(repr=False)
+    learned_decoder: Decoder | None = field(default=None, repr=False)
 
     def error(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
         """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
@@ -61,10 +87,17 @@ class Auditing:
         gap = torch.linalg.vector_norm(rebuilt - self.queries, dim=(1, 2)) / torch.linalg.vector_norm(self.queries)
         return np.asarray(gap.cpu(), dtype=np.float64)
 
-    def linkage(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
+    def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, npt.NDArray[np.float64]]:
+        """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""
+        columns = {f"linkage:{attack}": self.linkage(rebuilt)}
+        if self.learned_decoder is not None:
+            columns[f"linkage:{attack}{LEARNED}"] = self.linkage(rebuilt, self.learned_decoder)
+        return columns
+
+    def linkage(self, rebuilt: Tensor, decoder: Decoder | None = None) -> npt.NDArray[np.float64]:
         """The share of galleries in which the auditor names the true candidate, a draw of shape (q, h)."""
         n_draws, q, h = rebuilt.shape
-        return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h)).reshape(n_draws, q, -1))
+        return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h), decoder).reshape(n_draws, q, -1))
 
     def linkage_of(self, embedded: Tensor) -> npt.NDArray[np.float64]:
         """The same for what the auditor sees of the queries, of shape (D, q, k)."""
@@ -87,16 +120,13 @@ class Auditing:
             _hits(2 * product - length**2, self.match_galleries), _hits(product / length, self.match_galleries)
         )
 
-    def images(self, rebuilt: Tensor) -> Tensor:
-        """Decode reconstructions of shape (n, h) to pixels in [0, 1]."""
-        return (rebuilt.to(self.decoder.dtype) @ self.decoder).clamp_(0.0, 1.0)
-
-    def embedded(self, rebuilt: Tensor) -> Tensor:
-        """The auditor's view of reconstructions of shape (n, h)."""
+    def embedded(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Tensor:
+        """The auditor's view of reconstructions of shape (n, h); by F† unless another decoder is given."""
         import torch
 
-        step = max(1, _NUMBERS_AT_ONCE // self.decoder.shape[1])
-        seen = pieces_that_fit(lambda part: self.embed(self.images(part)), rebuilt, step)
+        used = self.decoder if decoder is None else decoder
+        step = max(1, _NUMBERS_AT_ONCE // used.matrix.shape[1])
+        seen = pieces_that_fit(lambda part: self.embed(used.images(part)), rebuilt, step)
         return torch.cat([vectors for _, vectors in seen])
 
 

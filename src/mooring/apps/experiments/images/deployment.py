@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.anchors import make_anchor
+from mooring.apps.experiments.roles import COLLUDER
 from mooring.geometry.orthogonal import sample_orthogonal
 from mooring.randomness import Streams
 
 Tensor = Any
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-COLLUDER, TARGET = 0, 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,12 @@ import numpy as np
 
 from mooring.apps.experiments.data.digits import SIDE, DigitRows, deal_digits, load_digits
 from mooring.apps.experiments.data.downloads import find
-from mooring.apps.experiments.images.auditing import Auditing
-from mooring.apps.experiments.images.deployment import SPLITS, TARGET, Split, deployed
+from mooring.apps.experiments.images.auditing import Auditing, Decoder
+from mooring.apps.experiments.images.deployment import SPLITS, Split, deployed
 from mooring.apps.experiments.images.prepared import Indices, Prepared, in_pieces, on_device, root_mean_square
+from mooring.apps.experiments.roles import COLLUDER, TARGET
 from mooring.apps.experiments.settings.spec import Spec
+from mooring.attacks.decoding import learned_decoder
 from mooring.learners.ensemble import DIGITS
 from mooring.measures import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.projection import gaussian_projection
@@ -98,14 +100,19 @@ class DigitStudy:
         galleries = build_galleries(query_labels, seed=int(streams.named("galleries").integers(2**31)))
         shown = np.array([int(np.flatnonzero(query_labels == digit)[0]) for digit in np.unique(query_labels)])
         clean = on_device(images.test_images[queries] / 255.0, self.device, "float32")
+        known_images = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+        learned = learned_decoder(projection, images.train_images[known_images] / 255.0)
         auditing = Auditing(
             queries=deployment.rows[deployment.query_places],
-            decoder=on_device(projection.decoder, self.device, "float32"),
+            decoder=Decoder(on_device(projection.decoder, self.device, "float32")),
             embed=self.auditor.embedded,
             references=self.auditor.embedded(clean),
             galleries=galleries,
             match_galleries=galleries,
             shown=shown,
+            learned_decoder=Decoder(
+                on_device(learned.matrix, self.device, "float32"), on_device(learned.offset, self.device, "float32")
+            ),
         )
         singular = np.linalg.svd(projection.matrix, compute_uv=False)
         rms = root_mean_square(parts["train"])
@@ -121,5 +128,6 @@ class DigitStudy:
             facts={
                 "projection_singular_values": [float(singular[-1]), float(singular[0])],
                 "auditor_accuracy": self.auditor.validation_accuracy,
+                "linkage_floor_learned": float(auditing.linkage(auditing.queries[None], auditing.learned_decoder)[0]),
             },
         )

@@ -13,9 +13,10 @@ import numpy as np
 from mooring.apps.experiments.data.downloads import find, sha256_of
 from mooring.apps.experiments.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
 from mooring.apps.experiments.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
-from mooring.apps.experiments.images.auditing import Auditing
-from mooring.apps.experiments.images.deployment import SPLITS, TARGET, Split, Tensor, deployed
+from mooring.apps.experiments.images.auditing import Auditing, Decoder
+from mooring.apps.experiments.images.deployment import SPLITS, Split, Tensor, deployed
 from mooring.apps.experiments.images.prepared import Prepared, in_pieces, on_device, root_mean_square
+from mooring.apps.experiments.roles import TARGET
 from mooring.apps.experiments.settings.spec import Spec
 from mooring.learners.ensemble import FACES
 from mooring.measures import build_galleries
@@ -23,7 +24,7 @@ from mooring.projection import Projection, public_svd_projection
 from mooring.randomness import Streams
 
 _SHOWN = 10
-_FACES_AT_ONCE = 49
+_FACES_AT_ONCE = 4  # what passes between a network's layers then fits a core's cache
 
 
 class FaceStudy:
@@ -83,7 +84,7 @@ class FaceStudy:
         few = min(np.bincount(smiling[queries], minlength=2))
         auditing = Auditing(
             queries=deployment.rows[deployment.query_places],
-            decoder=on_device(self.projection.decoder, self.device, "float32"),
+            decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
             embed=self._embed,
             references=self._embed(on_device(self.faces.rows(dealt.references), self.device, "float32")),
             galleries=face_galleries(dealt, target=TARGET, seed=seed),

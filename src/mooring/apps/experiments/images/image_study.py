@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.apps.experiments.images.background import InBackground
-from mooring.apps.experiments.images.deployment import TARGET, Tensor
+from mooring.apps.experiments.images.deployment import Tensor
 from mooring.apps.experiments.images.leakage import Attacker, Findings
 from mooring.apps.experiments.images.levels import Floats, Levels, strong_draws
 from mooring.apps.experiments.images.memory import pieces_that_fit
@@ -23,9 +23,11 @@ from mooring.apps.experiments.images.representations import (
     coupled_draws,
     data_noise,
 )
-from mooring.apps.experiments.images.study_ends import Progress, Row, Store
+from mooring.apps.experiments.images.study_ends import Row, Store
 from mooring.apps.experiments.images.utility import scored, trained, without_protection
+from mooring.apps.experiments.roles import TARGET
 from mooring.apps.experiments.settings.spec import Spec, noise_draws
+from mooring.apps.experiments.storing.progress import Progress
 from mooring.attacks.reconstruction import Reconstruction
 
 Draws = npt.NDArray[np.intp]

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from mooring import attacks
 from mooring.apps.experiments.images.auditing import Auditing
-from mooring.apps.experiments.images.deployment import COLLUDER, TARGET, Deployment, Tensor
+from mooring.apps.experiments.images.deployment import Deployment, Tensor
 from mooring.apps.experiments.images.representations import AlignedDraws
+from mooring.apps.experiments.roles import COLLUDER, TARGET
 from mooring.attacks.anchor_estimates import (
     alignment_map_estimate,
     procrustes_estimate,
@@ -34,6 +35,9 @@ from mooring.projection import Projection
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+NOT_SHOWN = frozenset({"pseudoinverse", "alignment-map"})
+"""Attacks whose linkage no figure shows beyond the paper's main studies."""
+
 _WITHOUT_ANCHOR = -1  # stands for a draw in what was found before
 
 
@@ -72,7 +76,8 @@ class Findings:
         """Ask the auditor about everything taken in since it was last asked."""
         while self._unaudited:
             attack, rebuilt, draws = self._unaudited.pop()
-            self._set(f"linkage:{attack}", self._auditing.linkage(rebuilt), draws)
+            for column, values in self._auditing.linkages(attack, rebuilt).items():
+                self._set(column, values, draws)
         return self
 
     def _set(self, name: str, values: Floats, draws: npt.NDArray[np.intp]) -> None:
@@ -131,6 +136,8 @@ class Attacker:
     ) -> Findings:
         """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
 
+        Of the latter an auditor sees what figures show.
+
         Parameters
         ----------
         uploaded_rows : callable
@@ -148,7 +155,8 @@ class Attacker:
                 self.deployment.orthogonals[COLLUDER], maps[:, COLLUDER], maps[:, TARGET]
             ).mT,
         }
-        findings = Findings(len(anchor_scales), self.auditing, unaudited=self.unaudited)
+        unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
+        findings = Findings(len(anchor_scales), self.auditing, unaudited=unaudited)
         for attack, way_back in ways_back.items():
             findings.add(attack, (queries - b[:, None, :]) @ way_back, np.arange(len(anchor_scales)))
         chosen = [int(k) for k in np.flatnonzero(strong)]

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from mooring.alignment import Alignment, align_batch, align_to_reference
 from mooring.alignment.solve import Solver
-from mooring.apps.experiments.images.deployment import COLLUDER, TARGET, Deployment, Tensor
+from mooring.apps.experiments.images.deployment import Deployment, Tensor
 from mooring.apps.experiments.images.gaussian_noise import standard_normals
+from mooring.apps.experiments.roles import COLLUDER, TARGET
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What an image study is given to work with: where rows go, and how it tells where it is."""
+"""What an image study is given to work with: the rows of the result and where they go."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import Any, Protocol
 
 Row = dict[str, Any]
 """One row of the result table."""
-
-
-class Progress(Protocol):
-    """How a study tells where it is."""
-
-    def stage(self, name: str, total: int) -> None:
-        """A stage begins; it has so many steps."""
-
-    def advance(self, n: int = 1) -> None:
-        """So many steps of the stage are done."""
 
 
 class Store(Protocol):

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from mooring.apps.experiments.settings.sections import IMAGE_KINDS
+
 if TYPE_CHECKING:
     from mooring.apps.experiments.settings.spec import Spec
 
@@ -40,7 +42,7 @@ def expected_stages(spec: Spec) -> dict[str, float]:
     """
     weights: dict[str, float] = {}
     sizes = [p for _, _, fitting in spec.data.allocations() for p in fitting] or list(spec.data.n_participants)
-    for deployment in range(spec.deployments if spec.data.n_components else 0):
+    for deployment in range(spec.deployments if spec.kind in IMAGE_KINDS else 0):
         noise = spec.in_deployment(deployment).noise
         steps = {
             "without noise": 1,

@@ -1,0 +1,103 @@
+"""From rebuilt rows back to records: a decoder that the attacker learns from the records it has.
+
+Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean of the colluder's X̃, m̄ that of its X − X̃ F†.
+
+X̃ F† is the shortest record that projects to X̃, and leaves out all that F does not see. Records are not the shortest ones:
+pixels, measurements and answers go together, so what F does not see can be told from what it does. The colluder's own
+records say how: X̂ = X̃ F† + m̄ + (X̃ − z̄) W, where W is a ridge regression of what F† leaves out, its penalty chosen by
+leaving one record out. It takes 'projection only' away as a limit of what an attack recovers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.geometry.backend import Array, to_numpy
+from mooring.projection import Projection
+
+Matrix = npt.NDArray[np.float64]
+_PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
+_MOST_OWN_WEIGHT = 1 - 1e-6
+_MOST_JUDGED = 2**22  # numbers by which penalties are compared: columns are thinned out beyond
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedDecoder:
+    """An affine way back from projected rows to records.
+
+    Attributes
+    ----------
+    matrix : array of shape (n_components, n_features)
+    offset : array of shape (n_features,)
+    penalty : float
+        The penalty that leaving one record out chose, in units of the mean variance of the projected rows.
+    """
+
+    matrix: Matrix = field(repr=False)
+    offset: Matrix = field(repr=False)
+    penalty: float
+
+    def decode(self, projected: Array) -> Matrix:
+        """The likeliest records of rows of shape (…, n_components), as far as a linear rule can tell."""
+        return np.asarray(to_numpy(projected) @ self.matrix + self.offset)
+
+
+def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
+    """Learn the way back from the colluder's records.
+
+    Parameters
+    ----------
+    projection : Projection
+    records : array of shape (n, n_features)
+        Raw, two of them at least.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> from mooring.projection import gaussian_projection
+    >>> records = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 30))
+    >>> projection = gaussian_projection(30, 6, rng=rng)
+    >>> back = learned_decoder(projection, records[:100]).decode(projection.encode(records[100:]))
+    >>> bool(np.allclose(back, records[100:], atol=1e-4))
+    True
+    """
+    X = np.asarray(to_numpy(records), dtype=np.float64)
+    if X.ndim != 2 or X.shape[0] < 2:
+        raise InputError(
+            "records",
+            expected="two rows at least",
+            got=f"shape {X.shape}",
+            cure="A decoder is learnt from a colluder's records.",
+        )
+    F, F_back = (np.asarray(to_numpy(part), dtype=np.float64) for part in (projection.matrix, projection.decoder))
+    Z = X @ F
+    left_out = X - Z @ F_back
+    z_mean, m_mean = Z.mean(axis=0), left_out.mean(axis=0)
+    U, s, Vt = np.linalg.svd(Z - z_mean, full_matrices=False)
+    along = U.T @ (left_out - m_mean)
+    unit = float(np.mean(s * s))
+    if unit == 0:
+        return LearnedDecoder(F_back, m_mean, float("inf"))
+    penalty = _by_leaving_one_out(U, s, along, left_out - m_mean, unit)
+    W = Vt.T @ ((s / (s * s + penalty * unit))[:, None] * along)
+    return LearnedDecoder(F_back + W, m_mean - z_mean @ W, penalty)
+
+
+def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, unit: float) -> float:
+    """The penalty whose regressions, each without one record, are nearest to that record; all from one decomposition."""
+    thin = max(1, -(-wanted.size // _MOST_JUDGED))
+    along, wanted = along[:, ::thin], wanted[:, ::thin]
+    errors = []
+    for penalty in _PENALTIES:
+        kept = s * s / (s * s + penalty * unit)
+        own_weight = 1 / U.shape[0] + (U * U) @ kept
+        if own_weight.max() > _MOST_OWN_WEIGHT:  # goes through the record itself: what it would say without it is lost
+            errors.append(np.inf)
+            continue
+        gap = (wanted - U @ (kept[:, None] * along)) / (1 - own_weight)[:, None]
+        errors.append(float(np.mean(gap * gap)))
+    return float(_PENALTIES[int(np.argmin(errors))])
