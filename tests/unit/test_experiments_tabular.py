@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,22 @@ import pytest
 
 from mooring.apps.experiments.comparison.results import Results
 from mooring.apps.experiments.data import tables as tabular_data
-from mooring.apps.experiments.data.tables import load_census, load_hospitals
+from mooring.apps.experiments.data.tables import TableRows, load_census, load_hospitals
 from mooring.apps.experiments.settings.spec import Spec, read_spec
 from mooring.apps.experiments.storing.store import FACTS, ResultStore
-from mooring.apps.experiments.tabular import landscape
+from mooring.apps.experiments.tabular import landscape, scenes
 from mooring.apps.experiments.tabular.landscape import LandscapeOptions, run_landscape
+from mooring.apps.experiments.tabular.not_run import NotRun, notes_of
+from mooring.apps.experiments.tabular.scaling import Scaling
 from mooring.apps.experiments.tabular.scenes import Scene, leakage, make_scene
 from mooring.apps.experiments.tabular.scores import ranked, scored, utility
-from mooring.apps.experiments.tabular.study import TableOptions, run_tables
+from mooring.apps.experiments.tabular.study import TableOptions, deal_tables, run_tables
+from mooring.attacks import REGISTRY, DoesNotApply
+from mooring.datasets import Deal
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
 
+NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
 SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
 OPTIONS: dict[str, Any] = {
     "source": "hospitals",
@@ -128,14 +134,28 @@ def test_hospitals_are_groups_in_order_and_the_label_is_any_illness(heart: Path)
 
 
 def test_what_nobody_measured_is_missing_and_not_zero(heart: Path) -> None:
-    records = load_hospitals(heart).records
-    cholesterol = records.rows[:, records.feature_names.index("X5")]
-    unknown = records.rows[:, records.feature_names.index("X5 is missing")] == 1
+    tables = load_hospitals(heart)
+    names = tables.records.feature_names
+    unknown = tables.missing[:, names.index("X5")]
     assert 0.1 < unknown.mean() < 0.3
-    assert np.unique(cholesterol[unknown]).size == 1  # the median, in place of zeros far below all others
-    assert abs(cholesterol[unknown][0]) < 0.5
-    assert "X11=missing" in records.feature_names  # -9 among categories
-    assert "X12 is missing" in records.feature_names  # ? among numbers
+    np.testing.assert_array_equal(unknown, tables.records.rows[:, names.index("X5 is missing")] == 1)
+    train = dealt_of(tables).train[0]
+    filled = train[train[:, names.index("X5 is missing")] == 1, names.index("X5")]
+    assert np.unique(filled).size == 1  # the median, in place of zeros far below all others
+    assert abs(filled[0]) < 0.5
+    assert "X11=missing" in names  # -9 among categories
+    assert "X12 is missing" in names  # ? among numbers
+
+
+def test_rows_are_read_in_the_units_of_the_file_with_gaps(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    lines = (heart / "heart_disease" / "processed.cleveland.data").read_text(encoding="utf-8").splitlines()[1:]
+    written = [line.split(",") for line in lines]
+    rows = tables.values(np.arange(len(written)))
+    for name in ("X1", "X10", "X12"):
+        own = [fields[int(name[1:]) - 1] for fields in written]
+        expected = [np.nan if word == "?" else float(word) for word in own]
+        np.testing.assert_array_equal(rows[:, tables.records.feature_names.index(name)], expected)
 
 
 def test_packed_files_and_bare_folders_are_read_alike(heart: Path, tmp_path: Path) -> None:
@@ -186,6 +206,77 @@ def test_the_census_is_one_table_of_both_files(tmp_path: Path, monkeypatch: pyte
     assert records.labels.tolist() == [0, 1, 0, 1]
     assert {"age", "years of education", "sex=missing", "loss"} <= set(records.feature_names)
     assert not [name for name in records.feature_names if name.startswith(("weight", "education"))]
+
+
+def test_a_label_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular_data, "CENSUS_FILES", {"adult.data": 3})
+    who = "{}, Private, 1, HS-grad, 9, Divorced, Sales, Wife, White, Male, 0, 0, 40, Peru, {}\n"
+    lines = [who.format(age, income) for age, income in ((30, "<=50K"), (40, ">50K"), (50, "?"))]
+    (tmp_path / "adult.data").write_text("".join(lines))
+    with pytest.raises(InputError, match=r"each with a label.*1 without"):
+        load_census(tmp_path)
+
+
+# --- scaling ---------------------------------------------------------------------------------------------------------
+
+
+def dealt_of(tables: TableRows, **options: Any) -> Deal:
+    chosen = TableOptions.of(OPTIONS | {"public_share": 0.1} | options)
+    return deal_tables(tables, chosen, 0, Streams.for_experiment(4))[0]
+
+
+def with_other_values(heart: Path, chosen: np.ndarray) -> TableRows:
+    """The same files, but for age, cholesterol and the number of vessels in these rows; the last becomes a gap."""
+    at = 0
+    for hospital, n in SIZES.items():
+        path = heart / "heart_disease" / f"processed.{hospital}.data"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for k in chosen[(chosen >= at) & (chosen < at + n)] - at:
+            fields = lines[1 + k].split(",")
+            fields[0], fields[4], fields[11] = "9000", "70000", "?"
+            lines[1 + k] = ",".join(fields)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        at += n
+    return load_hospitals(heart)
+
+
+def test_no_value_of_a_test_row_has_a_part_in_the_scaling(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    before = dealt_of(tables)
+    after = dealt_of(with_other_values(heart, np.concatenate(before.test_indices)))
+    age, vessels = (tables.records.feature_names.index(name) for name in ("X1", "X12"))
+    for one, other in zip((*before.train, before.public), (*after.train, after.public), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert min(part[:, age].min() for part in after.test) > 100  # they were changed indeed
+    assert np.unique(np.concatenate(after.test)[:, vessels]).size == 1  # the median of the others
+
+
+@pytest.mark.parametrize("which", ["train", "public"])
+def test_training_and_public_rows_make_the_scaling(heart: Path, which: str) -> None:
+    tables = load_hospitals(heart)
+    before = dealt_of(tables)
+    chosen = np.concatenate(before.train_indices) if which == "train" else before.public_indices
+    after = dealt_of(with_other_values(heart, chosen))
+    age = tables.records.feature_names.index("X1")
+    assert np.abs(before.test[0][:, age] - after.test[0][:, age]).max() > 0.1
+
+
+def test_training_and_public_rows_are_standardised_and_categories_are_not(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    dealt = dealt_of(tables)
+    rows = np.concatenate([*dealt.train, dealt.public])
+    is_number = np.array([kind != "category" for kind in tables.records.feature_kinds])
+    np.testing.assert_allclose(rows[:, is_number].mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(rows[:, is_number].std(axis=0), 1.0)
+    assert set(np.unique(rows[:, ~is_number])) == {0.0, 1.0}
+    assert np.isfinite(np.concatenate(dealt.test)).all()
+
+
+def test_columns_without_spread_or_without_values_do_not_break_the_scaling() -> None:
+    rows = np.array([[0.1, np.nan, 4.0], [0.1, np.nan, np.nan], [0.1, np.nan, 8.0], [np.nan, np.nan, 9.0]])
+    scaling = Scaling.fitted(rows, is_number=[True, True, True])
+    found = scaling.applied(np.array([[2.1, 50.0, np.nan], [np.nan, np.nan, 29 / 4]]))
+    np.testing.assert_allclose(found, [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]], atol=1e-12)
 
 
 # --- scenes ----------------------------------------------------------------------------------------------------------
@@ -245,6 +336,97 @@ def test_attacks_that_ask_for_a_noisy_anchor_are_left_out_where_it_is_noiseless(
 def test_denoising_is_measured_and_helps_against_much_private_data_noise(scene: Scene) -> None:
     columns = leakage(scene, played(scene, "aa-i-gdp-data-noise", sigma=4.0), attacks=["known-anchor"], seed=0)
     assert columns["error:known-anchor+denoised"] < 0.8 * columns["error:known-anchor"]
+
+
+def without_result(columns: dict[str, Any], attacks: list[str]) -> set[str]:
+    """Attacks that left no column, a denoised one only where the plain one left some."""
+    plain = {name for name in attacks if f"error:{name}" not in columns}
+    denoised = {f"{name}+denoised" for name in attacks if name not in plain}
+    return plain | {name for name in denoised if f"error:{name}" not in columns}
+
+
+@pytest.mark.parametrize(
+    ("method", "v", "sigma"),
+    [
+        ("c-gdp", 0.0, 0.0),
+        ("i-gdp", 0.0, 0.0),
+        ("aa-i-gdp", 0.0, 0.0),
+        ("aa-i-gdp-anchor-noise", 0.2, 0.0),
+        ("aa-i-gdp-both-noise", 0.2, 0.5),
+    ],
+)
+def test_every_attack_has_a_result_or_a_reason(scene: Scene, method: str, v: float, sigma: float) -> None:
+    columns = leakage(scene, played(scene, method, v=v, sigma=sigma), attacks=OPTIONS["attacks"], seed=0)
+    wanted = without_result(columns, OPTIONS["attacks"])
+    assert wanted
+    assert set(columns["attacks_not_run"].split(",")) == wanted
+    reasons = json.loads(columns["attacks_not_run_because"])
+    assert reasons.keys() == wanted
+    assert all(reason.startswith(("did not apply: ", "did not run: ")) for reason in reasons.values())
+    assert ("did not run: " in str(reasons.get("procrustes"))) == (method == "aa-i-gdp")
+
+
+def test_where_all_attacks_ran_nothing_is_said(scene: Scene) -> None:
+    columns = leakage(
+        scene, played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=["procrustes", "moments"], seed=0
+    )
+    assert without_result(columns, ["procrustes", "moments"]) == set()
+    assert not {"attacks_not_run", "attacks_not_run_because"} & columns.keys()
+
+
+def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(view: Any, *, rng: Any) -> Any:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    def endless(view: Any, *, rng: Any) -> Any:
+        found = REGISTRY["procrustes"](view, rng=rng)
+        return replace(found, rows=np.full_like(found.rows, np.inf))
+
+    def broken(found: Any, view: Any) -> Any:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
+    monkeypatch.setattr(scenes, "REGISTRY", known | {"moments": failing, "lattice": endless})
+    monkeypatch.setattr(scenes, "denoised", broken)
+    simulation = played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
+    columns = leakage(scene, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
+    reasons = json.loads(columns["attacks_not_run_because"])
+    assert reasons.pop("known-anchor").startswith("did not apply: The anchor representation carries noise")
+    assert reasons == {
+        "moments": "failed: Singular matrix",
+        "lattice": "failed: The rebuilt rows are not finite.",
+        "procrustes+denoised": "failed: SVD did not converge",
+    }
+    assert "error:procrustes" in columns
+
+
+def test_any_other_error_ends_the_study(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(view: Any, *, rng: Any) -> Any:
+        raise ValueError("a slip")
+
+    monkeypatch.setattr(scenes, "REGISTRY", {"moments": wrong})
+    with pytest.raises(ValueError, match="a slip"):
+        leakage(scene, played(scene, "i-gdp"), attacks=["moments"], seed=0)
+
+
+def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
+    rows: list[dict[str, Any]] = [{"error:guessing": 1.0} for _ in range(6)] + [{"method": "local-only"}]
+    for k, row in enumerate(rows[:5]):
+        told = NotRun()
+        for attack in ("moments", "lattice"):
+            if k < 2:
+                told.left_out(attack, "No need.")
+        with told.trying("procrustes"):
+            raise DoesNotApply(f"Reason {max(k, 1)}.") if k else np.linalg.LinAlgError("Singular matrix")
+        row |= told.columns()
+    assert notes_of(rows) == [
+        "moments and lattice did not run at 2 of 6 points: No need",
+        "procrustes did not apply at 4 of 6 points: Reason 1 (1); Reason 2 (1); Reason 3 (1); for other reasons (1)",
+        "procrustes failed at 1 of 6 points: Singular matrix",
+    ]
+    assert notes_of(rows[-2:]) == []
 
 
 def test_only_the_paper_s_score_has_noise_on_test_rows(scene: Scene) -> None:
@@ -321,6 +503,17 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
     assert facts["participants"] == list(SIZES)
     assert set(facts["data"]) == {f"processed.{hospital}.data" for hospital in SIZES}
     assert facts["parts"][0]["match_ceiling"] == 1.0
+    attacked = results.where(method=["c-gdp", "aa-i-gdp", "i-gdp", *NOISY])
+    assert facts["n_attacked"] == len(attacked) == 26
+    noisy_anchor = len(results.where(method=[NOISY[0], NOISY[2]]))
+    carries = "did not apply: The anchor representation carries noise; see pseudoinverse, procrustes and moments."
+    assert facts["attacks_not_run"]["known-anchor"][carries] == noisy_anchor == 12
+    assert sum(facts["attacks_not_run"]["known-secret"].values()) == 24
+    assert [note for note in facts["notes"] if note.startswith("known-anchor did not apply at 16 of 26 points: ")]
+    assert [note for note in facts["notes"] if note.startswith("procrustes did not run at 10 of 26 points: ")]
+    names = results.where(method="c-gdp")["attacks_not_run"].tolist()
+    assert names == ["known-secret+denoised,known-anchor,procrustes"] * 2
+    assert set(results.where(method="local-only")["attacks_not_run"]) == {None}
 
 
 def test_two_deployments_are_two_splits(heart: Path, tmp_path: Path) -> None:
@@ -339,7 +532,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     monkeypatch.setattr("mooring.apps.experiments.tabular.jobs._SECONDS_UNTIL_KEPT", 0.0)
     spec = table_spec(anchor_noise=[0.2], data_noise=[0.5], both_anchor=[], learners=["linear"], draws=3)
     spec = replace(spec, options=spec.options | {"attacks": ["known-anchor", "procrustes"]})
-    whole, _ = run(spec, heart, tmp_path / "whole")
+    whole, told = run(spec, heart, tmp_path / "whole")
     some, facts = run(spec, heart, tmp_path / "stopped", Quiet(until=steps))
     assert 0 < len(some) < len(whole)
     assert facts == {}
@@ -347,6 +540,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     assert again[: len(some)] == some
     assert again == whole
     assert facts["n_train"] > 0
+    assert facts["attacks_not_run"] == told["attacks_not_run"] != {}  # also of rows from before the stop
+    assert facts["notes"] == told["notes"]
     assert run(spec, heart, tmp_path / "stopped")[0] == whole  # a finished study does nothing more
 
 
@@ -435,6 +630,11 @@ def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Pa
         spread = next(one["standard_deviation"] for one in facts["cells"] if one["rows_each"] == n)
         assert sigma == pytest.approx(0.5 * spread, rel=0.1)
     assert not [name for name in rows[0] if name.startswith("own:")]
+    noisy_anchor = len(results.where(method="aa-i-gdp-anchor-noise"))
+    assert sum(facts["attacks_not_run"]["known-anchor"].values()) == noisy_anchor
+    assert facts["n_attacked"] == len(results) - len(results.where(method="local-only"))
+    words = f"known-anchor did not apply at {noisy_anchor} of {facts['n_attacked']} points: The anchor"
+    assert [note for note in facts["notes"] if note.startswith(words)]
     assert run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")[0] == rows
 
 

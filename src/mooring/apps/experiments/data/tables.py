@@ -3,8 +3,9 @@
 Neither is part of mooring. Both are in the UCI Machine Learning Repository, as 'Heart Disease' (the four processed files)
 and as 'Adult'; the files, as they are or with .gz, go into heart_disease/ and adult/ in the data folder.
 
-Numbers are standardised over all participants' rows together, and medians fill what is missing. In a real study nobody
-knows these: ranges that are declared beforehand take their place.
+Rows stay in the units of the files, with gaps: they are put on one scale only when they are dealt, so that test rows have no
+part in it (`mooring.apps.experiments.tabular.scaling`). Which columns and categories there are is told from all rows; in a
+real study it is declared beforehand.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import hashlib
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from mooring.apps.experiments.data.downloads import changed, cut_short, data_folder, missing
 from mooring.datasets import Records, read_table
+from mooring.datasets.columns import MISSING_WORDS
 from mooring.errors import InputError
 
 HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
@@ -27,6 +32,8 @@ HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland
 
 CENSUS_FILES: Mapping[str, int] = {"adult.data": 32_561, "adult.test": 16_281}
 
+Matrix = npt.NDArray[np.float64]
+_ALSO_MISSING = ("-9",)
 _HEART_COLUMNS = tuple(f"X{k}" for k in range(1, 15))
 _HEART_CATEGORIES = ("X3", "X7", "X11", "X13")
 _NEVER_ZERO = ("X4", "X5")  # blood pressure and cholesterol: where a hospital wrote 0, nobody had measured
@@ -57,6 +64,8 @@ class TableRows:
     Attributes
     ----------
     records : Records
+        Numbers in the units of the file, 0 where they are missing.
+    missing : array of bool, of shape (n_rows, n_features)
     checksums : mapping of str to str
         SHA-256 of each file's content, unpacked.
     notes : tuple of str
@@ -64,8 +73,13 @@ class TableRows:
     """
 
     records: Records
+    missing: npt.NDArray[np.bool_] = field(repr=False)
     checksums: Mapping[str, str]
     notes: tuple[str, ...]
+
+    def values(self, indices: npt.NDArray[np.int64]) -> Matrix:
+        """Some rows, with NaN for what is missing."""
+        return np.where(self.missing[indices], np.nan, self.records.rows[indices])
 
 
 def load_hospitals(data_dir: Path | None) -> TableRows:
@@ -77,11 +91,11 @@ def load_hospitals(data_dir: Path | None) -> TableRows:
         _require_rows(file, found, expected, width=len(_HEART_COLUMNS))
         rows += [[*_heart_values(file, fields), hospital] for fields in found]
         checksums[file.name] = file.checksum
-    records = _as_records(
+    records, missing_values = _as_records(
         (*_HEART_COLUMNS, "hospital"), rows, label="X14", group_by="hospital", categorical=_HEART_CATEGORIES
     )
     notes = ("a blood pressure or cholesterol of 0 is read as missing",)
-    return TableRows(records, checksums, (*_STANDARDISED, *notes))
+    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes))
 
 
 def load_census(data_dir: Path | None) -> TableRows:
@@ -93,16 +107,18 @@ def load_census(data_dir: Path | None) -> TableRows:
         _require_rows(file, found, expected, width=len(_CENSUS_COLUMNS))
         rows += [[*fields[:-1], fields[-1].rstrip(".")] for fields in found]
         checksums[file.name] = file.checksum
-    records = _as_records(_CENSUS_COLUMNS, rows, label="income", drop=_CENSUS_UNUSED)
+    records, missing_values = _as_records(_CENSUS_COLUMNS, rows, label="income", drop=_CENSUS_UNUSED)
     notes = ("the sampling weight and the education in words (a copy of its years) are left out",)
-    return TableRows(records, checksums, (*_STANDARDISED, *notes))
+    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes))
 
 
 SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {"hospitals": load_hospitals, "census": load_census}
 """The tables by name."""
 
 _STANDARDISED = (
-    "numbers are standardised, and missing ones filled with the median, over all participants' rows together",
+    "numbers are standardised, and missing ones filled with the median, over everybody's training rows (and public ones) "
+    "together; in a real study declared ranges take their place",
+    "which columns and categories there are is told from all rows, as a form declared beforehand would tell it",
 )
 
 
@@ -179,12 +195,37 @@ def _as_records(
     group_by: str | None = None,
     drop: Sequence[str] = (),
     categorical: Sequence[str] = (),
-) -> Records:
-    """Read the rows as the one table that they are, so that columns mean the same for every participant."""
+) -> tuple[Records, npt.NDArray[np.bool_]]:
+    """Read the rows as the one table that they are, so that columns mean the same for every participant.
+
+    The reader standardises over all rows; its numbers are replaced by those of the file.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "together.csv"
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(rows)
-        return read_table(path, label=label, group_by=group_by, drop=drop, categorical=categorical, missing=("-9",))
+        records = read_table(
+            path, label=label, group_by=group_by, drop=drop, categorical=categorical, missing=_ALSO_MISSING
+        )
+    if records.n_rows != len(rows):
+        raise InputError(
+            "the rows",
+            expected="each with a label",
+            got=f"{len(rows) - records.n_rows} without",
+            cure="Fetch them again.",
+        )
+    values = records.rows.copy()
+    for k, (name, kind) in enumerate(zip(records.feature_names, records.feature_kinds, strict=True)):
+        if kind != "category":
+            place = columns.index(name)
+            values[:, k] = [_number(fields[place]) for fields in rows]
+    gaps = np.isnan(values)
+    return replace(records, rows=np.where(gaps, 0.0, values), centres=None, scales=None), gaps
+
+
+def _number(word: str) -> float:
+    """A number as the file has it; NaN where it stands for a missing one."""
+    number = np.nan if word in MISSING_WORDS else float(word)
+    return np.nan if number in [float(one) for one in _ALSO_MISSING] else number

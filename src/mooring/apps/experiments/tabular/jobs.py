@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from mooring.apps.experiments.storing.progress import Progress
 from mooring.apps.experiments.storing.store import ResultStore
 from mooring.apps.experiments.tabular.scenes import Row
 from mooring.attacks import REGISTRY
@@ -16,19 +17,6 @@ Job = tuple[Row, Callable[[], Row]]
 """The method and draw of a row, and what measures the rest of it."""
 
 _SECONDS_UNTIL_KEPT = 5.0  # rows of quick draws are kept together: one small file each would be thousands
-
-
-class Progress(Protocol):
-    """How a study tells where it is."""
-
-    def stage(self, name: str, total: int) -> None:
-        """A stage begins; it has so many steps."""
-
-    def advance(self, n: int = 1) -> None:
-        """So many steps of the stage are done."""
-
-    def note(self, text: str) -> None:
-        """Something worth saying."""
 
 
 def checked(options: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:

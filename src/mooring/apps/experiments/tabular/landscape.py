@@ -25,8 +25,10 @@ from mooring.apps.experiments.data.digits import SHAPES, load_digits
 from mooring.apps.experiments.data.downloads import data_folder
 from mooring.apps.experiments.settings.spec import Spec
 from mooring.apps.experiments.storing.machine_facts import first_facts
+from mooring.apps.experiments.storing.progress import Progress
 from mooring.apps.experiments.storing.store import FACTS, ResultStore
-from mooring.apps.experiments.tabular.jobs import Job, Progress, append_missing, checked
+from mooring.apps.experiments.tabular.jobs import Job, append_missing, checked
+from mooring.apps.experiments.tabular.not_run import facts_of, notes_of
 from mooring.apps.experiments.tabular.scenes import Row, Scene, first_columns, leakage, make_scene
 from mooring.apps.experiments.tabular.scores import alone, utility
 from mooring.datasets import Records, deal
@@ -166,6 +168,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
             "n_train": n_pool[0],
             "n_test": n_pool[1],
             "cells": cells,
+            **facts_of(store.rows()),
             "seconds": seconds,
             "notes": [
                 *(
@@ -179,6 +182,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
                 "private-data noise in the options is in standard deviations of the projected rows, columns centred",
                 "match and error are in the projected space; look-alikes are rows of the same class",
                 "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
+                *notes_of(store.rows()),
             ],
         },
     )

@@ -3,7 +3,7 @@
 Legend: v the scale of anchor noise, σ that of private-data noise, X the target's projected rows, X̂ what an attack rebuilt.
 
 Within a scene only the noise is drawn anew, from draw to draw; split, projection, secret maps and anchor stay. So the
-spread between scenes can be told from the spread between draws. The colluder is participant 0, the target participant 1.
+spread between scenes can be told from the spread between draws.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.anchors import make_anchor
-from mooring.attacks import REGISTRY, DoesNotApply, denoised
+from mooring.apps.experiments.roles import COLLUDER, TARGET
+from mooring.apps.experiments.tabular.not_run import GUESSING, NotRun
+from mooring.attacks import REGISTRY, denoised
 from mooring.audit.linking import LinkageTest, linkage_test
 from mooring.collaboration import collaborate
 from mooring.errors import InputError
@@ -31,7 +33,6 @@ Matrix = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
 Row = dict[str, Any]
 
-COLLUDER, TARGET = 0, 1
 N_CANDIDATES = 10
 _NEEDS_NOISY_ANCHOR = ("pseudoinverse", "procrustes", "alignment-map", "moments", "lattice")
 
@@ -160,20 +161,24 @@ def make_scene(
 
 
 def leakage(scene: Scene, simulation: Simulation, *, attacks: Iterable[str], seed: int) -> Row:
-    """Run every attack that applies, plain and denoised: columns `match:` and `error:`, the latter also for guessing."""
+    """Run every attack that applies, plain and denoised: columns `match:` and `error:`, the latter also for guessing.
+
+    Attacks that gave nothing are named with the reason: see `mooring.apps.experiments.tabular.not_run`.
+    """
     view = simulation.view(colluders=[COLLUDER], target=TARGET)
     exact = view.method.uses_anchor and view.anchor_noise_scale == 0
-    columns: Row = {"error:guessing": _error(scene, scene.guess)}
+    columns: Row = {GUESSING: _error(scene, scene.guess)}
+    not_run = NotRun()
     for name in attacks:
         if exact and name in _NEEDS_NOISY_ANCHOR:
-            continue  # a noiseless anchor gives the map exactly: they would all say what known-anchor says
-        try:
+            not_run.left_out(name, "A noiseless anchor gives the map exactly: it would say what known-anchor says.")
+            continue
+        with not_run.trying(name):
             found = REGISTRY[name](view, rng=np.random.default_rng([seed, 3]))
             columns |= _measured(scene, name, found.rows)
-            columns |= _measured(scene, f"{name}+denoised", denoised(found, view).rows)
-        except (DoesNotApply, np.linalg.LinAlgError):
-            continue
-    return columns
+            with not_run.trying(f"{name}+denoised"):
+                columns |= _measured(scene, f"{name}+denoised", denoised(found, view).rows)
+    return columns | not_run.columns()
 
 
 def first_columns(simulation: Simulation) -> Row:
@@ -198,7 +203,7 @@ def first_columns(simulation: Simulation) -> Row:
 def _measured(scene: Scene, name: str, rebuilt: Any) -> Row:
     rows = np.asarray(to_numpy(rebuilt))
     if not np.isfinite(rows).all():
-        return {}
+        raise FloatingPointError("The rebuilt rows are not finite.")
     return {f"match:{name}": float(scene.match.linked(rows).accuracy), f"error:{name}": _error(scene, rows)}
 
 

@@ -20,9 +20,12 @@ from typing import Any
 from mooring.apps.experiments.data.tables import TableRows, load_tables
 from mooring.apps.experiments.settings.spec import Spec
 from mooring.apps.experiments.storing.machine_facts import first_facts
+from mooring.apps.experiments.storing.progress import Progress
 from mooring.apps.experiments.storing.store import FACTS, ResultStore
-from mooring.apps.experiments.tabular.jobs import Progress, append_missing, checked, renamed
+from mooring.apps.experiments.tabular.jobs import append_missing, checked, renamed
+from mooring.apps.experiments.tabular.not_run import facts_of, notes_of
 from mooring.apps.experiments.tabular.references import reference_jobs
+from mooring.apps.experiments.tabular.scaling import on_one_scale
 from mooring.apps.experiments.tabular.scenes import Row, Scene, first_columns, leakage, make_scene
 from mooring.apps.experiments.tabular.scores import utility
 from mooring.datasets import Deal, deal
@@ -147,6 +150,7 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
         )
     seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
     seconds["points"] = seconds.get("points", 0.0) + time.perf_counter() - began
+    rows = store.rows()
     store.keep(
         FACTS,
         facts
@@ -157,6 +161,7 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
             "columns": list(tables.records.feature_names),
             "participants": list(dealt.names) if dealt.n_participants <= 10 else dealt.n_participants,
             "label": list(tables.records.label_names),
+            **facts_of(rows),
             "seconds": seconds,
             "notes": [
                 *tables.notes,
@@ -168,14 +173,15 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
                 "auc columns: areas under the ROC curve, as deployed; auc_own_clean is the mean of participants' own",
                 "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
                 "match and error are in the projected space; look-alikes are rows of the same class",
+                *notes_of(rows),
             ],
         },
     )
 
 
 def deal_tables(tables: TableRows, options: TableOptions, rows_each: int, streams: Streams) -> tuple[Deal, Projection]:
-    """Deal the rows, hospital by hospital where there are such, and make the public projection."""
-    dealt = deal(
+    """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection."""
+    dealt_as_written = deal(
         tables.records,
         n_participants=options.n_participants,
         rows_each=rows_each or None,
@@ -184,6 +190,7 @@ def deal_tables(tables: TableRows, options: TableOptions, rows_each: int, stream
         by_group=tables.records.groups is not None,
         rng=streams.named("deal"),
     )
+    dealt = on_one_scale(dealt_as_written, tables)
     if options.n_components == 0:
         return dealt, no_projection(dealt.n_features)
     if dealt.public is None:

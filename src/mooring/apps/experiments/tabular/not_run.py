@@ -1,0 +1,120 @@
+"""Attacks that gave nothing at a point, and why: so that nobody takes them for attacks that were run and found nothing.
+
+A row of the results names them in one column and has the reasons, as JSON, in another; a row where all ran has neither. A
+denoised attack is named only where the plain one ran. Facts and notes are counted from the rows, and so are the same for a
+run that was stopped and went on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mooring.attacks import DoesNotApply
+
+NAMES, REASONS = "attacks_not_run", "attacks_not_run_because"
+GUESSING = "error:guessing"
+"""The column that every point has at which attacks were tried, and no other."""
+
+_DID_NOT_APPLY, _FAILED, _LEFT_OUT = "did not apply", "failed", "did not run"
+_SHOWN_REASONS = 3
+
+
+class NotRun:
+    """Collects, at one point, the attacks that gave nothing.
+
+    Attributes
+    ----------
+    reasons : dict of str to str
+        By attack; a reason begins with "did not apply: ", "failed: " or "did not run: ".
+
+    Examples
+    --------
+    >>> told = NotRun()
+    >>> with told.trying("known-anchor"):
+    ...     raise DoesNotApply("The anchor carries noise.")
+    >>> told.columns()["attacks_not_run"], told.reasons["known-anchor"]
+    ('known-anchor', 'did not apply: The anchor carries noise.')
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    @contextmanager
+    def trying(self, attack: str) -> Iterator[None]:
+        """Try an attack: go on where it has nothing to work with, or its numbers break down, and remember which."""
+        try:
+            yield
+        except DoesNotApply as problem:
+            self.reasons[attack] = f"{_DID_NOT_APPLY}: {problem.reason}"
+        except (np.linalg.LinAlgError, FloatingPointError) as problem:
+            self.reasons[attack] = f"{_FAILED}: {problem}"
+
+    def left_out(self, attack: str, reason: str) -> None:
+        """Remember an attack that was not even tried."""
+        self.reasons[attack] = f"{_LEFT_OUT}: {reason}"
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the row; none where all ran."""
+        if not self.reasons:
+            return {}
+        return {NAMES: ",".join(self.reasons), REASONS: json.dumps(self.reasons, ensure_ascii=False)}
+
+
+def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """By attack and reason, the number of points."""
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        for attack, reason in json.loads(row.get(REASONS) or "{}").items():
+            own = counts.setdefault(attack, {})
+            own[reason] = own.get(reason, 0) + 1
+    return counts
+
+
+def facts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What facts tell of it: at how many points attacks were tried, and which were not run, why, at how many."""
+    return {"n_attacked": sum(GUESSING in row for row in rows), NAMES: counted(rows)}
+
+
+def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same in sentences; attacks of which the same is to be said are named together.
+
+    Examples
+    --------
+    >>> told = NotRun()
+    >>> told.left_out("moments", "Nobody asked for it.")
+    >>> notes_of([{GUESSING: 1.0} | told.columns(), {GUESSING: 1.0}])
+    ['moments did not run at 1 of 2 points: Nobody asked for it']
+    """
+    n_attacked = facts_of(rows)["n_attacked"]
+    alike: dict[tuple[str, tuple[tuple[str, int], ...]], list[str]] = {}
+    for attack, reasons in counted(rows).items():
+        for kind in (_DID_NOT_APPLY, _FAILED, _LEFT_OUT):
+            own = [
+                (why.removesuffix("."), n)
+                for text, n in reasons.items()
+                for k, _, why in [text.partition(": ")]
+                if k == kind
+            ]
+            if own:
+                alike.setdefault((kind, tuple(sorted(own, key=lambda pair: (-pair[1], pair[0])))), []).append(attack)
+    return [
+        f"{_listed(attacks)} {kind} at {sum(n for _, n in own)} of {n_attacked} points: {_reasons_in_words(own)}"
+        for (kind, own), attacks in alike.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _reasons_in_words(reasons: Sequence[tuple[str, int]]) -> str:
+    if len(reasons) == 1:
+        return reasons[0][0]
+    words = [f"{why} ({n})" for why, n in reasons[:_SHOWN_REASONS]]
+    more = reasons[_SHOWN_REASONS:]
+    return "; ".join([*words, *([f"for other reasons ({sum(n for _, n in more)})"] if more else [])])
