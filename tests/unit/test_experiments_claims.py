@@ -384,8 +384,8 @@ def test_the_network_is_the_one_that_is_trained() -> None:
 
 
 def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
+    from mooring.apps.experiments import roles
     from mooring.apps.experiments.data import digits
-    from mooring.apps.experiments.images import deployment
     from mooring.measures import build_galleries
     from mooring.projection import gaussian_projection
 
@@ -396,7 +396,7 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     assert inspect.signature(build_galleries).parameters["n_candidates"].default == BUILT["gallery: candidates"]
     assert math.prod(faces.IMAGE_SHAPE) == BUILT["face image: features"]
     assert (BUILT["digit image: side"], BUILT["face image: side"]) == (digits.SIDE, faces.SIDE)
-    assert (BUILT["colluder's index"], BUILT["target's index"]) == (deployment.COLLUDER, deployment.TARGET)
+    assert (BUILT["colluder's index"], BUILT["target's index"]) == (roles.COLLUDER, roles.TARGET)
     assert BUILT["gallery: distractors"] == BUILT["gallery: candidates"] - 1
     projection = gaussian_projection(784, 100, rng=np.random.default_rng(0))
     assert np.std(projection.matrix) == pytest.approx(BUILT["projection: spread of entries"], abs=0.02)

@@ -7,6 +7,7 @@ from scipy.interpolate import LSQUnivariateSpline
 
 from mooring import InputError
 from mooring.apps.experiments.comparison import curves
+from mooring.apps.experiments.comparison.claims_study import column_of
 from mooring.apps.experiments.comparison.curves import (
     Trajectory,
     crossing,
@@ -17,7 +18,9 @@ from mooring.apps.experiments.comparison.curves import (
     shared_bands,
     weighted_coefficients,
 )
+from mooring.apps.experiments.comparison.findings_reading import ANCHOR, Reader
 from mooring.apps.experiments.comparison.results import COLUMNS, Results, merged, read_results, write_results
+from mooring.apps.experiments.figures.material import strongest as in_percent
 from mooring.errors import StorageError
 
 
@@ -260,6 +263,46 @@ def test_attacks_are_those_that_were_measured_and_the_envelope_is_the_strongest(
     np.testing.assert_array_equal(results.envelope("linkage"), [0.4, 0.3, 0.5])
     np.testing.assert_array_equal(results.envelope("error"), [np.nan, np.nan, 0.1])  # guessing is no attack
     assert np.isnan(results.envelope("match")).all()
+
+
+def test_the_strongest_attack_is_known_only_where_every_attack_was_run() -> None:
+    rows = [
+        {"method": "m", "linkage:procrustes": 0.6, "error:procrustes": 0.2, "strongest_attacks": False},
+        {"method": "m", "linkage:procrustes": 0.2, "error:procrustes": 0.8, "strongest_attacks": True},
+        {"method": "m", "linkage:moments+learned": 0.3, "error:moments": 0.1, "strongest_attacks": True},
+        {"method": "other", "linkage:procrustes": 0.5, "strongest_attacks": False},
+    ]
+    marked = Results.from_rows(rows)
+    np.testing.assert_array_equal(marked.strongest("linkage"), [np.nan, 0.2, 0.3, np.nan])
+    np.testing.assert_array_equal(marked.strongest("error"), [np.nan, 0.8, 0.1, np.nan])
+    assert np.isnan(
+        marked.where(method="other").strongest()
+    ).all()  # marked as fewer attacks, though none beside it is more
+    unmarked = Results.from_rows([{name: row[name] for name in row if name != "strongest_attacks"} for row in rows])
+    np.testing.assert_array_equal(unmarked.strongest(), unmarked.envelope())
+    assert Results.from_rows([]).strongest().shape == (0,)
+
+
+def test_findings_claims_and_figures_read_one_strongest_attack() -> None:
+    rng = np.random.default_rng(3)
+    rows = Results.from_rows(
+        [
+            {
+                **{"method": ANCHOR, "anchor_noise_scale": float(v), "strongest_attacks": k % 2 == 0},
+                **{"linkage:procrustes": float(rng.uniform(0.1, 0.2)), "match:procrustes": 0.3},
+                **({"linkage:moments": 0.5, "match:moments": 0.9} if k % 4 == 0 else {}),
+            }
+            for k, v in enumerate(np.linspace(0, 1, 40))
+        ]
+    )
+    v = rows["anchor_noise_scale"]
+    for kind in ("linkage", "match"):
+        wanted = rows.strongest(kind)
+        assert np.isfinite(wanted).sum() == 20
+        np.testing.assert_array_equal(column_of(rows, f"envelope:{kind}"), wanted)
+        np.testing.assert_array_equal(in_percent(rows, kind), 100 * wanted)
+        curve = Reader(rows).strongest(ANCHOR, kind)
+        np.testing.assert_allclose(curve.at(v), fit(v, wanted).at(v))
 
 
 def test_a_column_nobody_measured_is_empty_and_an_unknown_one_is_refused() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mooring.apps.experiments.comparison.luck import best_by_luck
 from mooring.apps.experiments.comparison.results import Results
 from mooring.apps.experiments.figures.both_noises import _smooth
 from mooring.apps.experiments.figures.draw import draw as draw_study
@@ -18,9 +19,10 @@ from mooring.apps.experiments.figures.fits import Fits
 from mooring.apps.experiments.figures.landscape import differences, error_share
 from mooring.apps.experiments.figures.material import strongest
 from mooring.apps.experiments.figures.pareto import frontier
-from mooring.apps.experiments.figures.pictures import draw_pictures
+from mooring.apps.experiments.figures.pictures import _row_words, draw_pictures
 from mooring.apps.experiments.figures.style import spread_out
 from mooring.apps.experiments.figures.table_readings import levels, means_by_setting, paired_gains, strongest_noise
+from mooring.apps.experiments.figures.wording import attack_words
 from mooring.errors import InputError, MissingExtraError, StorageError
 
 CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
@@ -95,7 +97,8 @@ def image_rows(
                 link = falling(v / v_top * 0.5, top=ceiling, bottom=0.1, middle=scale)
                 found[f"linkage:{attack}"] = link + rng.normal(0, 0.008)
                 found[f"match:{attack}"] = falling(v / v_top * 0.5, top=1.0, bottom=0.1, middle=2 * scale)
-            if with_moments and draw % every == 0:
+            found["strongest_attacks"] = with_moments and draw % every == 0
+            if found["strongest_attacks"]:
                 found |= {
                     "linkage:moments": ceiling - 0.03 + rng.normal(0, 0.005),
                     "match:moments": 0.99 - 0.1 * v / v_top,
@@ -117,7 +120,8 @@ def image_rows(
             level = sigma / sigma_top
             worth = falling(level, top=top, bottom=guess, middle=0.9) - 0.5 * v / v_top * (top - worst)
             found = {"match:procrustes": falling(level, top=0.9, bottom=0.1, middle=0.4)}
-            if with_moments and draw % every == 0:
+            found["strongest_attacks"] = with_moments and draw % every == 0
+            if found["strongest_attacks"]:
                 found["match:moments"] = falling(level, top=1.0, bottom=0.1, middle=0.5) - 0.1 * v / v_top
             noise = {"anchor_noise_scale": v, "data_noise_scale": sigma}
             add("aa-i-gdp-both-noise", draw, **noise, **score(worth), **found)
@@ -382,13 +386,110 @@ def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
 
 def test_draws_without_the_costly_attacks_do_not_count_as_safe():
     rows = [
-        {"method": "m", "match:procrustes": 0.2, "match:moments": 0.9, "error:procrustes": 0.8, "error:moments": 0.1},
-        {"method": "m", "match:procrustes": 0.1, "error:procrustes": 0.9},
-        {"method": "m", "match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
+        {"match:procrustes": 0.2, "match:moments": 0.9, "error:procrustes": 0.8, "error:moments": 0.1},
+        {"match:procrustes": 0.1, "error:procrustes": 0.9},
+        {"match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
     ]
-    results = Results.from_rows(rows)
+    results = Results.from_rows([row | {"strongest_attacks": len(row) == 4} for row in rows])
     np.testing.assert_allclose(strongest(results, "match"), [90, np.nan, 95])
     np.testing.assert_allclose(strongest(results, "error"), [0.1, np.nan, 0.05])
+
+
+@pytest.mark.parametrize("name", ["tradeoff", "tradeoff-strongest"])
+def test_every_curve_of_the_strongest_attack_has_a_band(name):
+    study = "mnist" if name == "tradeoff" else "participants"
+    results, _ = synthetic(study, n_draws=40, every=1)
+    drawing = drawings(study, results)[name]
+    for axes in drawing.canvas.axes[:1]:
+        shades = [patch for patch in axes.patches if len(patch.get_xy()) > 10]
+        black = [patch for patch in shades if patch.get_facecolor()[:3] == (0, 0, 0)]
+        assert len(black if study == "mnist" else shades) == (2 if study == "mnist" else 5)
+        assert all(patch.get_facecolor()[3] < 0.2 for patch in shades)
+        for patch in shades:
+            x = np.asarray(patch.get_xy())[:, 0]
+            assert np.isfinite(x).all()
+            assert np.ptp(x) > 0
+    assert "fewer than five draws" in drawing.caption
+
+
+def test_a_curve_of_few_draws_has_no_band():
+    results, _ = synthetic("mnist", n_draws=40, every=8)
+    axes = drawings("mnist", results)["tradeoff"].canvas.axes[0]
+    black = [patch for patch in axes.patches if patch.get_facecolor()[:3] == (0, 0, 0)]
+    assert len(black) == 1  # private-data noise: every attack was run on all its draws
+    assert len(lines(drawings("mnist", results)["tradeoff"], "anchor noise, strongest attack we know")) == 1
+
+
+LUCK = {"phase_transition": FACTS["phase_transition"], "n_queries": 100, "n_galleries": 100}
+BESIDE_GUESSING = {
+    "mnist": ["linkage", "linkage-strongest", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"],
+    "participants": ["tradeoff", "tradeoff-strongest"],
+    "hospitals": ["tradeoff"],
+    "landscape": ["leakage"],
+}
+
+
+@pytest.mark.parametrize("study", BESIDE_GUESSING)
+def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_gives(study):
+    results, _ = synthetic(study)
+    told = {name for name, one in drawings(study, results, facts=LUCK).items() if "by luck alone" in one.caption}
+    assert told == set(BESIDE_GUESSING[study])
+    assert not any("luck" in one.caption for one in drawings(study, results, facts=FACTS).values())
+
+
+def test_luck_counts_the_attacks_of_each_panel(mnist):
+    results, _ = mnist
+    found = drawings("mnist", results, facts=LUCK)
+    two, four = (f"{100 * best_by_luck(n, 100):.1f} %" for n in (2, 4))
+    assert (
+        f"The best of 2 attacks would reach {two} by luck alone, the best of 4 attacks {four}."
+        in found["linkage"].caption
+    )
+    ways = f"{100 * best_by_luck(4, 100):.1f} %"
+    matched = f"Matched directly, the best of 2 attacks, by distance and by angle, would reach {ways} by luck alone"
+    assert matched in found["linkage-strongest"].caption
+
+
+def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_curves():
+    rows = image_rows(n_draws=40, every=1, n_deployments=1)
+    learned = [
+        row | {"linkage:moments+denoised+learned": 0.6, "linkage:procrustes+learned": 0.5}
+        if row["method"] == "aa-i-gdp-anchor-noise"
+        else row
+        for row in rows
+    ]
+    plain, more = (drawings("mnist", Results.from_rows(one), facts=LUCK) for one in (rows, learned))
+    strong = lines(more["linkage"], "strongest attack we know")[1]
+    np.testing.assert_allclose(strong.get_ydata(), 60, atol=1e-6)
+    for label in ("Procrustes (OP)", "pseudoinverse (MP)", "alignment map (AM)"):
+        before, after = (lines(one["linkage"], label) for one in (plain, more))
+        assert len(before) == len(after) == 1
+        np.testing.assert_array_equal(before[0].get_ydata(), after[0].get_ydata())
+    assert "moments, denoised, learned decoder" in more["linkage-strongest"].caption
+    assert "Procrustes (OP), learned decoder" in more["linkage-strongest"].caption
+    assert "the best of 6 attacks" in more["linkage"].caption
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("moments", "moments"),
+        ("joint-moments+denoised", "joint moments, denoised"),
+        ("known-secret+learned", "known secret, learned decoder"),
+        ("moments+denoised+learned", "moments, denoised, learned decoder"),
+    ],
+)
+def test_attacks_are_named_with_what_was_added(name, words):
+    assert attack_words(name) == words
+
+
+def test_pictures_have_a_line_for_each_thing_added():
+    assert _row_words("aa-i-gdp-anchor-noise|moments+denoised+learned").split("\n") == [
+        "anchor noise:",
+        "moments,",
+        "denoised,",
+        "learned decoder",
+    ]
 
 
 def test_filled_markers_converged_and_open_ones_did_not(mnist):

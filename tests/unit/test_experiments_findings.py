@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mooring.apps.experiments.comparison import findings_reading
 from mooring.apps.experiments.comparison.claims import Comparison, paper_numbers
 from mooring.apps.experiments.comparison.findings import findings
 from mooring.apps.experiments.comparison.results import Results
@@ -50,6 +51,20 @@ def digits(*, worst_anchor: float = 0.60, i_gdp: float = 0.55) -> Results:
     return Results.from_rows(rows)
 
 
+def faces(*, last: float) -> Results:
+    """Linkage falls in straight lines, by 50 points to the last v: the paper's attack from 60 %, the strongest from 80 %."""
+    base = {"deployment": 0, "n_participants": 10, "strongest_attacks": True}
+    rows = [{**base, "method": name, "draw": 0, "balanced_accuracy": 0.7} for name in ("local-only", "i-gdp", "c-gdp")]
+    for k, t in enumerate(np.linspace(0, 1, 60)):
+        links = {"linkage:procrustes": 0.6 - 0.5 * t, "linkage:moments": 0.8 - 0.5 * t, "match:moments": 0.99}
+        rows.append({**base, **links, "method": "aa-i-gdp-anchor-noise", "draw": k, "anchor_noise_scale": last * t})
+        links = {"linkage:known-secret": 0.6 - 0.3 * t}
+        rows.append({**base, **links, "method": "c-gdp-data-noise", "draw": k, "data_noise_scale": 4 * t})
+    for row in rows[3:]:
+        row |= {"balanced_accuracy": 0.8, "balanced_accuracy_clean": 0.8}
+    return Results.from_rows(rows)
+
+
 def flowing(text: str) -> str:
     return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
 
@@ -69,6 +84,34 @@ def test_the_numbers_are_those_of_the_tables() -> None:
     assert "from 55.0 % to 66.0 %; the paper's 56.4 % lies among them" in page
     assert "links 36.0 % under anchor noise and 32.0 % under noise on the rows" in page  # at t = ½ and t = ¼
     assert "matched directly it is 99.0 % and 87.5 %" in page
+
+
+def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end() -> None:
+    v = next(one.value for one in paper_numbers() if one.id == "celeba.linkage.anchor.crossing.procrustes")
+    page = flowing(findings({"celeba": faces(last=0.24)}))
+    assert f"At v = {v:g}, where the paper's strongest attack reaches chance" in page
+    paper, strongest = (100 * (top - 0.5 * v / 0.24) for top in (0.6, 0.8))
+    assert f"links {paper:.1f} % of the identities, and the strongest attack we know {strongest:.1f} %" in page
+    assert "at v = 0.24, the most that it was run on, it links 30.0 %. Which" in page
+    assert "to 10.0 % at v = 0.24 and 37.5 % at σ = 3" in page
+
+
+def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = {"celeba.linkage.anchor.crossing.procrustes": {"value": 0.12}}
+    moved |= {"mnist.linkage.anchor.0.20.procrustes": {"args": {"at": 0.25}}}
+    numbers = tuple(replace(one, **moved.get(one.id, {})) for one in paper_numbers())
+    monkeypatch.setattr(findings_reading, "paper_numbers", lambda: numbers)
+    page = flowing(findings({"celeba": faces(last=0.24), "mnist": digits()}))
+    assert (
+        "At v = 0.12, where the paper's strongest attack reaches chance, ours by the same attack links 35.0 %" in page
+    )
+    assert "At v = 0.25 the paper's strongest attack links 23.5 %" in page
+
+
+def test_luck_stands_beside_what_the_strongest_attack_links_at_the_end() -> None:
+    number = next(one for one in paper_numbers() if one.id == "celeba.beside.luck.linkage")
+    page = flowing(findings({"celeba": faces(last=0.24)}, [Comparison(number, 14.0)]))
+    assert "it links 30.0 % (by luck alone, the best of as many attacks would link up to 14.0 %). Which" in page
 
 
 def test_a_number_of_the_paper_outside_of_ours_is_not_called_one_of_them() -> None:

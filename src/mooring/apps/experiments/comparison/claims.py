@@ -53,6 +53,7 @@ _FIXED = (
     claims_counts.median_of,
     claims_counts.n_identical_pairs,
     claims_counts.n_strongest,
+    claims_counts.by_luck,
     claims_counts.n_stopped,
     claims_counts.largest_converged,
     claims_counts.smallest_capped,

@@ -11,8 +11,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mooring.apps.experiments.comparison.claims_study import NOT_MEASURED, Answer, Study, column_of, noise_of, number_or
-from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.comparison.claims_study import (
+    NOT_MEASURED,
+    NOT_RECORDED,
+    Answer,
+    Study,
+    column_of,
+    noise_of,
+    number_or,
+)
+from mooring.apps.experiments.comparison.luck import luck_of
+from mooring.apps.experiments.comparison.results import Kind, Results
 from mooring.theory import transition_scale
 
 Side = Literal["below", "above"]
@@ -57,6 +66,12 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
     if not complete.any():
         return NOT_MEASURED
     return float(np.sum(rows[f"linkage:{attack}"][complete] >= every[:, complete].max(axis=0)))
+
+
+def by_luck(study: Study, *, method: str, kind: Kind) -> Answer:
+    """What the strongest attack on a method would reach by luck alone, at most: see `luck`."""
+    found = luck_of(study.draws(method), study.facts, kind)
+    return NOT_RECORDED if found is None else found[1]
 
 
 def n_stopped(study: Study, *, method: str, converged: bool, side: Side | None = None) -> Answer:

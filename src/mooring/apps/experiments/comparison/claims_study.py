@@ -77,15 +77,10 @@ def noise_of(rows: Results, method: str) -> NDArray[np.float64]:
 
 
 def column_of(rows: Results, column: str) -> NDArray[np.float64]:
-    """A column, or "envelope:linkage" and the like for the strongest attack on each row.
-
-    The costly attacks run on some of the draws only. An envelope takes these draws alone where a table marks them, lest
-    its curve mixes strong attacks with weak ones.
-    """
+    """A column, or "envelope:linkage" and the like for the strongest attack on each row (see `Results.strongest`)."""
     for kind in KINDS:
         if column == f"envelope:{kind}":
-            marked = rows["strongest_attacks"]
-            return np.where((marked == 1) | np.isnan(marked).all(), rows.envelope(kind), np.nan)
+            return rows.strongest(kind)
     return rows[column]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from mooring.apps.experiments.comparison.claims import Comparison
 from mooring.apps.experiments.comparison.findings_images import on_digits, on_faces, on_participants
-from mooring.apps.experiments.comparison.findings_reading import ANCHOR, DATA, Reader, percent_at
+from mooring.apps.experiments.comparison.findings_reading import ANCHOR, DATA, Reader, percent, percent_at
 from mooring.apps.experiments.comparison.findings_tables import on_landscape, on_tables
 from mooring.apps.experiments.comparison.results import Results
 
@@ -25,14 +25,14 @@ def findings(studies: Mapping[str, Results], comparisons: Sequence[Comparison] =
     if "mnist" in studies:
         parts.append(on_digits(Reader(studies["mnist"].where(deployment=0)), studies["mnist"]))
     if "celeba" in studies:
-        parts.append(on_faces(Reader(studies["celeba"].where(deployment=0))))
+        parts.append(on_faces(Reader(studies["celeba"].where(deployment=0)), luck=_luck(comparisons, "celeba")))
     if "participants" in studies:
         parts.append(on_participants(studies["participants"].where(deployment=0)))
     if "landscape" in studies:
         parts.append(on_landscape(studies["landscape"]))
     if "hospitals" in studies or "census" in studies:
         parts.append(on_tables(studies))
-    parts.append(_CLOSING)
+    parts.append(_CLOSING.format(by_luck=_by_luck(comparisons)))
     return "\n\n".join(_flowed(part) for part in parts) + "\n"
 
 
@@ -95,9 +95,25 @@ _CLOSING = """
 The strongest attacks were run on a share of the draws. The face model is not the paper's. The auditor and the network are
 trained on a GPU, whose sums are not in a fixed order: a repeated run differs in the third digit. Galleries and targets are
 one participant's. A strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies a
-little above the 10 % of guessing. How the paper spread its noise levels over the ranges on CelebA is not stated; ours are a
-guess.
+little above the 10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated;
+ours are a guess.
 """
+
+
+def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
+    """The share that the strongest attack on anchor noise would link by luck alone, at most, if that is known."""
+    found = [one.ours for one in comparisons if one.number.id == f"{study}.beside.luck.linkage"]
+    return found[0] / 100 if found and found[0] is not None else None
+
+
+def _by_luck(comparisons: Sequence[Comparison]) -> str:
+    """How far above it lies, at most: on digits and on faces."""
+    told = [
+        f"{percent(found)} on {words}"
+        for name, words in (("mnist", "digits"), ("celeba", "faces"))
+        if (found := _luck(comparisons, name)) is not None
+    ]
+    return f" (by luck alone, the best of as many attacks would link up to {' and '.join(told)})" if told else ""
 
 
 def _filled(text: str, *, subsequent_indent: str = "") -> str:

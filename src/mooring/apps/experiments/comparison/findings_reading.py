@@ -30,8 +30,8 @@ class Reader:
 
     def strongest(self, method: str, kind: Kind) -> Curve:
         """A spline of the strongest attack on the noise, over the draws on which every attack was run."""
-        rows = self.rows.where(method=method, strongest_attacks=1)
-        return fit(rows[noise_column(method)], rows.envelope(kind))
+        rows = self.rows.where(method=method)
+        return fit(rows[noise_column(method)], rows.strongest(kind))
 
     def falls_to(self, method: str, column: str, level: float) -> float | None:
         """The noise at which a curve falls to a level."""
@@ -41,7 +41,7 @@ class Reader:
 def about_i_gdp(study: Reader) -> str:
     """What I-GDP is worth, and what of it leaks."""
     rows = study.rows.where(method="i-gdp")
-    matched = mean_of(rows.envelope("match"))
+    matched = mean_of(rows.strongest("match"))
     return (
         "To I-GDP, which uploads no anchor, the paper assigns no leakage. Its accuracy is "
         f"{percent(study.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks out "
@@ -53,6 +53,11 @@ def stated(name: str) -> float:
     """A number of the paper, by its name in paper.toml; shares as shares."""
     value, unit = next((one.value, one.unit) for one in paper_numbers() if one.id == name and one.value is not None)
     return value / 100 if unit == "%" else value
+
+
+def read_at(name: str) -> float:
+    """The noise at which the paper reads one of its numbers, by that number's name in paper.toml."""
+    return float(next(one.args["at"] for one in paper_numbers() if one.id == name))
 
 
 def mean_of(values: Floats) -> float:

@@ -87,6 +87,6 @@ def _table_line(name: str, rows: Results) -> str:
     for method, noise in (("aa-i-gdp-data-noise", "data_noise_scale"), (ANCHOR, "anchor_noise_scale")):
         noisy = rows.where(method=method)
         most = noisy.only(np.isclose(noisy[noise], largest_of(noisy[noise]), rtol=0.2))
-        cells += [mean_of(most[score]), mean_of(most.envelope("match"))]
+        cells += [mean_of(most[score]), mean_of(most.strongest("match"))]
     each = rows.where(method="aa-i-gdp").values("rows_each")
     return " | ".join(["", name, str(int(max(each))) if each else "", *map(percent, cells), ""]).strip()

@@ -138,6 +138,15 @@ class Results:
         strongest = np.fmin if kind == "error" else np.fmax  # unlike nanmin, silent where no attack ran
         return np.asarray(strongest.reduce([np.full(len(self), np.nan), *measured]), dtype=np.float64)
 
+    def strongest(self, kind: Kind = "linkage") -> NDArray[np.float64]:
+        """The envelope on the draws on which every attack was run, NaN on the others; shares, not percent.
+
+        The costly attacks run on some of the draws only, and the strongest of fewer attacks would make the others look
+        safer than they are. Where `strongest_attacks` is null throughout, every attack was tried on every draw.
+        """
+        marked = self["strongest_attacks"]
+        return np.where((marked == 1) | np.isnan(marked).all(), self.envelope(kind), np.nan)
+
 
 def merged(parts: Sequence[Results]) -> Results:
     """All rows of several tables, one after the other; what a table lacks is null in its rows."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.apps.experiments.figures.drawing import Drawing
-from mooring.apps.experiments.figures.material import Material, column, local_only, percent, pooled_raw, strongest
+from mooring.apps.experiments.figures.material import Material, column, local_only, luck, percent, pooled_raw, strongest
 from mooring.apps.experiments.figures.pareto import frontier
 from mooring.apps.experiments.figures.style import (
     comparison_levels,
@@ -63,7 +63,8 @@ def draw_both_noises(material: Material) -> list[Drawing]:
         "Above: balanced accuracy as deployed, and the share of records that the strongest attack we know matches to their "
         "source (ten-way; a lower bound), over the scales of both noises. Dots are draws, coloured by what was measured; "
         "the surface smooths them; the edges are draws with one noise only. Below: the same draws, utility against leakage; "
-        f"the black steps join the draws that no other beats. On that frontier: {shares}."
+        f"the black steps join the draws that no other beats. On that frontier: {shares}. Dotted: guessing."
+        f"{luck(material, 'match', _METHODS)}"
     )
     return [Drawing("both-noises", title, caption, canvas)]
 
@@ -97,8 +98,12 @@ def _surface(canvas: Any, axes: Axes, sigma: Array, v: Array, z: Array, heading:
         lines = axes.contour(*smooth, levels=levels[:-1:2], colors=INK, linewidths=0.7, alpha=0.6)
         axes.clabel(lines, fmt="%.0f", fontsize=8)
     drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=INK, linewidths=0.3, **scale)
-    axes.set_xlim(-0.02 * sigma.max(), 1.02 * sigma.max())
-    axes.set_ylim(-0.02 * v.max(), 1.02 * v.max())
+    across, up = (
+        float(sigma.max()) or 1.0,
+        float(v.max()) or 1.0,
+    )  # one noise only: its axis needs a length all the same
+    axes.set_xlim(-0.02 * across, 1.02 * across)
+    axes.set_ylim(-0.02 * up, 1.02 * up)
     bar = canvas.colorbar(drawn, ax=axes, aspect=28, pad=0.02)
     bar.outline.set_visible(False)
 

@@ -14,6 +14,7 @@ from mooring.apps.experiments.figures.material import (
     Material,
     column,
     local_only,
+    luck,
     mean,
     percent,
     pooled_raw,
@@ -101,6 +102,7 @@ def draw_deployments(material: Material) -> list[Drawing]:
         "mean. The orange band is the range of the deployments' curves; the blue band is the 95 % band of the first "
         f"deployment over its noise draws, which is what the paper's bands show. There is {BAND_RULE}. "
         f"Widths in percentage points, averaged over the noise: {'; '.join(notes) or 'too few draws'}."
+        f"{luck(material, 'match', (DATA_NOISE, ANCHOR_NOISE), everywhere=True)}"
     )
     return [Drawing("deployments", title, caption, canvas)]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.apps.experiments.figures.drawing import Drawing
-from mooring.apps.experiments.figures.material import Material, column, mean, percent, values
+from mooring.apps.experiments.figures.material import Material, column, luck, mean, percent, strongest, values
 from mooring.apps.experiments.figures.style import new_canvas
 from mooring.apps.experiments.figures.wording import (
     ALIGNED_DATA_NOISE,
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from mooring.apps.experiments.comparison.results import Results
 
 Array = NDArray[np.float64]
+_METHODS = {
+    ANCHOR_NOISE: "anchor noise v = {v:g}",
+    DATA_NOISE: "private-data noise σ = {sigma:g}",
+    ALIGNED_DATA_NOISE: "private-data noise σ = {sigma:g}",
+    BOTH_NOISES: "v = {v:g} and σ = {sigma:g}",
+}
 _MOST_COLUMNS = 4
 _RESOLVED = 3.0  # percentage points: about twice the spread of a cell's gain between deployments
 
@@ -66,8 +72,9 @@ def draw_landscape(material: Material) -> list[Drawing]:
     )
     leakage = (
         "The share of one participant's records that the strongest attack we know matches to their source among ten of the "
-        "same class, in percent; 10 is guessing. A lower bound: a better attack may exist. Where nearly all are matched, "
-        "the map of errors tells more. Read each cell beside the same cell of the map of gains."
+        f"same class, in percent; 10 is guessing.{luck(material, 'match', _METHODS, everywhere=True)} A lower bound: a "
+        "better attack may exist. Where nearly all are matched, the map of errors tells more. Read each cell "
+        "beside the same cell of the map of gains."
     )
     error = (
         "How far the records that the strongest attack we know rebuilds are from the true ones, as a share of how far a "
@@ -83,7 +90,7 @@ def draw_landscape(material: Material) -> list[Drawing]:
             ),
             _Map(
                 "leakage", f"what the {STRONGEST} matches", leakage, "matched, %",
-                lambda rows: 100 * rows.envelope("match"), "OrRd", ".0f", 0, 100,
+                lambda rows: strongest(rows, "match"), "OrRd", ".0f", 0, 100,
             ),
             _Map(
                 "leakage-error", f"how closely the {STRONGEST} rebuilds records", error,
@@ -128,12 +135,7 @@ def _panels(material: Material) -> Iterator[tuple[str, Results]]:
     results, sigma = material.results, noise_levels(material)
     v = np.round(column(results, "anchor_noise_scale"), 6)
     methods = results["method"]
-    for method, words in (
-        (ANCHOR_NOISE, "anchor noise v = {v:g}"),
-        (DATA_NOISE, "private-data noise σ = {sigma:g}"),
-        (ALIGNED_DATA_NOISE, "private-data noise σ = {sigma:g}"),
-        (BOTH_NOISES, "v = {v:g} and σ = {sigma:g}"),
-    ):
+    for method, words in _METHODS.items():
         own = np.array([one == method for one in methods], dtype=bool)
         for pair in np.unique(np.stack([v[own], sigma[own]], axis=1), axis=0):
             chosen = own & (v == pair[0]) & (sigma == pair[1])
@@ -174,7 +176,7 @@ def gains(results: Results, rows: Results) -> Array:
 
 def error_share(rows: Results) -> Array:
     """The strongest attack's error as a share of what guessing the mean record gives; NaN where either is missing."""
-    return np.asarray(rows.envelope("error") / column(rows, "error:guessing"), dtype=float)
+    return np.asarray(strongest(rows, "error") / column(rows, "error:guessing"), dtype=float)
 
 
 def _repeated(material: Material, panels: list[tuple[str, Results]]) -> str:

@@ -11,6 +11,7 @@ from mooring.apps.experiments.figures.material import (
     column,
     control,
     converged,
+    luck,
     mean,
     percent,
     strongest,
@@ -71,7 +72,8 @@ def draw_linkage(material: Material) -> list[Drawing]:
         "in (b) are draws on which the solver converged, open ones those where it reached its limit of iterations. Curves "
         f"are the paper's splines with 95 % bootstrap bands, {BAND_RULE}. The black line is the "
         f"strongest attack of all that were run, judged by the same auditor; in (b) it rests on the {n_full} draws on "
-        "which every attack was run. Dash-dotted: the same without noise. Dotted: guessing. "
+        "which every attack was run. Dash-dotted: the same without noise. Dotted: guessing."
+        f"{luck(material, 'linkage', (DATA_NOISE, ANCHOR_NOISE))} "
         "Lower is safer, and every curve is a lower bound on leakage."
     )
     return [Drawing("linkage", title, caption, canvas)]
@@ -106,13 +108,18 @@ def draw_linkage_strongest(material: Material) -> list[Drawing]:
                 level(one, LINKAGE_CHANCE, GUESSING, colour=GREY, style=":"),
             ],
         )
-    found = material.paper.where(method=ANCHOR_NOISE).attacks("match")
+    noisy = material.paper.where(method=ANCHOR_NOISE)
+    found = dict.fromkeys([*noisy.attacks("match"), *noisy.attacks("linkage")])
+    by_luck = (
+        luck(material, "linkage", (DATA_NOISE, ANCHOR_NOISE), opening="By the auditor, the best"),
+        luck(material, "match", (DATA_NOISE, ANCHOR_NOISE), opening="Matched directly, the best"),
+    )
     caption = (
         "The coloured curve is the paper's strongest attack, judged by the paper's auditor. The dashed black curve is the "
         "strongest attack of all that were run, judged by that auditor; the solid black curve is the strongest attack when "
         "rebuilt records are matched straight in the projected space, with no network in between. Attacks on anchor noise: "
         f"{', '.join(attack_words(name) for name in found) or 'none'}. Black curves rest on the draws on which every attack "
-        f"was run, with {BAND_RULE}. All are lower bounds: a better attack may exist."
+        f"was run, with {BAND_RULE}.{''.join(by_luck)} All are lower bounds: a better attack may exist."
     )
     return [Drawing("linkage-strongest", title, caption, canvas)]
 

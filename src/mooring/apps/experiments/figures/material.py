@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.apps.experiments.comparison.luck import luck_words
 from mooring.apps.experiments.comparison.results import Kind, Results
 from mooring.apps.experiments.figures.fits import Fits
 from mooring.apps.experiments.figures.wording import ANCHOR_NOISE, LOCAL_ONLY, POOLED_RAW
 from mooring.errors import InputError
 
 Array = NDArray[np.float64]
-_HARDLY_EVER = 0.04  # of the draws; costly attacks are run on every eighth or so
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,21 @@ def converged(results: Results) -> NDArray[np.bool_]:
 def strongest(results: Results, kind: Kind) -> Array:
     """What the strongest attack finds in every draw: percent for linkage and match, the smallest error for error.
 
-    NaN where an attack is missing that was run on other draws: the strongest of fewer attacks would make those draws look
-    safer than they are. An attack that hardly ever worked asks nothing of the draws where it did not.
+    NaN on the draws on which some attack was not run: see `Results.strongest`.
     """
-    ran = [np.isfinite(column(results, f"{kind}:{name}")) for name in results.attacks(kind)]
-    if not ran:
-        return np.full(len(results), np.nan)
-    n_run = np.sum([one for one in ran if one.mean() > _HARDLY_EVER], axis=0)
-    found = np.where(n_run == np.max(n_run), results.envelope(kind), np.nan)
+    found = results.strongest(kind)
     return found if kind == "error" else 100 * found
+
+
+def luck(
+    material: Material, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False
+) -> str:
+    """What the strongest attack on each method would reach by luck alone, for a caption: see `luck_words`.
+
+    In the first deployment, or in all of them.
+    """
+    results = material.results if everywhere else material.paper
+    return luck_words((results.where(method=method) for method in methods), material.facts, kind, opening=opening)
 
 
 def control_strongest(results: Results, method: str, kind: Kind) -> float | None:

@@ -18,6 +18,7 @@ from mooring.apps.experiments.figures.material import (
     control_strongest,
     converged,
     local_only,
+    luck,
     percent,
     pooled_raw,
     strongest,
@@ -80,7 +81,7 @@ def _tradeoff(material: Material, name: str) -> Drawing:
         y = percent(own, "balanced_accuracy")
         observations(axes, x, y, colour=colour, filled=converged(own), strength=0.3, size=3.2)
         found = material.fits.track(column(own, "anchor_noise_scale"), x, y)
-        track_ribbon(axes, found, colour, "-", label, width=2.2, band=not by_strongest)
+        track_ribbon(axes, found, colour, "-", label, width=2.2)
         if not by_strongest:
             _strongest_track(axes, material, own, colour)
         leak = (
@@ -106,11 +107,11 @@ def _tradeoff(material: Material, name: str) -> Drawing:
         else "leakage is identity linkage: by the Procrustes attack, as in the paper, in colour, and by the strongest "
         "attack we know in black, each ending in its colour where noise is strongest"
     )
-    banded = "" if by_strongest else f", with 95 % bands over draws, {BAND_RULE}"
     caption = (
         f"Anchor noise with more and more participants; {taken}. Upper left is better. Curves pair two splines on the "
-        f"noise{banded}. Filled points converged, open ones reached the limit of iterations. Stars: "
-        f"C-GDP without noise. Dashed lines: I-GDP. {_strip_words()} {_identity_words(material)}"
+        f"noise, with 95 % bands over draws, {BAND_RULE}. Filled points converged, open ones reached the limit of "
+        f"iterations. Stars: C-GDP without noise. Dashed lines: I-GDP. Dotted: guessing."
+        f"{luck(material, 'linkage', (ANCHOR_NOISE,))} {_strip_words()} {_identity_words(material)}"
     )
     return Drawing(name, title, caption, canvas)
 
@@ -130,7 +131,7 @@ def _strongest_track(axes: Axes, material: Material, own: Results, colour: str) 
     """The strongest attack by the paper's auditor, black, with the colour of its p where noise is strongest."""
     x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
     found = material.fits.track(column(own, "anchor_noise_scale"), x, y)
-    track_ribbon(axes, found, BLACK, "-", STRONGEST, width=2.2, band=False)
+    track_ribbon(axes, found, BLACK, "-", STRONGEST, width=2.2)
     if found is not None:
         end = (found.across.y[-1:], found.up.y[-1:])
         axes.plot(*end, "D", color=colour, markeredgecolor=BLACK, markersize=6, label="_end", zorder=8)

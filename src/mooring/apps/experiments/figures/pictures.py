@@ -104,7 +104,7 @@ def _row_words(name: str) -> str:
     """
     method, _, attack = name.partition("|")
     words = METHOD_WORDS.get(method, method).removeprefix("C-GDP, ")
-    return f"{words}:\n{attack_words(attack)}".replace(", denoised", ",\ndenoised") if attack else words
+    return f"{words}:\n" + attack_words(attack).replace(", ", ",\n") if attack else words
 
 
 def _under(linkage: float, noise: float) -> str:

@@ -13,10 +13,13 @@ from mooring.apps.experiments.figures.material import (
     accuracy_of,
     column,
     control,
+    control_strongest,
     local_only,
+    luck,
     mean,
     percent,
     pooled_raw,
+    strongest,
     values,
 )
 from mooring.apps.experiments.figures.pareto import frontier
@@ -143,6 +146,7 @@ def _tradeoff(material: Material, groups: list[tuple[str, Results]]) -> Drawing:
         "safer is left there too. Dotted: a guess among ten, and a guess of the mean record. Small points: single runs; "
         "large ones: the mean at each noise; the black steps join the noisy means that no other beats. In the shaded "
         f"region a participant does better alone. {ALONE_WORDS} Leakage is a lower bound."
+        f"{luck(material, 'match', noisy_methods(material.results), everywhere=True)}"
     )
     return Drawing("tradeoff", title, caption, canvas)
 
@@ -227,12 +231,10 @@ def _points(axes: Axes, rows: Results, kind: Kind) -> None:
     axes.set_ylabel(CLEAN_AXIS)
     low, high = _ends(rows, Worth("balanced_accuracy_clean", None, CLEAN_AXIS))
     percent_axis(axes, low=low, high=high)
-    unit = 1 if kind == "error" else 100
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, words in noisy_methods(rows).items():
         own = rows.where(method=method)
-        # Every attack was tried on every run here: one without a value did not apply.
-        x, y = unit * own.envelope(kind), percent(own, "balanced_accuracy_clean")
+        x, y = strongest(own, kind), percent(own, "balanced_accuracy_clean")
         if mean(x) is None:
             continue
         look: dict[str, Any] = {"colour": _COLOURS[words], "marker": _MARKERS[words]}
@@ -247,7 +249,7 @@ def _points(axes: Axes, rows: Results, kind: Kind) -> None:
         axes.plot(x[best], y[best], color=BLACK, linewidth=2.2, drawstyle="steps-post", label="frontier", zorder=1.8)
     plain = COMMON if len(rows.where(method=COMMON)) else ALIGNED
     for method, marker, colour in ((INDEPENDENT, "P", PURPLE), (plain, "*", INK)):
-        leak = mean(unit * rows.where(method=method).envelope(kind))
+        leak = control_strongest(rows, method, kind)
         worth = accuracy_of(rows, method)
         if leak is not None and worth is not None:
             words = "I-GDP" if method == INDEPENDENT else f"{METHOD_WORDS[method]}, no noise"

@@ -17,6 +17,7 @@ from mooring.apps.experiments.figures.material import (
     control_strongest,
     converged,
     local_only,
+    luck,
     percent,
     pooled_raw,
     strongest,
@@ -92,7 +93,7 @@ def draw_tradeoff(material: Material) -> list[Drawing]:
         x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
         observations(one, x, y, colour=BLACK, marker="D", strength=0.35, size=3.0)
         found = material.fits.track(column(own, _SCALES[method]), x, y)
-        track_ribbon(one, found, BLACK, style, f"{words}, {STRONGEST}", width=2.6, band=False)
+        track_ribbon(one, found, BLACK, style, f"{words}, {STRONGEST}", width=2.6)
     _star(one, control(paper, COMMON, "linkage:known-secret"), accuracy_of(paper, COMMON), "C-GDP, no noise")
     _decorate(one, material, paper)
     canvas.legend(*_legend(one), loc="outside lower center", ncols=2)
@@ -107,7 +108,7 @@ def draw_tradeoff(material: Material) -> list[Drawing]:
         "black curves take the strongest attack of all that were run, by the same auditor, and pair two splines on the "
         "noise. Filled anchor-noise points converged, open ones reached the limit of iterations. The star is C-GDP "
         "without noise. The paper gives I-GDP no leakage, so it is a line here. Below 'local only', a participant does "
-        "better alone."
+        f"better alone. Dotted: guessing.{luck(material, 'linkage', _SCALES)}"
     )
     return [Drawing("tradeoff", title, caption, canvas)]
 
@@ -120,6 +121,7 @@ def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
         ("match", "(a) Matched directly", MATCH_AXIS),
         ("linkage", "(b) By the paper's measure", linkage_axis(material.study)),
     )
+    methods = (DATA_NOISE, ANCHOR_NOISE, BOTH_NOISES)
     legend: dict[str, Any] = {}
     for one, (kind, heading, across) in zip(axes[0], panels, strict=True):
         one.set(title=heading, xlabel=across, ylabel=CLEAN_AXIS)
@@ -132,7 +134,9 @@ def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
         "in the projected space. (b) The share that the paper's auditor links from what it rebuilt. A record can be matched "
         "directly and yet not be recognised by the auditor: (a) is the stricter measure. One point a draw, for the draws on "
         "which every attack was run; the black line joins the points that no other beats. In the shaded region a "
-        "participant does better alone. Leakage is a lower bound."
+        "participant does better alone. Leakage is a lower bound. Dotted: guessing."
+        f"{luck(material, 'match', methods, opening='In (a), the best')}"
+        f"{luck(material, 'linkage', methods, opening='In (b), the best')}"
     )
     return [Drawing("tradeoff-as-deployed", title, caption, canvas)]
 
@@ -183,15 +187,13 @@ def ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str
         axes.plot(line.x, line.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=4)
 
 
-def track_ribbon(
-    axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0, band: bool = True
-) -> None:
+def track_ribbon(axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0) -> None:
     """Two curves on the noise drawn against each other, with the ribbon that their bands span."""
     if track is None:
         return
-    if band:
+    known = np.isfinite(track.across.lower)  # one and the same for both
+    if known.any():
         # More noise lowers both, so the ribbon's edges are the upper-left and the lower-right corners of the bands.
-        known = np.isfinite(track.across.lower)  # one and the same for both
         x = np.concatenate([track.across.lower[known], track.across.upper[known][::-1]])
         y = np.concatenate([track.up.upper[known], track.up.lower[known][::-1]])
         axes.fill(x, y, color=colour, alpha=0.12, linewidth=0, zorder=2.5)

@@ -47,6 +47,7 @@ ATTACK_WORDS = {
     "moments": "moments",
     "joint-moments": "joint moments",
 }
+_ADDED_WORDS = {"learned": "learned decoder"}  # what follows a plus; others are words themselves, such as "denoised"
 ATTACK_COLOURS = {
     "known-secret": BLUE,
     "known-anchor": SKY,
@@ -105,8 +106,8 @@ def attack_words(name: str) -> str:
 
     Examples
     --------
-    >>> attack_words("procrustes+denoised")
-    'Procrustes (OP), denoised'
+    >>> attack_words("procrustes+denoised+learned")
+    'Procrustes (OP), denoised, learned decoder'
     """
-    base, plus, _ = name.partition("+")
-    return ATTACK_WORDS.get(base, base.replace("-", " ")) + (", denoised" if plus else "")
+    base, *added = name.split("+")
+    return ", ".join([ATTACK_WORDS.get(base, base.replace("-", " ")), *(_ADDED_WORDS.get(one, one) for one in added)])
