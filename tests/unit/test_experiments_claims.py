@@ -479,3 +479,16 @@ def test_training_alone_says_how_it_was_trained() -> None:
     for number in alone:
         assert "as many steps as the joint one" in number.says
         assert "three ways of scaling" in number.says
+
+
+def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
+    seconds = {
+        "reading": 3.0,
+        "deployment 0, 2 participants: anchor noise": 10.2,
+        "deployment 0, 5 participants: anchor noise": 20.0,
+        "deployment 0, 5 participants: controls": 0.1,
+        "deployment 1, 2 participants: anchor noise": 1000.0,
+    }
+    told = claims_page._provenance("participants", {"seconds": seconds})
+    assert "time: 17 minutes; of which the first deployment: anchor noise 30 s." in told
+    assert "first deployment" not in claims_page._provenance("participants", {"seconds": {"points": 100.0}})

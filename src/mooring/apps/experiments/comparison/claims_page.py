@@ -161,6 +161,7 @@ def _provenance(study: str, facts: Facts | None) -> str:
         ("seeds", ", ".join(str(seed) for seed in facts.get("seeds") or [])),
         ("date", str(facts.get("date") or "")),
         ("time", _duration(facts.get("seconds"))),
+        ("of which the first deployment", _first_deployment(facts.get("seconds"))),
     ]
     sentence = "; ".join(
         f"{name}: {value}" if k else f"{name} {value}" for k, (name, value) in enumerate(told) if value
@@ -176,6 +177,18 @@ def _duration(seconds: Any) -> str:
     if total <= 0:  # nothing was noted, which is not the same as no time
         return ""
     return f"{total / 60:.0f} minutes" if total >= 120 else f"{total:.0f} seconds"
+
+
+def _first_deployment(seconds: Any) -> str:
+    """The seconds of each stage of the first deployment: what the paper ran, and what it did not, apart."""
+    if not isinstance(seconds, Mapping):
+        return ""
+    stages: dict[str, float] = {}
+    for name, value in seconds.items():
+        where, _, stage = str(name).rpartition(": ")
+        if where.startswith("deployment 0,") and isinstance(value, int | float):
+            stages[stage] = stages.get(stage, 0.0) + value
+    return ", ".join(f"{stage} {value:.0f} s" for stage, value in stages.items() if value >= 0.5)
 
 
 def _table(comparisons: Sequence[Comparison]) -> str:
