@@ -2,6 +2,7 @@
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
 #   make test   what CI runs: lint, types, tests
 # And for those who work on mooring:
+#   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
 #                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
@@ -10,7 +11,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types unit bench docs figures clean
+.PHONY: demo test test-distributed lint types unit bench docs figures clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -27,6 +28,9 @@ types: .venv/.dev
 
 unit: .venv/.dev
 	$(BIN)/python -m pytest
+
+test-distributed: .venv-distributed/.ready
+	.venv-distributed/bin/python -m pytest tests/distributed
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks.run
@@ -53,5 +57,11 @@ figures: .venv/.dev
 	$(PIP) --editable '.[dev,bench]'
 	@touch $@ .venv/.dev .venv/.demo
 
+.venv-distributed/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-distributed
+	.venv-distributed/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[distributed]'
+	@touch $@
+
 clean:
-	rm -rf .venv demo-report build src/*.egg-info
+	rm -rf .venv .venv-distributed demo-report build src/*.egg-info

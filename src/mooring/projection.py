@@ -1,7 +1,8 @@
 """The public projection F from raw features to the components that are shared.
 
-Legend: F (n_features × h), F† its pseudoinverse. Everybody knows F, the attacker included; so what a perfect attack
-recovers is X F F†, and that is the control every reconstruction is measured against.
+Legend: F (n_features × h), F† its pseudoinverse. Everybody knows F, the attacker included. X F F† is what F† makes of the
+exact X F, and no limit of what an attack recovers: whoever has records of the same kind can learn what F leaves out
+(`mooring.attacks.decoding`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Projection:
         return self._checked(projected, self.decoder) @ self.decoder
 
     def projection_only(self, rows: Array) -> Array:
-        """X F F†: what is left of the rows when nothing but the projection stands between them and the reader."""
+        """X F F†: what the pseudoinverse makes of the rows when nothing but the projection stands before them."""
         return self.decode(self.encode(rows))
 
     def moved_to(self, reference: Array) -> Projection:

@@ -163,8 +163,8 @@ def test_the_self_attack_is_at_the_study_s_own_point_with_its_own_projection(met
     assert (result.point.method, result.point.n_components, result.point.n_anchor_rows) == (method, h, 4 * h)
     assert result.point.anchor_noise_scale == NOISE[method][1]
     F = study_projection(agreed)
-    shown = np.asarray(result.examples["rows"]["projection only"]), np.asarray(result.examples["rows"]["original"])
-    assert np.allclose(shown[0], F.projection_only(shown[1]), atol=0.01)
+    shown = (np.asarray(result.examples["rows"][name]) for name in ("projection only", "original"))
+    assert np.allclose(*(F.encode(rows) for rows in shown), atol=0.01)
     rms = float(np.sqrt((F.encode(gaussian()) ** 2).mean()))
     assert found.rms == pytest.approx(rms)
     assert found.level == pytest.approx(NOISE[method][0] / rms)

@@ -177,7 +177,7 @@ def _measured(
     notes = dict.fromkeys(note for one in found if one is not None for note in one.notes)
     if reasons:
         notes[f"guessed without the upload for {len(reasons)} of {len(views)} targets: {reasons[0]}"] = None
-    return AttackOutcome(name, scene.figures(rows), notes=tuple(notes)), rows
+    return AttackOutcome(name, scene.figures(rows), notes=(*notes, *scene.notes(rows))), rows
 
 
 def _is_linear_algebra(problem: Exception) -> bool:

@@ -1,17 +1,25 @@
-"""One linkage test, set up once and put to every attack: galleries, their candidates as vectors, control and floor."""
+"""Linkage tests, each set up once and put to every attack: galleries, their candidates as vectors, control and floor."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.measures import Embedding, Figure, Galleries, Linkage, link
+from mooring.audit.lens import Lens
+from mooring.errors import InputError
+from mooring.geometry.backend import to_numpy
+from mooring.measures import Embedding, Figure, Galleries, Linkage, build_galleries, build_identity_galleries, link
+from mooring.simulation import Simulation
 
 Matrix = npt.NDArray[np.float64]
+Rows = Matrix | tuple[Matrix, ...]
+"""Rebuilt rows; or the same ones decoded in several ways, of which the one that links most counts."""
 _KEPT = 16
 
 
@@ -53,7 +61,7 @@ class LinkageTest:
     embedding : Embedding or None
         The auditor, or None to compare rows as they are.
     control, floor : float or None
-        What an attacker without the upload, and the projection alone, score.
+        What an attacker without the upload scores, and the exact projected rows.
     """
 
     name: str
@@ -64,19 +72,21 @@ class LinkageTest:
     control: float | None = None
     floor: float | None = None
 
-    def figure(self, rows: Matrix) -> Figure:
+    def figure(self, rows: Rows) -> Figure:
         """How often rebuilt rows are linked, beside chance, control and floor."""
         return self.linked(rows).figure(self.name, control=self.control, floor=self.floor)
 
-    def linked(self, rows: Matrix) -> Linkage:
+    def linked(self, rows: Rows) -> Linkage:
         """How often rebuilt rows are linked."""
-        chosen = rows[self.queried]
-        if (
-            self.embedding is None
-        ):  # by distance or by angle, whichever serves the attacker: much noise spoils distances
-            both = [link(chosen, self.vectors, self.galleries, metric=metric) for metric in ("euclidean", "cosine")]
-            return max(both, key=lambda one: one.accuracy)
-        return link(np.asarray(self.embedding(chosen)), self.vectors, self.galleries, metric="cosine")
+        ways = rows if isinstance(rows, tuple) else (rows,)
+        return max((self._linked(one[self.queried]) for one in ways), key=lambda one: one.accuracy)
+
+    def _linked(self, chosen: Matrix) -> Linkage:
+        if self.embedding is not None:
+            return link(np.asarray(self.embedding(chosen)), self.vectors, self.galleries, metric="cosine")
+        # by distance or by angle, whichever serves the attacker: much noise spoils distances
+        both = [link(chosen, self.vectors, self.galleries, metric=metric) for metric in ("euclidean", "cosine")]
+        return max(both, key=lambda one: one.accuracy)
 
 
 def linkage_test(
@@ -85,8 +95,8 @@ def linkage_test(
     candidates: Matrix,
     *,
     embedding: Embedding | None,
-    control_rows: Matrix | None,
-    floor_rows: Matrix,
+    control_rows: Rows | None,
+    floor_rows: Rows,
 ) -> LinkageTest:
     """Set a test up: embed the candidates that galleries use, once, and measure control and floor."""
     queried, queries = np.unique(galleries.queries, return_inverse=True)
@@ -96,3 +106,49 @@ def linkage_test(
     test = LinkageTest(name, queried, vectors, compact, embedding)
     control = None if control_rows is None else test.linked(control_rows).accuracy
     return replace(test, control=control, floor=test.linked(floor_rows).accuracy)
+
+
+def galleries_for(
+    lens: Lens,
+    simulation: Simulation,
+    targets: Sequence[int],
+    candidate_labels: npt.NDArray[Any] | None,
+    n_candidates: int,
+    seed: int,
+) -> Galleries | None:
+    """Galleries whose queries are the targets' rows; None where no class has enough look-alikes."""
+    own = [simulation.labels[t] for t in targets]
+    n_own = sum(int(simulation.records[t].shape[0]) for t in targets)
+    labels = None
+    if candidate_labels is not None and all(part is not None for part in own):
+        labels = np.concatenate([*(to_numpy(part) for part in own), candidate_labels])
+        if np.issubdtype(labels.dtype, np.floating):
+            labels = None
+    try:
+        built = build_galleries(labels, n_candidates=lens.n_candidates, n_rows=n_own + n_candidates, seed=seed)
+    except InputError:
+        return None
+    queried = np.flatnonzero(built.queries < n_own)
+    if queried.size == 0:
+        return None
+    if queried.size > lens.n_queries:
+        queried = np.sort(np.random.default_rng([seed, 7]).choice(queried, lens.n_queries, replace=False))
+    return replace(
+        built, queries=built.queries[queried], candidates=built.candidates[queried], answers=built.answers[queried]
+    )
+
+
+def identity_galleries(
+    lens: Lens, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
+) -> Galleries | None:
+    """Galleries of held-out rows, a query a person; None where there are no persons, or too few."""
+    if lens.groups is None or reference_indices.size == 0:
+        return None
+    persons, first = np.unique(lens.groups[where], return_index=True)
+    try:
+        built = build_identity_galleries(  # one query a person: rows of one person are not independent
+            persons, lens.groups[reference_indices], n_candidates=lens.n_candidates, galleries_per_query=10, seed=seed
+        )
+    except InputError:
+        return None
+    return replace(built, queries=first[built.queries])

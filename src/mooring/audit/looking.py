@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import CollusionView
+from mooring.audit.decoding import WaysBack, ways_back
+from mooring.audit.gaps import RESAMPLES, centred, error_figure, median, ratio, squares
 from mooring.audit.lens import Lens
-from mooring.audit.linking import LinkageTest, linkage_test
-from mooring.errors import InputError
+from mooring.audit.linking import LinkageTest, galleries_for, identity_galleries, linkage_test
 from mooring.geometry.backend import like, to_numpy
 from mooring.measures import (
     Figure,
-    Galleries,
     Interval,
-    bootstrap_ratio,
-    build_galleries,
-    build_identity_galleries,
     feature_r2,
     infer_attribute,
     measure_reconstruction,
 )
-from mooring.projection import Projection
 from mooring.simulation import Simulation
 
 Matrix = npt.NDArray[np.float64]
-_RESAMPLES = 400
 _MOST_IMAGES = 100
 
 
@@ -48,7 +44,7 @@ class Looked:
     truth: Matrix
     records: Matrix
     guess: _Guess | None
-    projection: Projection
+    ways: WaysBack
     lens: Lens
     linkage: LinkageTest | None
     audited_linkages: tuple[LinkageTest, ...]
@@ -56,23 +52,31 @@ class Looked:
     seed: int
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Every figure that is cheap enough to have for each attack."""
+        """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
         figures = self._errors(rebuilt)
-        decoded = self.lens.clean(self._decoded(rebuilt))
+        decoded = self._cleaned(rebuilt)
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
         figures |= {test.name: test.figure(decoded) for test in self.audited_linkages if test.embedding is None}
         if self.attribute is not None:
-            figures["attribute"] = replace(self._inferred(decoded), floor=self._inferred(self._floor_rows()).value)
+            figures["attribute"] = replace(self._inferred(rebuilt), floor=self._attribute_floor)
         return figures
 
     def auditor_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Linkage through the auditor, whose network makes it too slow to have for each attack."""
+        """Linkage through the auditor, whose network makes it too slow to have for each attack and each way back."""
         tests = [test for test in self.audited_linkages if test.embedding is not None]
         if not tests:
             return {}
-        decoded = self.lens.clean(self._decoded(rebuilt))
+        decoded = self.lens.clean(self.ways.trusted(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
+
+    def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
+        """Which way back leaves less error, where there are two."""
+        if self.ways.learned is None:
+            return ()
+        own, learned = (squares(rows - self.records) for rows in self.ways.tried(rebuilt))
+        which = "a decoder learnt from the accomplices' records" if learned < own else "the projection's pseudoinverse"
+        return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
         """What an attacker would say of these rows without the upload."""
@@ -84,21 +88,28 @@ class Looked:
             return {}
         some = slice(0, _MOST_IMAGES)
 
-        def measured(rows: Matrix) -> dict[str, Figure]:
-            all_figures = measure_reconstruction(
-                self.lens.clean(self.records[some]),
-                self.lens.clean(rows[some]),
-                rng=np.random.default_rng([self.seed, 6]),
-                image_shape=self.lens.image_shape,
-                data_range=self.lens.data_range,
-            ).figures()
-            return {figure.name: figure for figure in all_figures if figure.name in ("psnr", "ssim")}
+        def measured(projected: Matrix) -> dict[str, Figure]:
+            tries = [
+                measure_reconstruction(
+                    self.lens.clean(self.records[some]),
+                    rows,
+                    rng=np.random.default_rng([self.seed, 6]),
+                    image_shape=self.lens.image_shape,
+                    data_range=self.lens.data_range,
+                ).figures()
+                for rows in self._cleaned(projected[some])
+            ]
+            return {
+                same[0].name: max(same, key=lambda figure: figure.value)
+                for same in zip(*tries, strict=True)
+                if same[0].name in ("psnr", "ssim")
+            }
 
-        floors = measured(self._floor_rows())
-        controls = {} if self.guess is None else measured(self._decoded(self.guess.by_class))
+        floors = measured(self.truth)
+        controls = {} if self.guess is None else measured(self.guess.by_class)
         return {
             name: replace(figure, floor=floors[name].value, control=controls[name].value if controls else None)
-            for name, figure in measured(self._decoded(rebuilt)).items()
+            for name, figure in measured(rebuilt).items()
         }
 
     def examples(self, rebuilt: Matrix, attack: str) -> dict[str, Any] | None:
@@ -109,9 +120,9 @@ class Looked:
         chosen = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
         parts = {
             "original": self.records,
-            "projection only": self._floor_rows(),
-            "rebuilt": self._decoded(rebuilt),
-            **({} if self.guess is None else {"guessed without the upload": self._decoded(self.guess.by_class)}),
+            "projection only": self.ways.trusted(self.truth),
+            "rebuilt": self.ways.trusted(rebuilt),
+            **({} if self.guess is None else {"guessed without the upload": self.ways.trusted(self.guess.by_class)}),
         }
         return {
             "attack": attack,
@@ -122,60 +133,73 @@ class Looked:
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])
-        X, centred, raw = self.truth, _centred(self.truth), _centred(self.records)
-        decoded, floor = self._decoded(rebuilt), self._floor_rows()
-        chance = control = chance_raw = control_raw = None
-        if self.guess is not None:
-            chance, control = self.guess.overall, self.guess.by_class
-            chance_raw, control_raw = self._decoded(chance), self._decoded(control)
         figures = {}
-        for name, truth, got, scale, low, high, bottom in (
-            ("relative_error", X, rebuilt, X, chance, control, X),
-            ("centred_error", X, rebuilt, centred, chance, control, X),
-            ("decoded_error", self.records, decoded, raw, chance_raw, control_raw, floor),
-        ):
-            denominators = (scale**2).sum(axis=1)
-            figures[name] = _error_figure(name, ((got - truth) ** 2).sum(axis=1), denominators, rng)
-            figures[name] = replace(
-                figures[name],
-                chance=None if low is None else _ratio(low - truth, scale),
-                control=None if high is None else _ratio(high - truth, scale),
-                floor=_ratio(bottom - truth, scale),
-            )
-        r2, r2_floor = (_median(feature_r2(self.records, rows)) for rows in (decoded, floor))
-        figures["median_r2"] = Figure(
-            "median_r2",
-            r2,
-            Interval.unknown(),
-            0.0,
-            None if control_raw is None else _median(feature_r2(self.records, control_raw)),
-            r2_floor,
-            int(X.shape[0]),
-            True,
-        )
+        for name, truth, scale, seen in self._spaces:
+            gaps = seen(rebuilt) - truth
+            figure = error_figure(name, (gaps**2).sum(axis=1), (scale**2).sum(axis=1), rng)
+            chance, control, floor = self._error_levels[name]
+            figures[name] = replace(figure, chance=chance, control=control, floor=floor)
+        r2, n = self._median_r2(rebuilt), int(self.truth.shape[0])
+        figures["median_r2"] = Figure("median_r2", r2, Interval.unknown(), 0.0, *self._r2_levels, n, True)
         return figures
 
-    def _inferred(self, decoded: Matrix) -> Figure:
-        """The attribute from rebuilt rows, with or without the labels that the attacker has too, whichever is better."""
+    @cached_property
+    def _spaces(self) -> tuple[tuple[str, Matrix, Matrix, Callable[[Matrix], Matrix]], ...]:
+        """Where errors are measured: their name, the truth, what they are relative to, how rebuilt rows get there."""
+        X, raw = self.truth, self.records
+        return (
+            ("relative_error", X, X, lambda rows: rows),
+            ("centred_error", X, centred(X), lambda rows: rows),
+            ("decoded_error", raw, centred(raw), self._nearest),
+        )
+
+    @cached_property
+    def _error_levels(self) -> dict[str, tuple[float | None, ...]]:
+        """Chance, control and floor of each error; on records, each by the way back that is better for it."""
+        guesses = (None, None) if self.guess is None else (self.guess.overall, self.guess.by_class)
+        return {
+            name: tuple(None if rows is None else ratio(seen(rows) - truth, scale) for rows in (*guesses, self.truth))
+            for name, truth, scale, seen in self._spaces
+        }
+
+    @cached_property
+    def _r2_levels(self) -> tuple[float | None, float]:
+        """Control and floor of the median R²."""
+        control = None if self.guess is None else self._median_r2(self.guess.by_class)
+        return control, self._median_r2(self.truth)
+
+    @cached_property
+    def _attribute_floor(self) -> float:
+        return self._inferred(self.truth).value
+
+    def _median_r2(self, projected: Matrix) -> float:
+        return max(median(feature_r2(self.records, rows)) for rows in self.ways.tried(projected))
+
+    def _inferred(self, projected: Matrix) -> Figure:
+        """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
         assert self.attribute is not None
         tries = [
             infer_attribute(
-                target_reconstruction=decoded,
+                target_reconstruction=rows,
+                population_rows=population,
                 rng=np.random.default_rng([self.seed, 5]),
-                n_resamples=_RESAMPLES,
+                n_resamples=RESAMPLES,
                 with_labels=with_labels,
-                **self.attribute,
+                **{name: value for name, value in self.attribute.items() if name != "population_rows"},
             )
+            for rows, population in zip(self._cleaned(projected), self.attribute["population_rows"], strict=True)
             for with_labels in (False, True)
         ]
         best = max(tries, key=lambda one: one.attack.value)
         return replace(best.attack, control=best.baseline.value)
 
-    def _floor_rows(self) -> Matrix:
-        return self._decoded(self.truth)
+    def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
+        """Rows decoded in every way, as the lens shows them."""
+        return tuple(self.lens.clean(rows) for rows in self.ways.tried(projected))
 
-    def _decoded(self, rows: Matrix) -> Matrix:
-        return np.asarray(to_numpy(self.projection.decode(like(rows, self.projection.matrix))))
+    def _nearest(self, projected: Matrix) -> Matrix:
+        """Rows decoded in the way that leaves less error."""
+        return min(self.ways.tried(projected), key=lambda rows: squares(rows - self.records))
 
 
 def look(
@@ -198,16 +222,19 @@ def look(
     everything = np.concatenate([records, candidates])
     encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
     guess = _guess(views, codes)
-    scene = Looked(truth, records, guess, simulation.projection, lens, None, (), None, seed)
-    floor_rows = lens.clean(scene._floor_rows())
+    ways = ways_back(views[0])
     guessed = None if guess is None else guess.by_class
-    decoded_guess = None if guessed is None else lens.clean(scene._decoded(guessed))
-    galleries = _galleries(lens, simulation, targets, candidate_labels, candidates.shape[0], seed)
+    galleries = galleries_for(lens, simulation, targets, candidate_labels, candidates.shape[0], seed)
     plain, audited = None, []
     if galleries is not None:
         plain = linkage_test("linkage", galleries, encoded, embedding=None, control_rows=guessed, floor_rows=truth)
     where = np.concatenate([indices[t] for t in targets])
-    identity = _identity_galleries(lens, where, reference_indices, seed)
+    identity = identity_galleries(lens, where, reference_indices, seed)
+
+    def decoded(projected: Matrix) -> tuple[Matrix, ...]:
+        found = ways.tried(projected) if lens.embedding is None else (ways.trusted(projected),)
+        return tuple(lens.clean(rows) for rows in found)
+
     for name, shown, rows in (
         ("exact_source_linkage", None if lens.embedding is None else galleries, everything),
         ("identity_linkage", identity, reference_rows),
@@ -215,11 +242,16 @@ def look(
         if shown is not None:
             audited.append(
                 linkage_test(
-                    name, shown, rows, embedding=lens.embedding, control_rows=decoded_guess, floor_rows=floor_rows
+                    name,
+                    shown,
+                    rows,
+                    embedding=lens.embedding,
+                    control_rows=None if guessed is None else decoded(guessed),
+                    floor_rows=decoded(truth),
                 )
             )
-    attribute = _attribute(lens, simulation, views, indices, where, codes)
-    return replace(scene, linkage=plain, audited_linkages=tuple(audited), attribute=attribute)
+    attribute = _attribute(lens, views, ways, indices, where, codes)
+    return Looked(truth, records, guess, ways, lens, plain, tuple(audited), attribute, seed)
 
 
 def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | None:
@@ -233,98 +265,27 @@ def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | 
     return _Guess(np.repeat(mean[None], codes.size, axis=0), by_class[codes])
 
 
-def _galleries(
-    lens: Lens,
-    simulation: Simulation,
-    targets: Sequence[int],
-    candidate_labels: npt.NDArray[Any] | None,
-    n_candidates: int,
-    seed: int,
-) -> Galleries | None:
-    """Galleries whose queries are the targets' rows; None where no class has enough look-alikes."""
-    own = [simulation.labels[t] for t in targets]
-    n_own = sum(int(simulation.records[t].shape[0]) for t in targets)
-    labels = None
-    if candidate_labels is not None and all(part is not None for part in own):
-        labels = np.concatenate([*(to_numpy(part) for part in own), candidate_labels])
-        if np.issubdtype(labels.dtype, np.floating):
-            labels = None
-    try:
-        built = build_galleries(labels, n_candidates=lens.n_candidates, n_rows=n_own + n_candidates, seed=seed)
-    except InputError:
-        return None
-    queried = np.flatnonzero(built.queries < n_own)
-    if queried.size == 0:
-        return None
-    if queried.size > lens.n_queries:
-        queried = np.sort(np.random.default_rng([seed, 7]).choice(queried, lens.n_queries, replace=False))
-    return replace(
-        built, queries=built.queries[queried], candidates=built.candidates[queried], answers=built.answers[queried]
-    )
-
-
-def _identity_galleries(
-    lens: Lens, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
-) -> Galleries | None:
-    if lens.groups is None or reference_indices.size == 0:
-        return None
-    persons, first = np.unique(lens.groups[where], return_index=True)
-    try:
-        built = build_identity_galleries(  # one query a person: rows of one person are not independent
-            persons, lens.groups[reference_indices], n_candidates=lens.n_candidates, galleries_per_query=10, seed=seed
-        )
-    except InputError:
-        return None
-    return replace(built, queries=first[built.queries])
-
-
 def _attribute(
     lens: Lens,
-    simulation: Simulation,
     views: Sequence[CollusionView],
+    ways: WaysBack,
     indices: tuple[npt.NDArray[Any], ...],
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> dict[str, Any] | None:
     accomplices = [accomplice.index for accomplice in views[0].accomplices]
-    if lens.attribute is None or not accomplices:
+    rows = views[0].colluder_rows
+    if lens.attribute is None or rows is None:
         return None
     known = np.concatenate([indices[c] for c in accomplices])
-    floor = simulation.projection.projection_only
     if lens.attribute_kind == "category" and np.unique(lens.attribute[known]).size < 2:
         return None
     return {
         "attribute": lens.attribute[where],
-        "population_rows": np.concatenate([to_numpy(floor(simulation.records[c])) for c in accomplices]),
+        "population_rows": ways.tried(to_numpy(rows)),
         "population_attribute": lens.attribute[known],
         "population_labels": views[0].codes_of(accomplices),
         "target_labels": codes,
         "kind": lens.attribute_kind,
         "name": "attribute",
     }
-
-
-def _centred(rows: Matrix) -> Matrix:
-    """Rows less their mean; exact zeros where they are all alike but for rounding."""
-    centred = rows - rows.mean(axis=0)
-    alike = np.linalg.norm(centred) <= 1e-12 * np.linalg.norm(rows)
-    return np.zeros_like(rows) if alike else centred
-
-
-def _error_figure(name: str, numerators: Matrix, denominators: Matrix, rng: np.random.Generator) -> Figure:
-    total = float(denominators.sum())
-    value = float(np.sqrt(numerators.sum() / total)) if total > 0 else float("nan")
-    interval = Interval.unknown()
-    if numerators.size > 1 and total > 0:
-        interval = bootstrap_ratio(numerators, denominators, rng=rng, n_resamples=_RESAMPLES)
-    return Figure(name, value, interval, None, None, None, int(numerators.size), False)
-
-
-def _ratio(gap: Matrix, scale: Matrix) -> float | None:
-    total = float((scale**2).sum())
-    return float(np.sqrt((gap**2).sum() / total)) if total > 0 else None
-
-
-def _median(values: Matrix) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else float("nan")

@@ -1,7 +1,7 @@
 """Figures of leakage, and the intervals that say how far each can be trusted.
 
 A figure never stands alone: beside its value and interval are the chance level, the control (an attacker with the
-colluder's data but without the upload) and the floor (what the projection alone lets through).
+colluder's data but without the upload) and the floor (what the exact projected rows give away).
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Figure:
     control : float or None
         What an attacker scores that has the colluder's data but not the upload.
     floor : float or None
-        What is scored where only the projection protects: no attack on the upload can do better.
+        What the exact projected rows score, where only the projection protects. On records it depends on the decoder,
+        and a better one may do better.
     n : int
         How many independent rows, images or queries stand behind the value.
     higher_is_worse : bool

@@ -36,8 +36,9 @@ LIMITATIONS: Sequence[str] = (
     "participants simulated here, attacks by moments get weaker; where they differ less, stronger.",
     "Rows known to the attacker from elsewhere, and the same rows uploaded twice, are not part of these figures unless "
     "asked for: as many known rows as components plus one give everything away where rows carry no noise.",
-    "Errors are relative to what the public projection keeps. What it drops is out of the attacker's reach, and out of the "
-    "model's.",
+    "Errors are relative to what the public projection keeps. What it drops is not out of reach: the attacker learns from "
+    "the accomplice's records to tell it from what is kept. Decoded figures are by that decoder or by the projection's "
+    "pseudoinverse, whichever serves the attacker; a better decoder may exist.",
 )
 
 
