@@ -320,7 +320,7 @@ def test_a_single_item_is_tried_again_once_there_is_room(problem: Exception) -> 
 
     assert list(pieces_that_fit(work, [7], 1, make_room=full.clear)) == [([7], 7)]
     full.append(True)
-    with pytest.raises(type(problem)):
+    with pytest.raises(InputError, match="room for one draw at a time"):
         list(pieces_that_fit(work, [7], 1))
 
 

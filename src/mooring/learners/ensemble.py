@@ -172,7 +172,8 @@ def train_ensemble(
                     "batch_size",
                     expected="small enough for one member's training step to fit into memory",
                     got=str(batch_size),
-                    cure="Pass fewer rows a minibatch, fewer members' rows at a time, or use a device with more memory.",
+                    cure="Use a device with more memory, pass fewer members' rows at a time, or fewer rows a minibatch "
+                    "(in the file of a study, batch_size under [network]).",
                 ) from error
         # Outside the handler: the error keeps the failed step's tensors alive until it is gone.
         if train_rows.device.type == "cuda":

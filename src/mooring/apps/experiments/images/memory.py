@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from mooring.errors import InputError
 from mooring.geometry.backend import is_out_of_memory
 
 Items = TypeVar("Items")
@@ -52,7 +53,15 @@ def pieces_that_fit(
             if len(piece) > 1:
                 at_once = len(piece) // 2
                 continue
-            found = (work(piece),)
+            found = _unless_out_of_memory(work, piece)
+            if found is None:
+                raise InputError(
+                    "memory",
+                    expected="room for one draw at a time",
+                    got="less, on this device",
+                    cure="Use a device with more memory, or --quick. What is done is kept, and "
+                    "the same command goes on from it.",
+                )
         rest = rest[len(piece) :]
         yield piece, found[0]
         del found  # the next piece may need its memory
