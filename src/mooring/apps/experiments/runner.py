@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring.apps.experiments.images.image_study import ImageStudy, rebuilt_name
+from mooring.apps.experiments.images.image_study import ImageStudy
+from mooring.apps.experiments.images.keeping import rebuilt_name
 from mooring.apps.experiments.images.leakage import NOT_SHOWN
 from mooring.apps.experiments.images.picture_rows import SHOWN, pictures_of
 from mooring.apps.experiments.images.prepared import Prepared

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mooring.apps.experiments.images.background import InBackground
 from mooring.apps.experiments.images.deployment import Tensor
+from mooring.apps.experiments.images.keeping import Draws, Keeping, Parts
 from mooring.apps.experiments.images.leakage import Attacker, Findings
 from mooring.apps.experiments.images.levels import Floats, Levels, strong_draws
 from mooring.apps.experiments.images.memory import pieces_that_fit
@@ -29,9 +28,6 @@ from mooring.apps.experiments.roles import TARGET
 from mooring.apps.experiments.settings.spec import Spec, noise_draws
 from mooring.apps.experiments.storing.progress import Progress
 from mooring.attacks.reconstruction import Reconstruction
-
-Draws = npt.NDArray[np.intp]
-Parts = list[tuple[str, Findings, list[Row], list[Row]]]  # of each method: attacks, utilities, the other columns
 
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
 _BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
@@ -77,11 +73,10 @@ class ImageStudy:
         unaudited: frozenset[str] = frozenset(),
         found_before: dict[int, Reconstruction] | None = None,
     ) -> None:
-        self.spec, self.prepared, self.store, self.progress = spec, prepared, store, progress
+        self.spec, self.prepared = spec, prepared
         self.deployment = prepared.deployment
-        self.reference_control, self.keep_rebuilt = reference_control, keep_rebuilt
+        self.reference_control = reference_control
         self.seconds: dict[str, float] = {}
-        self._background = InBackground()
         self._alignments = alignments
         self.attacker = Attacker(
             prepared.deployment,
@@ -90,11 +85,12 @@ class ImageStudy:
             unaudited=unaudited,
             found_before={} if found_before is None else found_before,
         )
-        self.identity: Row = {
+        identity: Row = {
             "deployment": deployment,
             "n_participants": self.deployment.n_participants,
             "identities_each": prepared.identities_each,
         }
+        self._kept = Keeping(prepared, store, progress, identity, keep_rebuilt)
 
     def run(self) -> None:
         """Run whatever is not in the store yet, and note how long each part took."""
@@ -109,13 +105,13 @@ class ImageStudy:
             parts.append(("anchor noise", self.anchor_noise))
         if self.spec.noise.both:
             parts.append(("both noises", self.both_noises))
-        with self._background:
+        with self._kept:
             for name, part in parts:
                 began = time.perf_counter()
                 part()
                 self.seconds[name] = time.perf_counter() - began
             began = time.perf_counter()
-            self._background.wait()
+            self._kept.wait()
             self.seconds["waiting for the auditor"] = time.perf_counter() - began
 
     def controls(self) -> None:
@@ -123,7 +119,7 @@ class ImageStudy:
         import torch
 
         methods = ("c-gdp", "aa-i-gdp", "i-gdp")
-        if not self._left("without noise", methods, 1).size:
+        if not self._kept.begin("without noise", methods, 1).size:
             return
         levels = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
         own = self.deployment.uploaded()
@@ -140,17 +136,17 @@ class ImageStudy:
             self.attacker.without_anchor(),
         ]
         shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more], [{}]])
-        self._finish_later(np.zeros(1, dtype=np.intp), levels, list(zip(methods, found, shares, mores, strict=True)))
+        self._kept.later(np.zeros(1, dtype=np.intp), levels, list(zip(methods, found, shares, mores, strict=True)))
 
     def pooled(self) -> None:
         """Everybody's rows pooled raw: the ceiling, with no protection at all."""
-        if self._left("pooled raw", ("pooled-raw",), 1).size:
+        if self._kept.begin("pooled raw", ("pooled-raw",), 1).size:
             self._without_protection("pooled-raw", {0: range(self.deployment.n_participants)})
 
     def alone(self) -> None:
         """A participant's own model, of ten of them at most: what each has without joining."""
         n_alone = min(_MOST_ALONE, self.deployment.n_participants)
-        left = self._left("training alone", ("local-only",), n_alone)
+        left = self._kept.begin("training alone", ("local-only",), n_alone)
         if left.size:
             self._without_protection("local-only", {int(participant): [int(participant)] for participant in left})
 
@@ -180,7 +176,7 @@ class ImageStudy:
             more = [[Row()] * len(chunk), gaps][: len(methods)]
             return list(zip(methods, found, shares, more, strict=True))
 
-        self._in_chunks(computed, self._left("private-data noise", methods, len(levels)), levels, bytes_each)
+        self._in_chunks(computed, self._kept.begin("private-data noise", methods, len(levels)), levels, bytes_each)
 
     def anchor_noise(self) -> None:
         """AA-I-GDP with anchor noise."""
@@ -195,7 +191,7 @@ class ImageStudy:
             found = self._attacked(method, aligned, queries, levels, chunk, lambda _: target_rows)
             return [(method, found, utilities, list(aligned.diagnostics))]
 
-        left = self._left("anchor noise", (method,), len(levels))
+        left = self._kept.begin("anchor noise", (method,), len(levels))
         self._in_chunks(computed, left, levels, self._bytes_of_anchors())
 
     def both_noises(self) -> None:
@@ -219,7 +215,7 @@ class ImageStudy:
             found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
             return [(method, found, utilities, list(aligned.diagnostics))]
 
-        left = self._left("both noises", (method,), len(levels))
+        left = self._kept.begin("both noises", (method,), len(levels))
         self._in_chunks(computed, left, levels, self._bytes_of_anchors())
 
     def _levels(self, kind: Any) -> Levels:
@@ -243,9 +239,8 @@ class ImageStudy:
             architecture=self.prepared.architecture,
             training=self._schedule,
         )
-        rows = [self._row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
-        self.store.append([row | utility for row, utility in zip(rows, utilities, strict=True)])
-        self.progress.advance(len(rows))
+        rows = [self._kept.row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
+        self._kept.now([row | utility for row, utility in zip(rows, utilities, strict=True)])
 
     def _aligned(self, scales: Floats, draws: list[int]) -> AlignedDraws:
         solver = self.spec.solver
@@ -260,7 +255,7 @@ class ImageStudy:
         )
         if self._alignments is None:
             return solved()
-        key = (self.identity["deployment"], self.deployment.n_participants, tuple(draws), tuple(scales))
+        key = (self._kept.identity["deployment"], self.deployment.n_participants, tuple(draws), tuple(scales))
         if key not in self._alignments:
             self._alignments[key] = solved()
         return self._alignments[key]
@@ -279,25 +274,16 @@ class ImageStudy:
             method, aligned, queries, here.anchor, here.data, here.strong, target_rows, chunk.tolist()
         )
 
-    def _left(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
-        """Begin a stage, and say which of its draws are not in the store."""
-        self._background.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
-        done = set.intersection(*(self.store.done(method=method, **self.identity) for method in methods))
-        where = f"deployment {self.identity['deployment']}, {self.deployment.n_participants} participants"
-        self.progress.stage(f"{where}: {what}", n_draws)
-        self.progress.advance(len(done))
-        return np.array([draw for draw in range(n_draws) if draw not in done], dtype=np.intp)
-
     def _in_chunks(self, computed: Callable[[Draws], Parts], left: Draws, levels: Levels, bytes_each: int) -> None:
         """Compute and keep as many draws at a time as memory holds well."""
         at_once = min(_MOST_AT_ONCE, max(1, _BYTES_OF_ROWS[self.deployment.device.type] // bytes_each))
         for chunk, parts in pieces_that_fit(computed, left, at_once, make_room=self._make_room):
-            self._finish_later(chunk, levels, parts)
+            self._kept.later(chunk, levels, parts)
             del parts
 
     def _make_room(self) -> None:
         """Let go of what takes memory and can be had again: alignments, and what the auditor still looks at."""
-        self._background.wait()
+        self._kept.wait()
         if self._alignments is not None:
             self._alignments.clear()
 
@@ -306,31 +292,3 @@ class ImageStudy:
         kind = self.deployment.device.type
         anchors = 8 * self.deployment.n_participants * self.deployment.anchor.numel()
         return int(max(anchors * _BYTES_OF_ROWS[kind] // _BYTES_OF_ANCHORS[kind], 4 * self.deployment.rows.numel()))
-
-    def _finish_later(self, chunk: Draws, levels: Levels, parts: Parts) -> None:
-        """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed."""
-
-        def finish() -> None:
-            rows = []
-            for method, findings, utilities, more in parts:
-                findings.audit()
-                if self.keep_rebuilt:
-                    name = f"{rebuilt_name(self.prepared, method)}-{chunk[0]}"
-                    self.store.keep(name, {"draws": chunk, **findings.rebuilt})
-                for k, d in enumerate(chunk):
-                    v, sigma = float(levels.anchor[d]), float(levels.data[d])
-                    row = self._row(method, int(d), v, sigma, strong=bool(levels.strong[d]))
-                    rows.append(row | utilities[k] | findings.columns[k] | more[k])
-            self.store.append(rows)
-            self.progress.advance(len(chunk))
-
-        self._background.run(finish)
-
-    def _row(self, method: str, draw: int, v: float, sigma: float, *, strong: bool) -> Row:
-        noise = {"anchor_noise_scale": v, "data_noise_scale": sigma, "strongest_attacks": strong}
-        return {**self.identity, "method": method, "draw": draw, **noise}
-
-
-def rebuilt_name(prepared: Prepared, method: str) -> str:
-    """Under which name the rebuilt rows of a method are kept, but for the first draw."""
-    return f"rebuilt-{prepared.deployment.n_participants}-{prepared.identities_each or 0}-{method}"
