@@ -35,10 +35,12 @@ from mooring.apps.experiments.figures.wording import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mooring.apps.experiments.comparison.results import Results
+    from mooring.apps.experiments.comparison.results import Kind, Results
 
 Array = NDArray[np.float64]
 _METHODS = (DATA_NOISE, ANCHOR_NOISE, BOTH_NOISES)
+_MEASURES: tuple[Kind, ...] = ("match", "linkage")
+_WORDS = {"match": "matched directly", "linkage": "linked by the auditor"}
 _FEWEST, _SMOOTHING, _CELLS, _NEAR = 8, 0.05, 50, 0.35  # near: as a share of either range
 
 
@@ -52,20 +54,29 @@ def draw_both_noises(material: Material) -> list[Drawing]:
     canvas = empty_canvas(height=8.8, title=title)
     halves: Any = canvas.subfigures(2, 1, height_ratios=[1.0, 1.15])
     above, below = halves
-    (useful, leaky), front = above.subplots(1, 2), below.subplots()
+    measured = [kind for kind in _MEASURES if paper.where(method=list(_METHODS)).attacks(kind)] or [_MEASURES[0]]
+    surfaces = above.subplots(1, 1 + len(measured), squeeze=False)[0]
+    fronts = below.subplots(1, len(measured), squeeze=False, sharey=True)[0]
     sigma, v, utility = _within(paper, own, lambda rows: percent(rows, "balanced_accuracy_clean"))
-    _surface(above, useful, sigma, v, utility, "Balanced accuracy as deployed, %", "GnBu")
-    sigma, v, leakage = _within(paper, own, lambda rows: strongest(rows, "match"))
-    _surface(above, leaky, sigma, v, leakage, "Matched by the strongest attack, %", "OrRd")
-    counts = _frontier(front, material, paper)
-    shares = ", ".join(f"{METHOD_WORDS[method].removeprefix('C-GDP, ')} {n}" for method, n in counts.items())
+    _surface(above, surfaces[0], sigma, v, utility, "Accuracy as deployed, %", "GnBu")
+    shares = []
+    for leaky, front, kind in zip(surfaces[1:], fronts, measured, strict=True):
+        sigma, v, leakage = _within(paper, own, lambda rows, kind=kind: strongest(rows, kind))
+        _surface(above, leaky, sigma, v, leakage, f"{_WORDS[kind].capitalize()}, %", "OrRd")
+        counts = _frontier(front, material, paper, kind)
+        shares += [
+            f"{_WORDS[kind]}, "
+            + ", ".join(f"{METHOD_WORDS[method].removeprefix('C-GDP, ')} {n}" for method, n in counts.items())
+        ]
+    _legend(below, fronts[0])
+    luckily = " ".join(luck(material, kind, _METHODS).strip() for kind in measured).strip()
     caption = (
-        "Above: balanced accuracy as deployed, and the share of records that the strongest attack we know matches to their "
-        "source (ten-way; a lower bound), over the scales of both noises. Dots are draws, coloured by what was measured; "
-        "the surface smooths them; the edges are draws with one noise only. Below: the same draws, utility against leakage; "
-        f"the black steps join the draws that no other beats. On that frontier: {shares}. Dotted: guessing."
-        f"{luck(material, 'match', _METHODS)}"
-    )
+        "Above: balanced accuracy as deployed, and the share of records that the strongest attack we know gives away "
+        "(ten-way; a lower bound), over the scales of both noises: matched to their source directly, and linked by the "
+        "paper's auditor. Dots are draws, coloured by what was measured; the surface smooths them; the edges are draws with "
+        "one noise only. Below: the same draws, utility against leakage; the black steps join the draws that no other "
+        f"beats. On that frontier: {'; '.join(shares)}. Dotted: guessing. {luckily}"
+    ).strip()
     return [Drawing("both-noises", title, caption, canvas)]
 
 
@@ -127,9 +138,11 @@ def _smooth(sigma: Array, v: Array, z: Array) -> Any:
     return x, y, np.ma.masked_invalid(found)
 
 
-def _frontier(axes: Axes, material: Material, paper: Results) -> dict[str, int]:
-    axes.set(title="The frontier", xlabel="matched by the strongest attack, %", ylabel=CLEAN_AXIS)
-    x, y = deployed_points(axes, paper, "match", strength=0.5)
+def _frontier(axes: Axes, material: Material, paper: Results, kind: Kind) -> dict[str, int]:
+    axes.set(
+        title=f"The frontier: {_WORDS[kind]}", xlabel=f"{_WORDS[kind]} by the strongest attack, %", ylabel=CLEAN_AXIS
+    )
+    x, y = deployed_points(axes, paper, kind, strength=0.5)
     best = frontier(x, y)
     if len(best):
         axes.plot(x[best], y[best], color=BLACK, linewidth=2.4, drawstyle="steps-post", label="frontier", zorder=5)
@@ -139,11 +152,12 @@ def _frontier(axes: Axes, material: Material, paper: Results) -> dict[str, int]:
     axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
     labels = comparison_levels(axes, local=local_only(paper), pooled=pooled_raw(paper), chance=chance)
     end_labels(axes, labels)
+    method = np.concatenate([np.full(len(paper.where(method=name)), k) for k, name in enumerate(_METHODS)])
+    return {name: int((method[best] == k).sum()) for k, name in enumerate(_METHODS)}
+
+
+def _legend(below: Any, axes: Axes) -> None:
     named = {"pooled raw", "local only", "random guessing"}
     handles, words = axes.get_legend_handles_labels()
     shown = [(handle, word) for handle, word in zip(handles, words, strict=True) if word not in named]
-    below = axes.get_figure(root=False)
-    assert below is not None
     below.legend([handle for handle, _ in shown], [word for _, word in shown], loc="outside lower center", ncols=4)
-    method = np.concatenate([np.full(len(paper.where(method=name)), k) for k, name in enumerate(_METHODS)])
-    return {name: int((method[best] == k).sum()) for k, name in enumerate(_METHODS)}
