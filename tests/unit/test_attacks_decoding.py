@@ -84,9 +84,22 @@ def test_without_a_projection_there_is_nothing_to_learn() -> None:
     np.testing.assert_allclose(learned_decoder(no_projection(D), records).decode(records), records, atol=1e-9)
 
 
-def test_records_that_are_all_alike_give_their_own_mean() -> None:
-    alike = np.tile(population(1, seed=9), (5, 1))
-    np.testing.assert_allclose(learned_decoder(projection(), alike).decode(projection().encode(alike)), alike)
+@pytest.mark.parametrize("copies", [2, 5, 7])
+def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies: int) -> None:
+    alike = np.tile(population(1, seed=9), (copies, 1))
+    alike[-1] *= 1 + 1e-15
+    F, other = projection(), population(50, seed=2)
+    found = learned_decoder(F, alike)
+    np.testing.assert_allclose(found.decode(F.encode(alike)), alike)
+    np.testing.assert_array_equal(found.matrix, F.decoder)
+    assert error(found.decode(F.encode(other)), other) < 1.5 * error(F.decode(F.encode(other)), other)
+
+
+def test_copies_of_records_change_nothing() -> None:
+    known = population(12, seed=4, spread=1.0)
+    once, twice = (learned_decoder(projection(), rows) for rows in (known, np.repeat(known, 2, axis=0)))
+    assert once.penalty == twice.penalty
+    np.testing.assert_allclose(once.matrix, twice.matrix, atol=1e-12)
 
 
 def test_one_record_is_refused() -> None:

@@ -492,3 +492,20 @@ def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
     told = claims_page._provenance("participants", {"seconds": seconds})
     assert "time: 17 minutes; of which the first deployment: anchor noise 30 s." in told
     assert "first deployment" not in claims_page._provenance("participants", {"seconds": {"points": 100.0}})
+
+
+def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
+    v = np.linspace(0.0, 0.49, 20)
+    rows = [
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, "linkage:moments": 0.9 - 3 * max(0.0, one - 0.35)}
+        for k, one in enumerate(v)
+    ]
+    study = Study(Results.from_rows(rows), {})
+    read = [
+        claims_fits.fitted(study, method=ANCHOR, column=column, at=at)
+        for column in ("envelope:linkage", "linkage:moments")
+        for at in (0.49, 0.5)
+    ]
+    assert read[0] == read[1] == read[2]
+    assert read[3] < read[2]  # a curve of the paper's kind is read a little beyond its draws, as the paper does
+    assert claims_fits.fitted(study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE

@@ -22,6 +22,7 @@ from mooring.projection import Projection
 Matrix = npt.NDArray[np.float64]
 _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
 _MOST_OWN_WEIGHT = 1 - 1e-6
+_ALIKE = 1e-24  # rows that differ by less, squared and relative, differ by rounding
 _MOST_JUDGED = 2**22  # numbers by which penalties are compared: columns are thinned out beyond
 
 
@@ -73,6 +74,7 @@ def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
             got=f"shape {X.shape}",
             cure="A decoder is learnt from a colluder's records.",
         )
+    X = np.unique(X, axis=0)  # a record left out must not be there a second time
     F, F_back = (np.asarray(to_numpy(part), dtype=np.float64) for part in (projection.matrix, projection.decoder))
     Z = X @ F
     left_out = X - Z @ F_back
@@ -80,7 +82,7 @@ def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     U, s, Vt = np.linalg.svd(Z - z_mean, full_matrices=False)
     along = U.T @ (left_out - m_mean)
     unit = float(np.mean(s * s))
-    if unit == 0:
+    if X.shape[0] < 2 or unit <= _ALIKE * float(np.sum(Z * Z)):
         return LearnedDecoder(F_back, m_mean, float("inf"))
     penalty = _by_leaving_one_out(U, s, along, left_out - m_mean, unit)
     W = Vt.T @ ((s / (s * s + penalty * unit))[:, None] * along)

@@ -18,6 +18,7 @@ from mooring.projection import Projection
 Matrix = npt.NDArray[np.float64]
 _FOLDS = 3
 _MOST_TRIED = 1000
+_MOST_TOGETHER = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +63,13 @@ def ways_back(view: CollusionView) -> WaysBack:
 
 def _comes_nearer(projection: Projection, records: Matrix) -> bool:
     """Whether a learned decoder is nearer than the pseudoinverse to records that it has not seen; too few say no."""
+    records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # a copy would be seen, not unseen
     if records.shape[0] < _FOLDS:
         return False
     some = records[:: -(-records.shape[0] // _MOST_TRIED)]
-    fold = np.arange(some.shape[0]) % _FOLDS
+    # Neighbours may be one person's rows and are kept together, a few at a time: a table may also be sorted by class.
+    block = min(_MOST_TOGETHER, max(1, some.shape[0] // (4 * _FOLDS)))
+    fold = np.arange(some.shape[0]) // block % _FOLDS
     missed = np.zeros(2)
     for k in range(_FOLDS):
         unseen = some[fold == k]

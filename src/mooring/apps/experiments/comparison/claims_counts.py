@@ -69,7 +69,7 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
 
 
 def by_luck(study: Study, *, method: str, kind: Kind) -> Answer:
-    """What the strongest attack on a method would reach by luck alone, at most: see `luck`."""
+    """What the strongest attack on a method would reach by luck alone, on average: see `luck`."""
     found = luck_of(study.draws(method), study.facts, kind)
     return NOT_RECORDED if found is None else found[1]
 

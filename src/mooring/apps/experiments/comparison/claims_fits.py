@@ -28,8 +28,11 @@ OUTSIDE = "outside of what was drawn"
 
 
 def fitted(study: Study, *, method: str, column: str, at: float) -> Answer:
-    """A curve over the noise, at one noise."""
-    return _read(_curve(study, method, column), at)
+    """A curve over the noise, at one noise; of the strongest attack, run on few draws, never past the last of them."""
+    curve = _curve(study, method, column)
+    if column.startswith("envelope:") and len(curve) and _within(curve, at):
+        at = min(max(at, curve.low), curve.high)
+    return _read(curve, at)
 
 
 def fitted_band(study: Study, *, method: str, column: str, at: float, end: End) -> Answer:

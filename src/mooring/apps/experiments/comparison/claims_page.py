@@ -139,7 +139,7 @@ def _introduction(comparisons: Sequence[Comparison]) -> str:
         "one, not one that was proved. Our number is that of deployment 0; 'over deployments' is the lowest and the "
         "highest over all that were run, with other splits, transforms, anchors and noise. Linkage is a lower bound on "
         "what leaks: a stronger attack may link more. The strongest attack we know is the best of several, chosen after "
-        "the fact, so that it lies above 10 % even where all of them guess; 'by luck alone' says how far, at most. The "
+        "the fact, so that it lies above 10 % even where all of them guess; 'by luck alone' says how far on average. The "
         "last table of each study has what the paper does not show."
     )
 
@@ -149,7 +149,7 @@ def _provenance(study: str, facts: Facts | None) -> str:
         return f"Not run yet. Run it with `mooring reproduce {study}`."
     machine = facts.get("machine") or {}
     spec = facts.get("spec") or {}
-    command = f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else "")
+    command = facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else "")
     hardware = [str(machine[name]) for name in ("gpu", "processor") if machine.get(name)]
     hardware += [f"{machine['cores']} cores"] if machine.get("cores") else []
     versions = [f"mooring {facts['mooring']}"] if facts.get("mooring") else []

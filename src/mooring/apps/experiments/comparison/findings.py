@@ -48,10 +48,15 @@ on it is computed from the tables in `results/`; each number of the paper stands
 def _in_short(studies: Mapping[str, Results], comparisons: Sequence[Comparison]) -> str:
     results = [one for one in comparisons if one.number.kind == "result" and one.ours is not None]
     agreeing = sum(not one.large for one in results)
+    by_study = [
+        f"{sum(not one.large for one in own)} of {len(own)} on {words}"
+        for name, words in (("mnist", "digits"), ("celeba", "faces"), ("participants", "the number of participants"))
+        if (own := [one for one in results if one.number.id.startswith(f"{name}.")])
+    ]
     lines = [
         f"- **Most of the paper's own measurements hold.** Of the {len(results)} results of its section 5 that we could "
-        f"measure, {agreeing} agree within margins stated in advance. Digits agree closely; faces less, with another face "
-        "model and other identities."
+        f"measure, {agreeing} agree within margins stated in advance: {', '.join(by_study)}. For faces our face model is "
+        "another one, and identities are others."
         if results
         else "",
         "- **Its conclusion rests on its attacks.** Anchor noise leaves the uploaded rows as they are, turned. Whoever "
@@ -94,26 +99,27 @@ _CLOSING = """
 
 The strongest attacks were run on a share of the draws. The face model is not the paper's. The auditor and the network are
 trained on a GPU, whose sums are not in a fixed order: a repeated run differs in the third digit. Galleries and targets are
-one participant's. A strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies a
-little above the 10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated;
-ours are a guess.
+one participant's. Each table was made by the version of this code that its `facts.json` names, not always the last one, and
+the comparison tells its notes: how many deployments there are, and what was cut short. A strongest
+attack is the best of several, chosen after the fact: where all of them guess, it still lies a little above the 10 % of
+guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated; ours are a guess.
 """
 
 
 def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
-    """The share that the strongest attack on anchor noise would link by luck alone, at most, if that is known."""
+    """The share that the strongest attack on anchor noise would link by luck alone on average, if that is known."""
     found = [one.ours for one in comparisons if one.number.id == f"{study}.beside.luck.linkage"]
     return found[0] / 100 if found and found[0] is not None else None
 
 
 def _by_luck(comparisons: Sequence[Comparison]) -> str:
-    """How far above it lies, at most: on digits and on faces."""
+    """How far above it lies on average: on digits and on faces."""
     told = [
         f"{percent(found)} on {words}"
         for name, words in (("mnist", "digits"), ("celeba", "faces"))
         if (found := _luck(comparisons, name)) is not None
     ]
-    return f" (by luck alone, the best of as many attacks would link up to {' and '.join(told)})" if told else ""
+    return f" (by luck alone, the best of as many attacks would link {' and '.join(told)} on average)" if told else ""
 
 
 def _filled(text: str, *, subsequent_indent: str = "") -> str:

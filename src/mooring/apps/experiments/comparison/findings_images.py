@@ -85,7 +85,9 @@ goes from {percent(min(spread))} to {percent(max(spread))}; the paper's {percent
 
 def on_faces(study: Reader, *, luck: float | None = None) -> str:
     """CelebA with ten participants; `luck` is the share that the best of the attacks would link by luck alone."""
-    by_luck = "" if luck is None else f" (by luck alone, the best of as many attacks would link up to {percent(luck)})"
+    by_luck = (
+        "" if luck is None else f" (by luck alone, the best of as many attacks would link {percent(luck)} on average)"
+    )
     alone, pooled = study.mean("local-only"), study.mean("pooled-raw")
     procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.strongest(ANCHOR, "linkage")
     on_rows = study.strongest(DATA, "linkage")
@@ -99,13 +101,13 @@ def on_faces(study: Reader, *, luck: float | None = None) -> str:
 ## Faces: ten participants
 
 **What holds.** Linkage by the paper's attacks falls steeply with either noise, to {percent(float(procrustes.at(v_most)))} at
-v = {v_most:.2g} and {percent(float(known_secret.at(sigma_most)))} at σ = {sigma_most:g} (guessing: 10 %; our face
+v = {v_most:.3f} and {percent(float(known_secret.at(sigma_most)))} at σ = {sigma_most:g} (guessing: 10 %; our face
 model is another one). Private-data noise costs accuracy steadily, and anchor noise drops it to I-GDP's level and no further.
 
 **What the paper does not show.** At v = {v_chance:g}, where the paper's strongest attack reaches chance, ours by the same
 attack links {percent(float(procrustes.at(v_chance)))} of the identities, and the strongest attack we know
 {percent(float(strongest.at(v_chance)))}. Here the noise does weaken even that attack, since 400 components and a thousand
-rows leave covariances uncertain: at v = {v_most:.2g}, the most that it was run on, it links
+rows leave covariances uncertain: at v = {v_most:.3f}, the most that it was run on, it links
 {percent(float(strongest.at(v_most)))}{by_luck}. Which image it was, rather than who is on it, is
 given away in {percent(-largest_of(-matched))} of all cases even at the v where that
 attack does worst. {about_i_gdp(study)}

@@ -40,12 +40,10 @@ class Reader:
 
 def about_i_gdp(study: Reader) -> str:
     """What I-GDP is worth, and what of it leaks."""
-    rows = study.rows.where(method="i-gdp")
-    matched = mean_of(rows.strongest("match"))
     return (
         "To I-GDP, which uploads no anchor, the paper assigns no leakage. Its accuracy is "
         f"{percent(study.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks out "
-        f"{percent(matched)} of the rows."
+        f"{percent_over(study.rows.where(method='i-gdp').strongest('match'))} of the rows."
     )
 
 
@@ -82,9 +80,24 @@ def percent(share: float) -> str:
     return "n/a" if not np.isfinite(share) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
+def percent_over(shares: Floats) -> str:
+    """The mean of shares in per cent, and from where to where they go if there are several."""
+    known = shares[np.isfinite(shares)]
+    spread = (
+        f" ({percent(known.min())} to {percent(known.max())} over deployments)" if len(set(known.tolist())) > 1 else ""
+    )
+    return percent(mean_of(shares)) + spread
+
+
 def percent_at(curve: Curve, x: float | None) -> str:
-    """What a curve of shares says at x."""
-    return "an unknown share" if x is None else percent(min(1.0, max(0.0, float(curve.at(x)))))
+    """What a curve of shares says at x; where a spline overshoots and leaves 0 to 1, what the draws on either side say."""
+    if x is None:
+        return "an unknown share"
+    share = float(curve.at(min(max(x, curve.low), curve.high)))
+    if not 0 <= share <= 1:
+        order = np.argsort(curve.x)
+        share = float(np.interp(x, curve.x[order], curve.y[order]))
+    return percent(share)
 
 
 def in_powers_of_ten(number: float) -> str:
@@ -99,7 +112,7 @@ def below_alone(symbol: str, level: float | None) -> str:
     """From which noise on a joint model is worth less than training alone."""
     if level is None:
         return "stays above training alone over the whole range"
-    return f"falls below training alone from {symbol} = {level:.2g} on"
+    return f"falls below training alone from about {symbol} = {level:.2g} on, by the fitted curve"
 
 
 def place_among(value: float, spread: list[float]) -> str:

@@ -2,8 +2,8 @@
 
 Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them has less luck than the
 best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, which
-makes for more luck. How many independent galleries they amount to is not known; it lies between the number of records and
-that of galleries, and both ends are told.
+makes for more luck. How many independent galleries they amount to is not known; the number of records and that of galleries
+are both told. It is the mean over draws that is computed: a single draw may lie above it.
 """
 
 from __future__ import annotations

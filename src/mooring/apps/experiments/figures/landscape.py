@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.apps.experiments.comparison.findings_tables import RESOLVED_GAIN
 from mooring.apps.experiments.figures.drawing import Drawing
 from mooring.apps.experiments.figures.material import Material, column, luck, mean, percent, strongest, values
 from mooring.apps.experiments.figures.style import new_canvas
@@ -38,7 +39,6 @@ _METHODS = {
     BOTH_NOISES: "v = {v:g} and σ = {sigma:g}",
 }
 _MOST_COLUMNS = 4
-_RESOLVED = 3.0  # percentage points: about twice the spread of a cell's gain between deployments
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def draw_landscape(material: Material) -> list[Drawing]:
     gain = (
         "Percentage points of balanced accuracy, as deployed, that joining gives over the mean of the participants' own "
         "models. Blue: joining pays; red: a participant does better alone; the black line runs between the two. Gains below "
-        f"about {_RESOLVED:g} points, either way, are not resolved and are written in grey"
+        f"about {RESOLVED_GAIN:g} points, either way, are not resolved and are written in grey"
         f"{_repeated(material, panels)}. One panel a noise: v on the anchor, σ on the private rows, in units of their size. "
         "Empty cells were not run."
     )
@@ -226,7 +226,7 @@ def _numbers(axes: Axes, cells: Array, shown: _Map) -> None:
         if np.isfinite(value):
             text = f"{value:{shown.number}}"
             colour = "white" if _is_dark(value, shown) else INK
-            if shown.name == "gain" and abs(value) < _RESOLVED:
+            if shown.name == "gain" and abs(value) < RESOLVED_GAIN:
                 colour = GREY
             axes.text(
                 j + 0.5, i + 0.5, "0" if text in ("+0", "-0") else text, ha="center", va="center", fontsize=7.5, color=colour
