@@ -419,15 +419,17 @@ def test_the_help_reads_like_the_story() -> None:
         "study",
         "join",
         "deal",
+        "invite",
         "check",
         "share",
+        "send",
         "align",
         "train",
         "export",
         "deliver",
         "predict",
     ]
-    assert names == [*story, "report", "demo", "reproduce", "version"]
+    assert names == [*story, "report", "demo", "reproduce", "version", "flare"]
     assert "Exit codes: 0 done" in " ".join(printed.split())
 
 

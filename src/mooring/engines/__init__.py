@@ -1,1 +1,1 @@
-"""Other engines for the same protocol: participants over NVIDIA FLARE, the analyst on Dask. Optional, and no result differs."""
+"""Other engines for the same protocol, optional, and no result differs: participants over NVIDIA FLARE, the analyst on Dask."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,16 @@ import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.geometry.rigid import RigidMap
+from mooring.protocol.addresses import is_url, local_path
 from mooring.protocol.common_space import CommonSpace, read_space
 from mooring.protocol.container import TensorSpec
 from mooring.protocol.durable import make_folder, write_durably
 from mooring.protocol.keys import SigningKey
 from mooring.protocol.models import MOST_MODEL_BYTES, Model
 from mooring.protocol.signed import opened, read_signed, write_signed
+from mooring.protocol.stores import folder_at, send_folder
 from mooring.protocol.study import Member, Study
+from mooring.protocol.tables import Progress
 from mooring.protocol.training import MODEL_FILE, TRAINING_FILE
 
 DELIVERY_FILE, MAP_FILE = "delivery.json", "map.safetensors"
@@ -88,6 +93,7 @@ def deliver(
     *,
     allow_rows: bool = False,
     command: str = "",
+    progress: Progress | None = None,
 ) -> Delivery:
     """Write each aligned participant's result: its map, signed, and the model where there is one.
 
@@ -97,7 +103,7 @@ def deliver(
     folder : path
         The analyst's work folder.
     output : path
-        Gets a folder for each participant.
+        Gets a folder for each participant; may be a URL that fsspec knows (s3://…), to which the finished folders are sent.
     signing_key : SigningKey
         The analyst's.
     allow_rows : bool, default False
@@ -105,6 +111,8 @@ def deliver(
         participant can turn these back into raw rows, up to the study's noise on the data.
     command : str
         For the record.
+    progress : callable, optional
+        Called with participants done and participants in all.
     """
     study.require_roster()
     if study.analyst is None or signing_key.public != study.analyst.signing_key:
@@ -113,29 +121,38 @@ def deliver(
             reason="this key is not that of the study's analyst, and participants would refuse what it signs",
             cure="Open the vault that the analyst joined with.",
         )
-    folder, output = Path(folder), Path(output)
+    folder = Path(folder)
+    if is_url(output):
+        folder_at(str(output))  # an address that cannot be used is said to be before any work
     space = read_space(folder, study)
     model = _model_of(folder, study, space, allow_rows=allow_rows)
     digest = hashlib.sha256(model).hexdigest() if model is not None else ""
-    for index, entry in enumerate(space.record["participants"]):
-        member = study.member(entry["name"])
-        place = output / member.name
-        make_folder(place, mode=0o700, what="the folder of results")
-        if model is not None:
-            write_durably(place / MODEL_FILE, model, what="the model")
-        write_signed(
-            place / MAP_FILE,
-            kind=KIND,
-            fields={
-                "study": study.digest,
-                "participant": member.name,
-                "key": member.signing_key,
-                "bundle": entry["digest"],
-                "model": digest,
-            },
-            arrays={"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin},
-            signer=signing_key,
-        )
+    with ExitStack() as stack:
+        here = local_path(output) if not is_url(output) else Path(stack.enter_context(TemporaryDirectory()))
+        for index, entry in enumerate(space.record["participants"]):
+            member = study.member(entry["name"])
+            place = here / member.name
+            make_folder(place, mode=0o700, what="the folder of results")
+            if model is not None:
+                write_durably(place / MODEL_FILE, model, what="the model")
+            write_signed(
+                place / MAP_FILE,
+                kind=KIND,
+                fields={
+                    "study": study.digest,
+                    "participant": member.name,
+                    "key": member.signing_key,
+                    "bundle": entry["digest"],
+                    "model": digest,
+                },
+                arrays={"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin},
+                signer=signing_key,
+            )
+            if is_url(output):
+                address = f"{str(output).rstrip('/')}/{member.name}"
+                send_folder(place, (MODEL_FILE, MAP_FILE), address=address)  # the map last, since it names the model
+            if progress:
+                progress(index + 1, len(space.names))
     delivery = Delivery(space.names, digest)
     record = {"command": command, **delivery.as_dict()}
     write_durably(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.protocol.addresses import is_url, local_path, without_secrets
 from mooring.protocol.bundle import SUFFIX, Bundle, verify_bundle
-from mooring.protocol.durable import durable_file, explained, make_folder, write_durably
+from mooring.protocol.durable import explained, make_folder, write_durably
+from mooring.protocol.receiving import Candidate, Copy, downloaded
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
-_BLOCK = 2**22
 _LONGEST_NAME = 80
 _MOST_MEMORY, _MOST_RECORDED = 2**24, 10_000
 
@@ -96,18 +96,22 @@ def collect(
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
     remembered = _remembered(folder, study)
+    copies = _copies_before(folder, remembered)
     valid: list[tuple[str, Bundle]] = []
+    origins: dict[Path, tuple[str, str]] = {}
     aside: list[SetAside] = []
-    for file, found in _files(source, folder, most_bytes, progress):
-        if isinstance(found, str):
-            aside.append(SetAside(file, found))
-            continue
-        try:
-            valid.append((file, verify_bundle(found, study)))
-        except (RefusedError, StorageError) as problem:
-            aside.append(SetAside(file, problem.reason))
-        except (MooringError, OSError, MemoryError):
-            aside.append(SetAside(file, "it cannot be read"))
+    for candidate in _candidates(source, folder, copies, most_bytes, progress):
+        file, taken = printable(candidate.shown), None
+        if isinstance(candidate.found, Path):
+            taken = _verified(candidate.found, study)
+            origins[candidate.found] = candidate.origin
+        if isinstance(taken, Bundle):
+            valid.append((file, taken))
+        else:
+            aside.append(SetAside(file, taken or str(candidate.found)))
+        for kept in (_verified(path, study) for path in candidate.kept):
+            if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
+                valid.append((file, kept))
     bundles: list[Bundle] = []
     for member in study.participants:
         theirs = [(file, bundle) for file, bundle in valid if bundle.member.name == member.name]
@@ -119,7 +123,8 @@ def collect(
     here = {bundle.member.name for bundle in bundles}
     missing = tuple(member.name for member in study.participants if member.name not in here)
     intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
-    record = {"command": command, **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    record = {"command": without_secrets(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    record["copies"] = {name: copy.as_dict() for name, copy in _copies_now(bundles, origins, copies).items()}
     record["set_aside"] = record["set_aside"][
         :_MOST_RECORDED
     ]  # anybody can fill an inbox, and the record is read again
@@ -149,6 +154,42 @@ def _one_of(
     return next((bundle for _, bundle in kept.values()), None), aside
 
 
+def _verified(path: Path, study: Study) -> Bundle | str:
+    """A bundle that holds up, or why it does not."""
+    try:
+        return verify_bundle(path, study)
+    except (RefusedError, StorageError) as problem:
+        return problem.reason
+    except (MooringError, OSError, MemoryError):
+        return "it cannot be read"
+
+
+def _copies_now(
+    bundles: list[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
+) -> dict[str, Copy]:
+    """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
+    taken = {bundle._path: bundle.digest for bundle in bundles}
+    now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if origin[0] and path in taken}
+    known = {(copy.object, copy.digest) for copy in now.values()}
+    return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
+
+
+def _copies_before(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
+    """Copies of accepted bundles, as the record names them; one that cannot be made out is downloaded again."""
+    if not remembered:
+        return {}
+    try:
+        found = json.loads((folder / INTAKE_FILE).read_bytes()).get("copies", {})
+        copies = {
+            str(name): Copy(str(entry["object"]), str(entry["mark"]), str(entry["digest"]))
+            for name, entry in found.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    accepted = set(remembered.values())
+    return {name: copy for name, copy in copies.items() if copy.digest in accepted and Path(name).name == name}
+
+
 def _remembered(folder: Path, study: Study) -> dict[str, str]:
     """Whose bundle was accepted before, by its digest; of this study only."""
     path = folder / INTAKE_FILE
@@ -175,15 +216,14 @@ def _remembered(folder: Path, study: Study) -> dict[str, str]:
     return found if same else {}
 
 
-def _files(
-    source: str | Path, folder: Path, most_bytes: int, progress: Progress | None
-) -> Iterator[tuple[str, Path | str]]:
-    """Every candidate: its name for people, and where it lies, or why it cannot be looked at."""
-    address = str(source)
-    if "://" in address and not address.startswith("file://"):
-        yield from _downloaded(address, folder / RECEIVED, most_bytes, progress)
+def _candidates(
+    source: str | Path, folder: Path, copies: dict[str, Copy], most_bytes: int, progress: Progress | None
+) -> Iterator[Candidate]:
+    """Every file that may be a bundle."""
+    if is_url(source):
+        yield from downloaded(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
         return
-    place = Path(address.removeprefix("file://"))
+    place = local_path(source)
     with explained("the folder of bundles"):
         if not place.is_dir():
             raise StorageError("the folder of bundles", reason="it is not there", cure="Check the path.")
@@ -191,7 +231,7 @@ def _files(
     for index, path in enumerate(paths):
         if progress:
             progress(index, len(paths))
-        yield printable(path.name), _local(path, most_bytes)
+        yield Candidate(path.name, _local(path, most_bytes))
     if progress and paths:
         progress(len(paths), len(paths))
 
@@ -205,77 +245,6 @@ def _local(path: Path, most_bytes: int) -> Path | str:
     except OSError:
         return "it is not there, or cannot be read"
     return path
-
-
-def _downloaded(
-    address: str, received: Path, most_bytes: int, progress: Progress | None
-) -> Iterator[tuple[str, Path | str]]:
-    import fsspec
-
-    try:
-        system, root = fsspec.core.url_to_fs(address)
-        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
-    except Exception:  # every file system has errors of its own, and they may quote credentials
-        raise StorageError(
-            "the source of bundles",
-            reason="it cannot be listed",
-            cure="Check the address and your access; some kinds of address need a further package.",
-        ) from None
-    make_folder(received, mode=0o700, what="the work folder")
-    for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
-        if progress:
-            progress(index, len(listed))
-        name = str(entry["name"])
-        shown = printable(name.rstrip("/").rsplit("/", 1)[-1])
-        target = received / f"{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}{SUFFIX}"
-        yield shown, _fetched(system, entry, target, most_bytes)
-    if progress and listed:
-        progress(len(listed), len(listed))
-
-
-class _TooLargeError(Exception):
-    pass
-
-
-def _fetched(system: Any, entry: dict[str, Any], target: Path, most_bytes: int) -> Path | str:
-    if entry.get("type") == "directory":
-        return "it is a folder"
-    size = entry.get("size")
-    if isinstance(size, int) and size > most_bytes:
-        return "it is larger than any bundle may be"
-    try:
-        with durable_file(target, what="the work folder") as file:
-            try:
-                stream = system.open(entry["name"], "rb")
-            except Exception as problem:
-                raise _UnreachableError from problem
-            with stream:
-                _copy(stream, file, most_bytes)
-    except _TooLargeError:
-        return "it is larger than any bundle may be"
-    except _UnreachableError:
-        return "it could not be downloaded"
-    return target
-
-
-class _UnreachableError(Exception):
-    pass
-
-
-def _copy(stream: Any, file: Any, most_bytes: int) -> None:
-    """Copy block by block; a stream may be longer than was announced, or without end."""
-    copied = 0
-    while True:
-        try:
-            block = stream.read(_BLOCK)
-        except Exception as problem:
-            raise _UnreachableError from problem
-        if not block:
-            return
-        copied += len(block)
-        if copied > most_bytes:
-            raise _TooLargeError
-        file.write(block)
 
 
 def printable(name: str) -> str:

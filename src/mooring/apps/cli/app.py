@@ -15,11 +15,14 @@ from mooring.apps.cli.deal import deal
 from mooring.apps.cli.deliver import deliver
 from mooring.apps.cli.demo import demo
 from mooring.apps.cli.export import export
+from mooring.apps.cli.flare import flare_app
+from mooring.apps.cli.invite import invite
 from mooring.apps.cli.join import join
 from mooring.apps.cli.plan import plan
 from mooring.apps.cli.predict import predict
 from mooring.apps.cli.report import report
 from mooring.apps.cli.reproduce import reproduce
+from mooring.apps.cli.send import send
 from mooring.apps.cli.share import share
 from mooring.apps.cli.study import study_app
 from mooring.apps.cli.train import train
@@ -37,8 +40,10 @@ COMMANDS = (
     (study_app, AGREE),
     (join, AGREE),
     (deal, AGREE),
+    (invite, AGREE),
     (check, SHARE),
     (share, SHARE),
+    (send, SHARE),
     (align, ANALYST),
     (train, ANALYST),
     (export, ANALYST),
@@ -73,6 +78,7 @@ for command, panel in COMMANDS:
         app.add_typer(study_app, name="study", rich_help_panel=panel)
     else:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(flare_app, name="flare", rich_help_panel="Over NVIDIA FLARE, instead of files")
 
 
 @app.command(rich_help_panel=AFTERWARDS)

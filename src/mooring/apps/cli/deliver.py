@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def deliver(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Gets a folder for each participant.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
+    ],
     study: running.StudyPath = running.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     vault: running.VaultPath = running.DEFAULT_VAULT,
@@ -31,19 +32,29 @@ def deliver(
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
     with running.running(format) as console:
+        from mooring.protocol.addresses import shown
         from mooring.protocol.delivery import deliver as deliver_results
         from mooring.protocol.study import Study
         from mooring.protocol.vault import Vault
 
         opened = Study.read(study)
         key = Vault.open(vault, passphrase=running.passphrase(vault)).signing_key
-        found = deliver_results(opened, folder, output, key, allow_rows=allow_rows, command=running.command_line())
-        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, output))
+        command = running.command_line()
+        with running.progress("Delivering") as tell:
+            found = deliver_results(opened, folder, output, key, allow_rows=allow_rows, command=command, progress=tell)
+        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, shown(output)))
 
 
-def _say(console: Console, found: Delivery, output: Path) -> None:
+def _say(console: Console, found: Delivery, output: str) -> None:
     content = "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
     console.print(f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.")
+    if "://" in output:
+        console.print(
+            f"What is under {escape(output.rstrip('/'))}/<its name>: {content}. Let each read its own, and no other.",
+            soft_wrap=True,
+        )
+        return
     console.print(
-        f"Send each the folder {escape(str(output))}/<its name>: {content}. Give nobody another one's.", soft_wrap=True
+        f"Send each the folder {escape(output.rstrip('/'))}/<its name>: {content}. Give nobody another one's.",
+        soft_wrap=True,
     )

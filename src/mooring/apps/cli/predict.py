@@ -31,7 +31,10 @@ from mooring.errors import InputError
 
 def predict(
     data: TablePath,
-    result: Annotated[Path, typer.Option(help="The folder that the analyst delivered to you.")],
+    result: Annotated[
+        str,
+        typer.Option(help="The folder that the analyst delivered to you, or its URL: s3://bucket/results/YOUR-NAME."),
+    ],
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
     output: Annotated[Path, typer.Option(help="Where the predictions go, one line a row.")] = Path("predictions.csv"),
@@ -52,7 +55,9 @@ def predict(
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
     with running(format) as console:
+        from mooring.protocol.addresses import is_url, local_path
         from mooring.protocol.durable import require_place, write_durably
+        from mooring.protocol.fetching import fetched_result
         from mooring.protocol.participant import Participant
         from mooring.protocol.study import Study
         from mooring.protocol.vault import Vault
@@ -60,15 +65,15 @@ def predict(
         require_place(output, what="the predictions", inputs=(data, study, beside))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
-        if not (result / "map.safetensors").is_file():
+        if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
             raise InputError(
                 "result",
                 expected="your own folder of what the analyst delivered, with map.safetensors in it",
-                got="a folder without it" if result.is_dir() else "no folder",
+                got="a folder without it" if local_path(result).is_dir() else "no folder",
                 cure="Give --result results/YOUR-NAME.",
             )
-        with progress("scoring") as moved:
-            found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
+        with fetched_result(result, agreed) as folder, progress("scoring") as moved:
+            found = participant.predict(data, result=folder, own_rows=beside, ignore=ignore or (), progress=moved)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["prediction"])

@@ -124,8 +124,10 @@ def dealt_anchor(given: Path | None, study_name: str) -> Path:
 
 
 def command_line() -> str:
-    """The command as it was typed, for the records that a report shows."""
-    return shlex.join(["mooring", *sys.argv[1:]])
+    """The command as it was typed, for the records that a report shows; without passwords and signatures of addresses."""
+    from mooring.protocol.addresses import without_secrets
+
+    return without_secrets(shlex.join(["mooring", *sys.argv[1:]]))
 
 
 @contextmanager

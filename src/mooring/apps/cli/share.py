@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -26,7 +27,11 @@ from mooring.apps.cli.running import (
     running,
     tell,
 )
-from mooring.errors import InputError
+from mooring.apps.cli.send import AllowHttp, say_sent
+from mooring.errors import InputError, RefusedError, StorageError
+
+if TYPE_CHECKING:
+    from mooring.protocol.transfer import Sent
 
 
 def share(
@@ -35,6 +40,14 @@ def share(
     vault: VaultPath = DEFAULT_VAULT,
     anchor: AnchorPath = None,
     output: Annotated[Path | None, typer.Option(help="Where the bundle goes.", show_default="YOUR-NAME.bundle")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Send it there as well, as 'mooring send' does: a folder, a URL, a presigned address, or @FILE with one.",
+        ),
+    ] = None,
+    allow_http: AllowHttp = False,
     ignore: IgnoreColumns = None,
     labels: Annotated[
         bool,
@@ -52,10 +65,15 @@ def share(
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
     """
     with running(format) as console:
+        from mooring.protocol.addresses import read_address
         from mooring.protocol.participant import Participant
         from mooring.protocol.study import Study
+        from mooring.protocol.transfer import require_address
         from mooring.protocol.vault import Vault
 
+        address = None if to is None else read_address(to)
+        if address is not None:
+            require_address(address, allow_http=allow_http)
         agreed = Study.read(study)
         if agreed.label.kind != "none" and not labels:
             raise InputError(
@@ -79,14 +97,33 @@ def share(
         record = {"command": command_line(), **shared.as_dict()}
         participant.vault.write(agreed, "share.json", json.dumps(record).encode())
 
+        sent = None if address is None else _sent(path, address, allow_http=allow_http)
+
         def say(console: Console) -> None:
             again = " again, the same bytes as before" if shared.reissued else ""
             console.print(
                 f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled. "
-                "Send it to the analyst, and to nobody else: other participants know the anchor.",
+                "Send it to the analyst, and to nobody else: other participants know the anchor."
+                if sent is None
+                else f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled.",
                 soft_wrap=True,
             )
+            if sent is not None:
+                say_sent(console, path, sent)
             console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)
             console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
 
-        tell(format, console, {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}, say)
+        result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
+        tell(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
+
+
+def _sent(path: Path, address: str, *, allow_http: bool) -> Sent:
+    """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
+    from mooring.protocol.transfer import send_file
+
+    try:
+        with progress("sending") as moved:
+            return send_file(path, address, allow_http=allow_http, progress=moved)
+    except (StorageError, RefusedError) as problem:
+        cure = f"{problem.cure} The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
+        raise type(problem)(problem.what, reason=problem.reason, cure=cure) from None

@@ -1,0 +1,129 @@
+"""The server's half of a FLARE job: one round, in which a site that dies or does not answer stops nobody else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from mooring.engines.flare.analysts_part import AnalystsPart
+from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
+from mooring.errors import MooringError
+
+TOPIC = "mooring"
+_LOOK_SECONDS = 0.2
+Answers = dict[str, dict[str, Any]]
+
+
+class MooringController(Controller):  # type: ignore[misc]
+    """Fetches the sealed anchor from its dealer, collects bundles, aligns, trains, and hands results back.
+
+    Parameters
+    ----------
+    study : str
+        Digest of the study that the job is for; it must be that of the server's own mooring.toml.
+    """
+
+    def __init__(self, study: str) -> None:
+        super().__init__()
+        self._study = study
+        self._part: AnalystsPart | None = None
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Open the server's own settings, and listen to what sites ask."""
+        folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
+        try:
+            self._part = AnalystsPart.opened(folder, self._study, lambda words: self.log_info(fl_ctx, words))
+        except MooringError as problem:
+            self.system_panic(str(problem), fl_ctx)
+            return
+        fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answered)
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """The round."""
+        part = self._part
+        if part is None:
+            return
+        answers: Answers = {}
+        try:
+            self._round(part, answers, abort_signal, fl_ctx)
+        except MooringError as problem:
+            part.record(answers, str(problem))
+            self.system_panic(str(problem), fl_ctx)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Let go of the work folder."""
+        if self._part is not None:
+            self._part.close()
+
+    def process_result_of_unknown_task(
+        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+    ) -> None:
+        """An answer after its time; what it sent has no ticket any more."""
+        self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
+
+    def _round(self, part: AnalystsPart, answers: Answers, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        sites = part.known(client.name for client in fl_ctx.get_engine().get_clients())
+        part.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
+        dealer = part.study.dealing_member.name
+        if dealer in sites and not part.anchor.exists():
+            found = self._asked(ANCHOR_TASK, {dealer: part.for_dealer()}, part, abort_signal, fl_ctx)
+            answers.setdefault(dealer, {})["anchor"] = found[dealer]
+        told = {name: part.for_participant(name) for name in sites}
+        for name, answer in self._asked(SHARE_TASK, told, part, abort_signal, fl_ctx).items():
+            answers.setdefault(name, {})["share"] = answer
+        if abort_signal.triggered:
+            return
+        delivered = part.analysed()
+        told = {name: part.for_result(name) for name in delivered if name in sites}
+        for name, answer in self._asked(RESULT_TASK, told, part, abort_signal, fl_ctx).items():
+            answers.setdefault(name, {})["result"] = answer
+        part.record(answers, "done")
+
+    def _asked(
+        self,
+        task_name: str,
+        told: Mapping[str, Mapping[str, str | int]],
+        part: AnalystsPart,
+        abort_signal: Signal,
+        fl_ctx: FLContext,
+    ) -> dict[str, dict[str, Any]]:
+        """Give each site its task, and wait until all have answered, or their time is over."""
+        found: dict[str, dict[str, Any]] = {name: {"outcome": "no answer"} for name in told}
+
+        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            reply = client_task.result
+            answer = {name: value for name, value in reply.items() if isinstance(value, str | int)}
+            fine = reply.get_return_code() == ReturnCode.OK
+            found[client_task.client.name] = answer if fine else {"outcome": "failed"}
+            part.tell(f"{client_task.client.name}, {task_name}: {found[client_task.client.name].get('outcome')}")
+
+        tasks = []
+        for name, words in told.items():
+            data = Shareable()
+            data.update(words)
+            task = Task(task_name, data, timeout=part.settings.wait_seconds, result_received_cb=received)
+            self.send(task, fl_ctx, targets=[name])
+            tasks.append(task)
+        while any(task.completion_status is None for task in tasks) and not abort_signal.triggered:
+            time.sleep(_LOOK_SECONDS)
+        for words in told.values():
+            part.counter.close(str(words["ticket"]))
+        return found
+
+    def _answered(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Answer a request about a file."""
+        reply = make_reply(ReturnCode.OK)
+        if self._part is not None:
+            asked = {name: value for name, value in request.items() if isinstance(value, str | int | bytes)}
+            reply.update(self._part.answer(asked))
+        return reply

@@ -1,0 +1,82 @@
+"""The site's half of a FLARE job: a class that is installed at the site, and that a job can name but not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from mooring.engines.flare.participants_part import ParticipantsPart
+from mooring.engines.flare.pieces import Message
+from mooring.engines.flare.settings import SiteSettings
+from mooring.errors import MooringError, RefusedError, StorageError
+
+TOPIC = "mooring"
+_ANSWER_SECONDS, _TRIES = 60.0, 5
+
+
+class MooringExecutor(Executor):  # type: ignore[misc]
+    """Emits the bundle that 'mooring share' would, and keeps the result that comes back.
+
+    Parameters
+    ----------
+    study : str
+        Digest of the study that the job is for: all that a job can say. Everything else is in the site's own mooring.toml.
+    """
+
+    def __init__(self, study: str) -> None:
+        super().__init__()
+        self._study = study
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log."""
+        reply = make_reply(ReturnCode.OK)
+        try:
+            folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
+            part = ParticipantsPart(
+                SiteSettings.read(folder),
+                str(fl_ctx.get_identity_name()),
+                self._study,
+                lambda words: self.log_info(fl_ctx, words),
+            )
+            told = {name: value for name, value in shareable.items() if isinstance(value, str | int | bytes)}
+            reply.update(part.do(task_name, told, lambda request: self._asked(request, fl_ctx, abort_signal)))
+            reply["outcome"] = "done"
+        except MooringError as problem:
+            self.log_error(fl_ctx, str(problem), fire_event=False)
+            reply["outcome"] = _word_for(problem)
+        except Exception as problem:  # what a library says may quote a record
+            self.log_error(fl_ctx, f"{type(problem).__name__}, which nobody foresaw", fire_event=False)
+            reply["outcome"] = "failed: a fault of mooring's own"
+        return reply
+
+    def _asked(self, request: Message, fl_ctx: FLContext, abort_signal: Signal) -> dict[str, Any]:
+        """Ask the server, again if no answer comes: every request may be made twice."""
+        for _ in range(_TRIES):
+            if abort_signal.triggered:
+                break
+            asked = Shareable()
+            asked.update(request)
+            replies = fl_ctx.get_engine().send_aux_request(
+                targets=None, topic=TOPIC, request=asked, timeout=_ANSWER_SECONDS, fl_ctx=fl_ctx
+            )
+            for reply in replies.values():
+                if reply.get_return_code() == ReturnCode.OK:
+                    return dict(reply)
+        raise StorageError("the server", reason="it does not answer", cure="Submit the job again when it is up.")
+
+
+def _word_for(problem: MooringError) -> str:
+    """What the server hears: nothing of the site's rows, columns or paths."""
+    match problem:
+        case RefusedError():
+            return "refused, to protect somebody; the site's log says why"
+        case StorageError():
+            return "failed: a file, a disk or the connection; the site's log says more"
+        case _:
+            return "failed: settings or a table that cannot be used; the site's log says more"

@@ -1,0 +1,63 @@
+"""The job that is submitted to FLARE: configuration that names mooring's two classes, and no code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
+from mooring.errors import InputError
+from mooring.protocol.durable import make_folder, write_durably
+from mooring.protocol.study import Study
+
+EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
+CONTROLLER = "mooring.engines.flare.controller.MooringController"
+_FEWEST_SITES = 2  # alignment needs two; more is for the server's least_sites to ask
+
+
+def write_job(study: Study, folder: Path) -> None:
+    """Write the job's folder; everything in it follows from the study's digest."""
+    study.require_roster()
+    unfit = [member.name for member in study.participants if "." in member.name]
+    if unfit:
+        raise InputError(
+            "roster",
+            expected="names without dots, which FLARE's sites cannot have",
+            got=unfit[0],
+            cure="Another name makes another study.",
+        )
+    server = {
+        "format_version": 2,
+        "workflows": [{"id": "mooring", "path": CONTROLLER, "args": {"study": study.digest}}],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    site = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": [ANCHOR_TASK, SHARE_TASK, RESULT_TASK],
+                "executor": {"path": EXECUTOR, "args": {"study": study.digest}},
+            }
+        ],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    meta = {
+        "name": f"mooring-{study.name}",
+        "resource_spec": {},
+        "min_clients": _FEWEST_SITES,
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    config = folder / "app" / "config"
+    make_folder(config, what="the job")
+    _write(folder / "meta.json", meta)
+    _write(config / "config_fed_server.json", server)
+    _write(config / "config_fed_client.json", site)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_durably(path, json.dumps(content, indent=2).encode(), what="the job")

@@ -1,0 +1,188 @@
+"""One HTTP PUT of a file: its bytes from disk with their length said beforehand, no credentials, and the answer in short.
+
+By the standard library alone. Nothing but the file is sent along: a header that the address was not signed for, such as a
+content type, makes some stores refuse it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from mooring.errors import StorageError
+from mooring.protocol.addresses import is_this_machine
+from mooring.protocol.stores import BrokenOffError
+from mooring.protocol.tables import Progress
+
+TIMEOUT = 60.0
+_BLOCK = 2**20
+_MOST_ANSWER = 2**14
+_MOST_REDIRECTS = 3
+_CODE = re.compile(rb"<Code>([A-Za-z]{1,40})</Code>")
+_CHANGED = "it changed while it was sent"
+
+
+class Answer(NamedTuple):
+    """What the store said.
+
+    Attributes
+    ----------
+    status : int
+    code : str
+        The word of an S3 store for what is wrong, if there is one.
+    expired : bool
+        Whether the address was good once.
+    headers : mapping
+        With lower-case names.
+    """
+
+    status: int
+    code: str
+    expired: bool
+    headers: Mapping[str, str]
+
+
+class _Body:
+    """A file on its way: counted, hashed, and never longer or shorter than was said."""
+
+    def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
+        self._file, self._size, self._progress = file, size, progress
+        self._done, self._digest = 0, hashlib.sha256()
+
+    def read(self, count: int = -1) -> bytes:
+        left = self._size - self._done
+        block = self._file.read(left if count < 0 else min(count, left))
+        if not block and left:
+            raise StorageError("the file", reason=_CHANGED, cure="Send it again when nobody writes to it.")
+        self._done += len(block)
+        self._digest.update(block)
+        if self._progress:
+            self._progress(self._done, self._size)
+        return block
+
+    def require(self, digest: str) -> None:
+        """Refuse to call something sent that was not what was checked."""
+        if self._digest.hexdigest() != digest:
+            raise StorageError("the file", reason=_CHANGED, cure="Send it again when nobody writes to it.")
+
+
+def put(
+    parts: SplitResult,
+    path: Path,
+    *,
+    size: int,
+    digest: str,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Answer:
+    """PUT a file once; a broken connection is a BrokenOffError, any answer is returned.
+
+    Parameters
+    ----------
+    parts : SplitResult
+        Of the address.
+    path : Path
+    size : int
+        How many bytes are announced and sent.
+    digest : str
+        Their SHA-256.
+    timeout : float
+        Seconds without a sign of life; a minute by default.
+    progress : callable, optional
+        Called with bytes sent and bytes in all.
+    """
+    for _ in range(_MOST_REDIRECTS + 1):
+        with path.open("rb") as file:
+            body = _Body(file, size, progress)
+            answer = _exchange(parts, body, size, TIMEOUT if timeout is None else timeout)
+        if answer.status in (307, 308) and "location" in answer.headers:
+            parts = _redirected(parts, answer.headers["location"])
+            continue
+        if 200 <= answer.status < 300:
+            body.require(digest)
+        return answer
+    return answer
+
+
+def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Answer:
+    try:
+        connection, target, headers = _connected(parts, timeout)
+        try:
+            broken: OSError | None = None
+            try:
+                connection.request("PUT", target, body=body, headers={"Content-Length": str(size), **headers})
+            except (BrokenPipeError, ConnectionResetError) as problem:
+                broken = problem  # a store that refuses may say so and hang up before it has read everything
+            try:
+                found = connection.getresponse()
+                text = found.read(_MOST_ANSWER)
+            except (OSError, http.client.HTTPException):
+                if broken is not None:
+                    raise broken from None
+                raise
+            if broken is not None and 200 <= found.status < 300:
+                raise broken
+        finally:
+            connection.close()
+    except ssl.SSLCertVerificationError:
+        raise StorageError(
+            "the store",
+            reason="its certificate is not one that this machine trusts",
+            cure="Check the address; if your network has a certificate authority of its own, set SSL_CERT_FILE to it.",
+        ) from None
+    except TimeoutError:
+        raise BrokenOffError("the store did not answer in time") from None
+    except (ConnectionRefusedError, OSError, http.client.HTTPException) as problem:
+        made = isinstance(problem, BrokenPipeError | ConnectionResetError | http.client.HTTPException)
+        raise BrokenOffError("the connection broke" if made else "the store cannot be reached") from None
+    code = _CODE.search(text)
+    return Answer(
+        found.status,
+        code[1].decode() if code else "",
+        b"expired" in text.lower() and found.status in (400, 401, 403),
+        {name.lower(): value for name, value in found.getheaders()},
+    )
+
+
+def _connected(parts: SplitResult, timeout: float) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """A connection, straight or through the proxy that the environment names; what to ask it for, and headers for it."""
+    host, secure = str(parts.hostname), parts.scheme.lower() == "https"
+    make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    proxy = None if is_this_machine(host) or proxy_bypass(host) else getproxies().get(parts.scheme.lower())
+    if not proxy:
+        return make(host, parts.port, timeout=timeout, blocksize=_BLOCK), target, {}
+    via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    headers = {}
+    if via.username is not None:
+        who = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who).decode()}"
+    connection = make(str(via.hostname), via.port or 80, timeout=timeout, blocksize=_BLOCK)
+    if secure:
+        connection.set_tunnel(host, parts.port or 443, headers=headers)
+        return connection, target, {}
+    return connection, f"http://{parts.netloc}{target}", headers
+
+
+def _redirected(parts: SplitResult, location: str) -> SplitResult:
+    """Where a store sends us on to, as a bucket's own region; never from a protected connection to an open one."""
+    try:
+        found = urlsplit(urljoin(parts.geturl(), location))
+        fine = bool(found.hostname) and found.scheme.lower() in (parts.scheme.lower(), "https") and found.port != 0
+    except ValueError:
+        fine = False
+    if not fine or not location.isascii() or not location.isprintable():
+        raise StorageError(
+            "the store",
+            reason="it sends us on to where nothing can be sent",
+            cure="Ask the analyst for a fresh address.",
+        )
+    return found

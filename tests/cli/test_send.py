@@ -1,0 +1,166 @@
+"""`mooring send`, `share --to`, `invite`, and results at a URL, as people run them; no optional package is needed."""
+
+import importlib.util
+import json
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+from mooring.protocol import stores
+from mooring.protocol.columns import Column, Label
+from mooring.protocol.participant import Participant
+from mooring.protocol.study import Member, Study
+
+RUNNER = CliRunner()
+NAMES = ("north", "south")
+SIGNED = "X-Amz-Credential=AKIAHIDDEN&X-Amz-Signature=5ec2e7"
+
+
+def run(*words: Any, code: int = 0) -> str:
+    found = RUNNER.invoke(app, [str(word) for word in words], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert found.exit_code == code, f"{found.output}\n{found.exception!r}"
+    assert "5ec2e7" not in found.output
+    return re.sub(r"\s+", " ", found.stdout + found.stderr)
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hospitals and an analyst with a closed study and a dealt anchor."""
+    place = tmp_path_factory.mktemp("ward")
+    vaults = {name: Participant.join(place / name) for name in (*NAMES, "analyst")}
+    study = Study(
+        "ward",
+        "3" * 32,
+        columns=(Column("age", "number", 0, 120), Column("smoker", "category", categories=("no", "yes"))),
+        label=Label("ill", "classes", ("no", "yes")),
+        method="aa-i-gdp-data-noise",
+        n_components=3,
+        n_anchor_rows=12,
+        data_noise_scale=0.1,
+    ).enrolled([vaults[name].card(name) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public))
+    study.write(place / "study.toml")
+    Participant(study, vaults["north"]).deal(place / "ward.anchor")
+    rng = np.random.default_rng(1)
+    for name in NAMES:
+        ages, smokers = rng.uniform(20, 90, 40), rng.integers(0, 2, 40)
+        ill = ages + 20 * smokers > 65
+        words = ("no", "yes")
+        lines = [f"{a:.2f},{words[s]},{words[int(i)]}" for a, s, i in zip(ages, smokers, ill, strict=True)]
+        (place / f"{name}.csv").write_text("\n".join(["age,smoker,ill", *lines]) + "\n")
+    return place
+
+
+@pytest.fixture
+def place(ward: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    shutil.copytree(ward, tmp_path / "ward")
+    monkeypatch.chdir(tmp_path / "ward")
+    monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    yield tmp_path / "ward"
+    memory.store.clear()
+
+
+def share(name: str, *words: str, code: int = 0) -> str:
+    return run("share", f"{name}.csv", "--vault", name, "--labels", *words, code=code)
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address on this machine where nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{found.getsockname()[1]}/ward/north.bundle?{SIGNED}"
+
+
+def test_the_whole_way_through_urls(place: Path) -> None:
+    for name in NAMES:
+        said = share(name, "--to", "memory://inbox/")
+        assert f"Sent {name}.bundle" in said
+        assert f"to memory://inbox/{name}.bundle" in said
+        assert "Send it to the analyst" not in said
+    run("align", "--bundles", "memory://inbox")
+    run("train", "--learner", "linear")
+    assert "memory://results/<its name>" in run("deliver", "--output", "memory://results/", "--vault", "analyst")
+    run("deliver", "--output", "results", "--vault", "analyst")
+    at_store = fsspec.filesystem("memory").cat_file("/results/south/map.safetensors")
+    assert at_store == Path("results/south/map.safetensors").read_bytes()
+    predict = ("predict", "south.csv", "--vault", "south")
+    run(*predict, "--result", "memory://results/south", "--output", "away.csv")
+    run(*predict, "--result", "results/south", "--output", "here.csv")
+    assert Path("away.csv").read_bytes() == Path("here.csv").read_bytes()
+    assert "another participant's" in run(*predict, "--result", "memory://results/north", code=4)
+    assert "cannot be fetched" in run(*predict, "--result", "memory://results/nobody", code=5)
+    assert "no folder" in run(*predict, "--result", "nowhere", code=2)
+
+
+def test_a_file_goes_to_a_folder_and_for_programs(place: Path) -> None:
+    share("north")
+    Path("inbox").mkdir()
+    Path("north.address").write_text(f"{place / 'inbox'}\n")
+    found = run("send", "north.bundle", "--to", "@north.address", "--format", "json")
+    record = json.loads(found)
+    assert record["to"] == str(place / "inbox" / "north.bundle")
+    assert (record["kind"], record["tries"], record["confirmed"]) == ("bundle", 1, True)
+    assert Path("inbox/north.bundle").read_bytes() == Path("north.bundle").read_bytes()
+    run("send", "ward.anchor", "--to", "inbox/")
+    assert Path("inbox/ward.anchor").is_file()
+    again = json.loads(share("north", "--to", "inbox", "--format", "json"))
+    assert again["sent"]["digest"] == record["digest"] == again["bundle_digest"]
+
+
+def test_what_must_not_leave_does_not(place: Path, nobody: str) -> None:
+    for file in ("north.csv", "north/identity.json", "study.toml"):
+        assert "nothing else is sent" in run("send", file, "--to", "memory://inbox/", code=4)
+    assert fsspec.filesystem("memory").store == {}
+    assert "no plain file" in run("send", "north", "--to", nobody, code=5)
+    share("north")
+    assert "--allow-http" in run("send", "north.bundle", "--to", f"http://store.invalid/x?{SIGNED}", code=4)
+
+
+def test_a_share_that_cannot_be_sent_is_not_lost(place: Path, nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["mooring", "share", "north.csv", "--to", nobody])
+    said = share("north", "--to", nobody, code=5)
+    assert "the store cannot be reached" in said
+    assert "mooring send north.bundle --to …" in said
+    assert Path("north.bundle").is_file()
+    (record,) = Path("north/studies").glob("*/share.json")
+    assert "/ward/north.bundle?…" in json.loads(record.read_text())["command"]
+    assert "AKIAHIDDEN" not in record.read_text()
+    assert "Sent north.bundle" in run("send", "north.bundle", "--to", "memory://inbox/")
+
+
+def test_an_address_that_cannot_be_used_is_said_to_be_before_anything_is_written(place: Path) -> None:
+    for address in ("nonsense://x/", "https://", f"http://store.invalid/x?{SIGNED}", "@nowhere.address"):
+        share("north", "--to", address, code={"http:": 4, "@nowh": 5}.get(address[:5], 2))
+    assert not Path("north.bundle").exists()
+
+
+def test_invitations_need_a_store_that_signs(place: Path) -> None:
+    assert "can presign addresses" in run("invite", "--bundles", "inbox", code=2)
+    assert "can presign addresses" in run("invite", "--bundles", "memory://inbox", code=2)
+    assert "from 1m to 7d" in run("invite", "--bundles", "s3://ward/inbox", "--expires", "30d", code=2)
+    assert "one of the roster" in run("invite", "--bundles", "s3://ward/inbox", "--participant", "west", code=2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("s3fs") is not None, reason="s3fs is installed")
+def test_a_missing_package_is_named(place: Path) -> None:
+    share("north")
+    for words in (
+        ("invite", "--bundles", "s3://ward/inbox"),
+        ("send", "north.bundle", "--to", "s3://ward/inbox/"),
+        ("align", "--bundles", "s3://ward/inbox"),
+        ("deliver", "--output", "s3://ward/results", "--vault", "analyst"),
+        ("predict", "north.csv", "--result", "s3://ward/results/north", "--vault", "north"),
+    ):
+        assert "pip install 'mooring[s3]'" in run(*words, code=2)

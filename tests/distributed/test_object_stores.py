@@ -1,0 +1,521 @@
+"""Bundles and results through an S3-compatible store, by the commands of docs/object-stores.md; over HTTP, on loopback."""
+
+import calendar
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+from mooring.protocol import stores
+from mooring.protocol.intake import collect
+from mooring.protocol.study import Study
+
+pytest.importorskip("moto")
+pytest.importorskip("s3fs")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "object-stores.md").read_text(encoding="utf-8")
+NAMES = ("north", "south", "east")
+ACCESS, SECRET = "AKIATESTINGTESTING", "secret-of-the-analyst"
+HEADER = ["age", "weight", "smoker", "ill"]
+CALM = {"COLUMNS": "200", "TERM": "dumb", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+NOBODY = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOORING_"))} | CALM
+
+
+def credentials(port: int) -> dict[str, str]:
+    return NOBODY | {
+        "AWS_ACCESS_KEY_ID": ACCESS,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@pytest.fixture(scope="module")
+def moto_port() -> Iterator[int]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    port = server.get_host_and_port()[1]
+    for bucket in ("ward", "elsewhere"):
+        asked(port, "PUT", f"/{bucket}")
+    yield port
+    server.stop()
+
+
+def asked(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request(method, path, body=body)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+@contextmanager
+def amazons_own(port: int) -> Iterator[Any]:
+    """A client that is none of ours."""
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id=ACCESS,
+        aws_secret_access_key=SECRET,
+    )
+    yield client
+    client.close()
+
+
+def at_the_store(port: int, key: str) -> bytes:
+    with amazons_own(port) as client:
+        return bytes(client.get_object(Bucket="ward", Key=key)["Body"].read())
+
+
+def mooring(
+    place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0
+) -> "subprocess.CompletedProcess[str]":
+    """A command in a process of its own, with an environment of its own."""
+    found = subprocess.run(
+        [sys.executable, "-m", "mooring", *(str(word) for word in words)],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert found.returncode == code, f"mooring {' '.join(map(str, words))}\n{found.stdout}\n{found.stderr}"
+    assert "Traceback" not in found.stderr
+    return found
+
+
+def quickly(place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0) -> Any:
+    """A command in this process, with an environment of its own: a second faster."""
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()  # they keep the address of a server from before
+    forgotten = dict.fromkeys((name for name in os.environ if name.startswith(("AWS_", "MOORING_"))), None)
+    now = {name: value for name, value in environment.items() if os.environ.get(name) != value}
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        found = CliRunner().invoke(app, [str(word) for word in words], env=forgotten | now)
+    finally:
+        os.chdir(before)
+    assert found.exit_code == code, f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
+    return found
+
+
+def table(rng: np.random.Generator, rows: int) -> str:
+    lines = [",".join(HEADER)]
+    for _ in range(rows):
+        age, weight, smokes = rng.uniform(20, 90), rng.uniform(45, 130), bool(rng.integers(2))
+        ill = age + 20 * smokes + rng.normal(0, 5) > 65
+        lines.append(f"{age:.6f},{weight:.6f},{'yes' if smokes else 'no'},{'yes' if ill else 'no'}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hospitals and an analyst who have joined, and to whom study and anchor came."""
+    from mooring.protocol.columns import Column, Label
+    from mooring.protocol.participant import Participant
+    from mooring.protocol.study import Member, Study
+
+    place = tmp_path_factory.mktemp("ward")
+    vaults = {}
+    for k, name in enumerate((*NAMES, "analyst")):
+        (place / name).mkdir()
+        vaults[name] = Participant.join(place / name / "vault")
+        rng = np.random.default_rng([5, k])
+        if name != "analyst":
+            (place / name / "patients.csv").write_text(table(rng, 60))
+            (place / name / "new-patients.csv").write_text(table(rng, 15))
+    study = Study(
+        "ward",
+        "7" * 32,
+        columns=(
+            Column("age", "number", 0, 120),
+            Column("weight", "number", 0, 300),
+            Column("smoker", "category", categories=("no", "yes")),
+        ),
+        label=Label("ill", "classes", ("no", "yes")),
+        method="aa-i-gdp-both-noise",
+        n_components=4,
+        n_anchor_rows=16,
+        data_noise_scale=0.1,
+        anchor_noise_scale=0.02,
+    ).enrolled([vaults[name].card(name) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public))
+    Participant(study, vaults["north"]).deal(place / "ward.anchor")
+    for name in (*NAMES, "analyst"):
+        study.write(place / name / "study.toml")
+        if name != "analyst":
+            shutil.copy(place / "ward.anchor", place / name / "ward.anchor")
+    return place
+
+
+def commands_of_the_page() -> Iterator[tuple[str, str]]:
+    """Role and line, in the page's order; what is shown for one participant is done by all that the block names."""
+    for block in re.findall(r"^```sh\n(# in .*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
+        first, *lines = block.strip().splitlines()
+        roles = re.findall(r"(\w+)/", first)
+        for role in roles:
+            for line in lines:
+                yield role, line if role == roles[0] else re.sub(rf"\b{roles[0]}\b", role, line)
+
+
+@pytest.fixture(scope="module")
+def walked(ward: Path, moto_port: int) -> Path:
+    """The page, done: the analyst with credentials, participants without any."""
+    for role, line in commands_of_the_page():
+        program, *words = shlex.split(line)
+        if program == "cp":
+            shutil.copy(ward / role / words[0], ward / role / words[1])
+            continue
+        assert program == "mooring"
+        if role == "analyst" or words[0] == "predict":  # results are read with credentials
+            quickly(ward / role, *words, environment=credentials(moto_port))
+        else:  # in a process of its own, which has none
+            mooring(ward / role, *words)
+    return ward
+
+
+def test_the_page_goes_the_whole_way(walked: Path) -> None:
+    lines = [line for _, line in commands_of_the_page()]
+    assert {line.split()[1] for line in lines if line.startswith("mooring")} == {
+        "invite",
+        "share",
+        "send",
+        "align",
+        "train",
+        "deliver",
+        "predict",
+    }
+    for name in NAMES:
+        assert len((walked / name / "predictions.csv").read_text().splitlines()) == 16
+
+
+def test_a_store_changes_no_byte(walked: Path, moto_port: int, tmp_path: Path) -> None:
+    """Bundles, maps, model and predictions are those of the same study through files."""
+    inbox, work = tmp_path / "inbox", tmp_path / "analysis"
+    inbox.mkdir()
+    analyst = walked / "analyst"
+    for name in NAMES:
+        output = inbox / f"{name}.bundle"
+        options = ("--anchor", "ward.anchor", "--labels", "--output", output)
+        quickly(walked / name, "share", "patients.csv", *options)
+        assert at_the_store(moto_port, f"inbox/{name}.bundle") == output.read_bytes()
+    quickly(analyst, "align", "--bundles", inbox, "--folder", work)
+    quickly(analyst, "train", "--folder", work)
+    quickly(analyst, "deliver", "--folder", work, "--output", tmp_path / "results")
+    for name in NAMES:
+        for file in ("map.safetensors", "model.onnx"):
+            delivered = (tmp_path / "results" / name / file).read_bytes()
+            assert at_the_store(moto_port, f"results/{name}/{file}") == delivered
+        result = ("--result", tmp_path / "results" / name, "--output", tmp_path / f"{name}.csv")
+        quickly(walked / name, "predict", "new-patients.csv", *result)
+        assert (tmp_path / f"{name}.csv").read_bytes() == (walked / name / "predictions.csv").read_bytes()
+
+
+def test_no_record_and_no_message_holds_an_address(walked: Path, moto_port: int) -> None:
+    """Only the file that the analyst wrote for each participant does."""
+    holders = [
+        path
+        for path in walked.rglob("*")
+        if path.is_file() and (b"X-Amz-Signature" in (data := path.read_bytes()) or SECRET.encode() in data)
+    ]
+    assert {path.suffix for path in holders} == {".address"}
+    for path in (walked / "analyst" / "invitations").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_invitation_for_other_programs(ward: Path, moto_port: int) -> None:
+    words = ("invite", "--bundles", "s3://ward/inbox", "--expires", "12h", "--participant", "south", "--format", "json")
+    found = json.loads(mooring(ward / "analyst", *words, environment=credentials(moto_port)).stdout)
+    assert found["expires_in_seconds"] == 43_200
+    ((name, address),) = [(one["name"], one["address"]) for one in found["invitations"]]
+    query = dict(parse_qsl(urlsplit(address).query))
+    assert (name, urlsplit(address).path) == ("south", "/ward/inbox/south.bundle")
+    assert (query["X-Amz-Algorithm"], query["X-Amz-Expires"]) == ("AWS4-HMAC-SHA256", "43200")
+    assert SECRET not in address
+
+
+def test_addresses_that_do_not_lead_anywhere(ward: Path, moto_port: int, walked: Path) -> None:
+    analyst, there = walked / "analyst", credentials(moto_port)
+    for words, told in (
+        (("invite", "--bundles", "s3://nobucket/inbox"), "nothing is there (404)"),
+        (("align", "--bundles", "s3://nobucket/inbox", "--folder", "other"), "nothing is there (404)"),
+        (("align", "--bundles", "s3://ward/empty", "--folder", "other"), "a store knows no empty folders"),
+        (("deliver", "--output", "s3://nobucket/results"), "nothing is there (404)"),
+    ):
+        assert told in quickly(analyst, *words, environment=there, code=5).stderr
+    lost = quickly(
+        walked / "south",
+        *("predict", "new-patients.csv", "--result", "s3://ward/results/nobody"),
+        environment=there,
+        code=5,
+    )
+    assert "s3://ward/results/nobody/map.safetensors cannot be fetched" in lost.stderr
+    without = there | {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(ward)}
+    said = quickly(analyst, "align", "--bundles", "s3://ward/inbox", "--folder", "o", environment=without, code=5)
+    assert "no credentials" in said.stderr
+
+
+def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
+    """The server checks credentials for as long as this test runs, and knows nobody."""
+    analyst, there = walked / "analyst", credentials(moto_port)
+    before = (analyst / "analysis" / "intake.json").read_bytes()
+    asked(moto_port, "POST", "/moto-api/reset-auth", b"0")
+    try:
+        for words in (("align", "--bundles", "s3://ward/inbox"), ("deliver", "--output", "s3://ward/results")):
+            said = quickly(analyst, *words, environment=there, code=5).stderr
+            assert "the store refuses access (403)" in said
+            assert ACCESS not in said
+        bundle = next(walked.glob("*/south.bundle"))
+        said = quickly(bundle.parent, "send", bundle.name, "--to", "s3://ward/inbox/", environment=there, code=5).stderr
+        assert "the store refuses access (403)" in said
+    finally:
+        asked(moto_port, "POST", "/moto-api/reset-auth", b"inf")
+    assert (analyst / "analysis" / "intake.json").read_bytes() == before
+    quickly(analyst, "align", "--bundles", "s3://ward/inbox", environment=there)
+
+
+def test_a_bundle_that_comes_later_is_seen_by_the_same_process(
+    walked: Path, moto_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems keep listings; an analyst's process that looks again must not be told the old one."""
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    for name, value in credentials(moto_port).items():
+        monkeypatch.setenv(name, value)
+    study = Study.read(walked / "analyst" / "study.toml")
+    for k, name in enumerate(NAMES, start=1):
+        with amazons_own(moto_port) as client:
+            client.put_object(
+                Bucket="ward", Key=f"later/{name}.bundle", Body=(walked / name / f"{name}.bundle").read_bytes()
+            )
+        intake = collect(study, "s3://ward/later", tmp_path / "work")
+        assert [bundle.member.name for bundle in intake.bundles] == list(NAMES[:k])
+
+
+# a store that checks what a real one would, and does what it is told
+
+
+@dataclass
+class Store:
+    """Takes a presigned PUT whose signature holds; lists and hands out what it has, or half of it.
+
+    Attributes
+    ----------
+    faults : list of str
+        One a request: "503", "drop" (hang up half-way), "half" (hand out half of what was listed).
+    objects : dict
+    log : list of str
+    """
+
+    port: int = 0
+    faults: list[str] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+
+
+def holds(method: str, path: str, host: str) -> bool:
+    """Whether a presigned request is the one that was signed, and still good: AWS's Signature Version 4."""
+    parts = urlsplit(path)
+    query = dict(parse_qsl(parts.query))
+    given, stamp = query.pop("X-Amz-Signature", ""), query.get("X-Amz-Date", "")
+    access, day, region, service, last = query.get("X-Amz-Credential", "////").split("/")
+    listed = "&".join(f"{quote(name, safe='')}={quote(query[name], safe='')}" for name in sorted(query))
+    request = "\n".join([method, parts.path, listed, f"host:{host}", "", "host", "UNSIGNED-PAYLOAD"])
+    hashed = hashlib.sha256(request.encode()).hexdigest()
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, f"{day}/{region}/{service}/{last}", hashed])
+    key = b"AWS4" + SECRET.encode()
+    for word in (day, region, service, last):
+        key = hmac.new(key, word.encode(), hashlib.sha256).digest()
+    expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return access == ACCESS and hmac.compare_digest(given, expected)
+
+
+def still_good(path: str) -> bool:
+    query = dict(parse_qsl(urlsplit(path).query))
+    begun = time.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ")
+    return time.time() < calendar.timegm(begun) + int(query["X-Amz-Expires"])
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def handle_error(self, *_: object) -> None: ...
+
+
+def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.close_connection = True
+            size, fault = int(self.headers["Content-Length"]), store.faults.pop(0) if store.faults else ""
+            store.log.append(f"PUT {fault or 'whole'}")
+            data = self.rfile.read(size // 2 if fault == "drop" else size)
+            if fault == "drop":
+                return
+            if fault == "503":
+                self.answer(503, b"<Error><Code>SlowDown</Code></Error>")
+            elif not holds("PUT", self.path, self.headers["Host"]):
+                self.answer(403, f"<Error><Code>SignatureDoesNotMatch</Code>{self.path}</Error>".encode())
+            elif not still_good(self.path):
+                self.answer(403, b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>")
+            else:
+                store.objects[urlsplit(self.path).path] = data
+                self.answer(200, b"", etag=f'"{hashlib.md5(data).hexdigest()}"')
+
+        def do_HEAD(self) -> None:
+            self.answer(200, b"")
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = dict(parse_qsl(parts.query))
+            if "list-type" in query:
+                self.answer(200, listing(store, query.get("prefix", "")), content_type="application/xml")
+                return
+            fault = store.faults.pop(0) if store.faults else ""
+            store.log.append(f"GET {fault or 'whole'}")
+            data = store.objects[parts.path]
+            data = data[: len(data) // 2] if fault == "half" else data
+            span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if not span:
+                self.answer(200, data)
+            elif int(span[1]) >= len(data):
+                self.answer(416, b"<Error><Code>InvalidRange</Code></Error>")
+            else:
+                self.answer(206, data[int(span[1]) : int(span[2]) + 1])
+
+        def answer(self, status: int, body: bytes, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(body))}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    return Handler
+
+
+def listing(store: Store, prefix: str) -> bytes:
+    found = [
+        f"<Contents><Key>{key.split('/', 2)[2]}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        f'<ETag>"{hashlib.md5(data).hexdigest()}"</ETag><Size>{len(data)}</Size></Contents>'
+        for key, data in sorted(store.objects.items())
+        if key.split("/", 2)[2].startswith(prefix)
+    ]
+    text = f"<Name>ward</Name><Prefix>{prefix}</Prefix><KeyCount>{len(found)}</KeyCount>{''.join(found)}"
+    return f'<?xml version="1.0"?><ListBucketResult>{text}<IsTruncated>false</IsTruncated></ListBucketResult>'.encode()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    found = Store()
+    server = Server(("127.0.0.1", 0), handler_of(found))
+    found.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def addresses(ward: Path, store: Store) -> dict[str, str]:
+    words = ("invite", "--bundles", "s3://ward/inbox", "--expires", "1m", "--format", "json")
+    found = json.loads(quickly(ward / "analyst", *words, environment=credentials(store.port)).stdout)
+    return {one["name"]: one["address"] for one in found["invitations"]}
+
+
+def test_a_presigned_address_opens_its_own_place_and_no_other(
+    ward: Path, store: Store, addresses: dict[str, str], tmp_path: Path
+) -> None:
+    """The signature is checked as a real store would: method, host, path, query; and no credentials are at hand."""
+    share = ("share", "patients.csv", "--anchor", "ward.anchor", "--labels", "--output", tmp_path / "mine.bundle")
+    store.faults = ["503", "drop"]
+    found = json.loads(mooring(ward / "east", *share, "--to", addresses["east"], "--format", "json").stdout)
+    assert found["sent"]["tries"] == 3
+    assert found["sent"]["confirmed"] is True
+    assert store.log == ["PUT 503", "PUT drop", "PUT whole"]
+    assert store.objects == {"/ward/inbox/east.bundle": (tmp_path / "mine.bundle").read_bytes()}
+    others = addresses["north"].replace("north.bundle", "south.bundle")
+    for address, told in (
+        (others, "refuses it (403, SignatureDoesNotMatch)"),
+        (re.sub("Expires=60", "Expires=61", addresses["north"]), "refuses it (403, SignatureDoesNotMatch)"),
+    ):
+        said = quickly(tmp_path, "send", "mine.bundle", "--to", address, code=5).stderr
+        assert told in said
+        assert "Ask the analyst for a fresh address" in said
+        assert "X-Amz" not in said
+    assert len(store.objects) == 1
+
+
+def test_a_share_that_cannot_be_sent_leaves_its_bundle(ward: Path, store: Store, tmp_path: Path) -> None:
+    share = ("share", "patients.csv", "--anchor", "ward.anchor", "--labels", "--output", tmp_path / "mine.bundle")
+    wrong = f"http://127.0.0.1:{store.port}/ward/inbox/east.bundle?X-Amz-Signature=beef"
+    found = quickly(ward / "east", *share, "--to", wrong, code=5)
+    assert "mooring send" in found.stderr
+    assert "beef" not in found.stderr
+    assert (tmp_path / "mine.bundle").is_file()
+    (tmp_path / "table.csv").write_text("age\n41\n")
+    assert "nothing else is sent" in quickly(tmp_path, "send", "table.csv", "--to", wrong, code=4).stderr
+
+
+def test_a_listing_that_says_more_than_the_file_gives(
+    ward: Path, store: Store, addresses: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        share = (
+            "share",
+            "patients.csv",
+            "--anchor",
+            "ward.anchor",
+            "--labels",
+            "--output",
+            tmp_path / f"{name}.bundle",
+        )
+        quickly(ward / name, *share, "--to", addresses[name])
+    store.log.clear()
+    store.faults = ["half"] * 40
+    align = ("align", "--study", ward / "analyst" / "study.toml", "--bundles", "s3://ward/inbox", "--format", "json")
+    there = credentials(store.port)
+    monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
+    quickly(tmp_path, *align, environment=there, code=2)  # nobody is there to align with anybody
+    record = json.loads((tmp_path / "analysis" / "intake.json").read_text())
+    assert {entry["reason"] for entry in record["set_aside"]} == {"it came only in part"}
+    assert record["missing"] == list(NAMES)
+    store.faults = ["half"]  # and now once only: it is fetched again, whole
+    found = json.loads(quickly(tmp_path, *align, environment=there).stdout)
+    assert [one["name"] for one in found["intake"]["accepted"]] == list(NAMES)
+    store.log.clear()
+    again = json.loads(quickly(tmp_path, *align, environment=there).stdout)
+    assert again["intake"] == found["intake"]
+    assert store.log == []  # what was accepted is here, and is not fetched again
