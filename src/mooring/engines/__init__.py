@@ -1,1 +1,4 @@
-"""Other engines for the same protocol, optional, and no result differs: participants over NVIDIA FLARE, the analyst on Dask."""
+"""Other engines for the same protocol: participants over NVIDIA FLARE, the analyst on Dask.
+
+Both are optional, and no result differs.
+"""
