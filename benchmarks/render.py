@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import batching
+from benchmarks import batching, render_distributed
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
 
@@ -22,11 +22,13 @@ def main() -> None:
         ("gpu", _gpu),
         ("batching", _batching),
         ("quality", _quality),
+        ("distributed", render_distributed.section),
     ):
         path = RESULTS / f"{name}.json"
         if path.exists():
             parts.append(render(json.loads(path.read_text(encoding="utf-8"))))
     PAGE.write_text("\n".join(parts), encoding="utf-8")
+    render_distributed.write_cost(RESULTS / "distributed.json")
 
 
 def _machine(result: dict[str, Any]) -> str:

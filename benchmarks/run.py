@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import batching, gpu, machine, measures, quality, sharing
+from benchmarks import batching, distributed, gpu, machine, measures, quality, sharing
 from benchmarks.measures import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -31,6 +31,8 @@ def main() -> None:
     parser.add_argument(
         "--batching-only", action="store_true", help="batches against one at a time alone; with --gpu-only, on the GPU"
     )
+    parser.add_argument("--distributed-only", action="store_true", help="the analyst on Dask alone")
+    parser.add_argument("--large", action="store_true", help="20 million rows there, too; needs 20 GB of disk")
     parser.add_argument("--gpu-only", action="store_true", help="the GPU part alone")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON files")
     chosen = parser.parse_args()
@@ -39,6 +41,9 @@ def main() -> None:
     if chosen.batching_only:
         _batching_part(console, chosen.output, quick=chosen.quick, gpu_only=chosen.gpu_only)
         return
+    if chosen.distributed_only:
+        _distributed_part(console, chosen.output, quick=chosen.quick, large=chosen.large)
+        return
     if not chosen.gpu_only:
         with console.status(f"sharing {chosen.sharing_rows:,} rows …"):
             _write(chosen.output / "sharing.json", {"rows": sharing.measured(chosen.sharing_rows)})
@@ -46,6 +51,7 @@ def main() -> None:
         return
     if not chosen.gpu_only:
         _cpu_part(console, chosen.output, quick=chosen.quick)
+        _distributed_part(console, chosen.output, quick=chosen.quick, large=chosen.large)
     _batching_part(console, chosen.output, quick=chosen.quick, gpu_only=chosen.gpu_only)
     if machine.gpu_name():
         _write(chosen.output / "gpu.json", {"gpu": gpu.measured()})
@@ -81,6 +87,22 @@ def _cpu_part(console: Console, output: Path, *, quick: bool) -> None:
         with console.status("twenty seeds at three noise scales …"):
             found = [quality.optima(noise, seeds=range(20)) for noise in (0.06, 0.08, 0.10)]
         _write(output / "quality.json", {"noises": found})
+
+
+def _distributed_part(console: Console, output: Path, *, quick: bool, large: bool) -> None:
+    if not distributed.is_there():
+        console.print("Dask is not installed here (pip install 'mooring[dask]'): the analyst on Dask was not measured.")
+        return
+    with console.status("the analyst on Dask …"):
+        found = distributed.measured(large=large, quick=quick)
+    table = Table(title="the analyst on Dask")
+    for heading in ("rows", "plain loop", "local engine", "Dask, one worker", "Dask, two workers"):
+        table.add_column(heading, justify="right")
+    for row in found["mapping"]:
+        times = (row[f"{name}_seconds"] for name in ("plain", "local", "dask_1", "dask_2"))
+        table.add_row(f"{row['rows']:,}", *(f"{seconds:.1f} s" for seconds in times))
+    console.print(table)
+    _write(output / "distributed.json", found)
 
 
 def _batching_part(console: Console, output: Path, *, quick: bool, gpu_only: bool) -> None:

@@ -322,6 +322,28 @@ def test_a_bundle_that_comes_later_is_seen_by_the_same_process(
         assert [bundle.member.name for bundle in intake.bundles] == list(NAMES[:k])
 
 
+def test_a_folder_at_a_store_and_nobodys_file_in_it(walked: Path, moto_port: int) -> None:
+    """Without a slash, before the first file is there; and what is there is not written over."""
+    there = credentials(moto_port)
+    for name in NAMES[:2]:
+        words = ("send", f"{name}.bundle", "--to", "s3://ward/fresh", "--format", "json")
+        found = json.loads(quickly(walked / name, *words, environment=there).stdout)
+        assert (found["to"], found["there_before"]) == (f"s3://ward/fresh/{name}.bundle", False)
+        again = json.loads(quickly(walked / name, *words, environment=there).stdout)
+        assert (again["to"], again["tries"], again["there_before"]) == (found["to"], 0, True)
+    to = "s3://ward/fresh/north.bundle"
+    said = quickly(walked / "south", "send", "south.bundle", "--to", to, environment=there, code=2).stderr
+    assert "another file of this name" in said
+    for name in NAMES[:2]:
+        assert at_the_store(moto_port, f"fresh/{name}.bundle") == (walked / name / f"{name}.bundle").read_bytes()
+
+
+def test_a_stores_own_address_in_the_open_is_refused(walked: Path) -> None:
+    open_to_all = credentials(1) | {"AWS_ENDPOINT_URL": "http://store.invalid:9000"}
+    words = ("send", "north.bundle", "--to", "s3://ward/inbox")
+    assert "AWS_ENDPOINT_URL" in quickly(walked / "north", *words, environment=open_to_all, code=4).stderr
+
+
 # a store that checks what a real one would, and does what it is told
 
 
@@ -392,7 +414,11 @@ def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
                 self.answer(200, b"", etag=f'"{hashlib.md5(data).hexdigest()}"')
 
         def do_HEAD(self) -> None:
-            self.answer(200, b"")
+            data = store.objects.get(urlsplit(self.path).path, b"")
+            self.send_response(200)
+            self.send_header("content-length", str(len(data)))
+            self.send_header("etag", f'"{hashlib.md5(data).hexdigest()}"')
+            self.end_headers()
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)

@@ -365,13 +365,15 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
-    from mooring.protocol.aligning import _solved, _without_misfits
+    from mooring.protocol.aligning import _without_misfits
+    from mooring.protocol.solving import AnchorsHere
 
+    here = AnchorsHere()
     bundles = [
         Bundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
-    left, _ = _without_misfits(study, bundles, _solved(study, bundles)[1])
+    left, _ = _without_misfits(study, bundles, here.solved(study, bundles).fits, here)
     return [index for index, bundle in enumerate(bundles) if bundle not in left]
 
 

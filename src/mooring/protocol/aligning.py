@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mooring.alignment import Alignment, align, align_to_reference
-from mooring.alignment.problem import centred_newcomer
 from mooring.errors import InputError
-from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.bundle import Bundle
-from mooring.protocol.collaboration_file import TABLE_FILE, write_table
+from mooring.protocol.collaboration_file import OneFile, TableWriter, forget_other_forms
 from mooring.protocol.common_space import CommonSpace, finite_or_none, read_space, with_newcomers, write_space
 from mooring.protocol.durable import make_folder
-from mooring.protocol.misfits import Fits, fit_to, fits_among
+from mooring.protocol.misfits import Fits, fits_among
+from mooring.protocol.solving import Anchors, AnchorsHere, Solved
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
 from mooring.theory import transition_scale
 
-Matrix = npt.NDArray[np.float64]
+_NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +55,8 @@ def align_bundles(
     certify: bool = True,
     command: str = "",
     progress: Progress | None = None,
+    anchors: Anchors | None = None,
+    table: TableWriter | None = None,
 ) -> Aligned:
     """Align verified bundles and write the collaboration matrix.
 
@@ -76,6 +75,10 @@ def align_bundles(
         For the record.
     progress : callable, optional
         Called with rows written and rows in all.
+    anchors : Anchors, optional
+        Where the anchor representations are; in the bundles, here, unless told otherwise.
+    table : TableWriter, optional
+        Who writes the collaboration matrix; this process, as one file, unless told otherwise.
 
     Returns
     -------
@@ -83,12 +86,13 @@ def align_bundles(
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
     folder = Path(folder)
+    anchors, table = anchors or AnchorsHere(), table or OneFile()
     make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
     if late:
-        return _admit(study, bundles, folder, command, progress)
-    usable = [bundle for bundle in bundles if _can_be_aligned(bundle)]
+        return _admit(study, bundles, folder, command, progress, anchors, table)
+    usable = [bundle for bundle, whole in zip(bundles, anchors.usable(bundles), strict=True) if whole]
     if len(usable) < 2:
         raise InputError(
             "bundles",
@@ -96,42 +100,23 @@ def align_bundles(
             got=f"{len(usable)} that can be aligned",
             cure="Alignment brings uploads together; wait for a second one.",
         )
-    alignment, fits = _solved(study, usable)
-    left, note = _without_misfits(study, usable, fits)
-    flagged = [bundle for bundle in usable if bundle not in left]
-    if certify or flagged:
-        alignment, _ = _solved(study, left, certify=certify)
+    solved = anchors.solved(study, usable)
+    fits = solved.fits
+    left, note = _without_misfits(study, usable, fits, anchors)
+    if (certify and anchors.can_certify) or len(left) < len(usable):
+        solved = anchors.solved(study, left, certify=certify and anchors.can_certify)
     values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
-    aside = [bundle for bundle in bundles if bundle not in left]
-    record = _record(study, alignment, left, aside, values, command=command, note=_joined(note, _anchors(left)))
-    h = study.n_components
-    space = CommonSpace(
-        study.digest,
-        record,
-        orthogonals=np.stack([np.asarray(map.orthogonal) for map in alignment.maps]).reshape(-1, h, h),
-        means=np.stack([bundle.anchor_representation.mean(axis=0) for bundle in left]),
-        template=np.ascontiguousarray(alignment.template),
-        origin=np.ascontiguousarray(alignment.origin),
-    )
-    write_table(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
+    aside = _others(bundles, left)
+    note = _joined(note, _anchors(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
+    record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
+    space = CommonSpace(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
+    table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
     write_space(folder, space)
+    forget_other_forms(folder, table.name)
     return Aligned(space, tuple(bundle.member.name for bundle in aside))
 
 
-def _solved(study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> tuple[Alignment, Fits]:
-    uploads = [bundle.anchor_representation for bundle in bundles]
-    if study.method_described.alignment == "reference":
-        alignment = align_to_reference(uploads)
-    else:
-        alignment = align(uploads, certify=certify)
-    aligned = [
-        (upload - upload.mean(axis=0)) @ np.asarray(map.orthogonal)
-        for upload, map in zip(uploads, alignment.maps, strict=True)
-    ]
-    return alignment, fits_among(aligned)
-
-
-def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits) -> tuple[list[Bundle], str]:
+def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: Anchors) -> tuple[list[Bundle], str]:
     """Those who fit each other, and a note where that could not be told."""
     v, h, r = study.anchor_noise_scale, study.n_components, study.n_anchor_rows
     if not fits.can_tell or v >= transition_scale(len(bundles), h, r):
@@ -147,53 +132,63 @@ def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits) -> tup
             bundles
         ), "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
     # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
-    alignment, among = _solved(study, left)
-    template = np.asarray(alignment.template)
-    cleared = [
-        bundle
-        for bundle in bundles
-        if bundle not in left and not among.is_near_garbage(fit_to(template, _centred(bundle)))
+    solved = anchors.solved(study, left)
+    suspects = _others(bundles, left)
+    found = anchors.against(solved.template, suspects)
+    still = [
+        bundle for bundle, against in zip(suspects, found, strict=True) if solved.fits.is_near_garbage(against.fit)
     ]
-    return [bundle for bundle in bundles if bundle in left or bundle in cleared], ""
+    return _others(bundles, still), ""
 
 
-def _admit(study: Study, bundles: Sequence[Bundle], folder: Path, command: str, progress: Progress | None) -> Aligned:
+def _admit(
+    study: Study,
+    bundles: Sequence[Bundle],
+    folder: Path,
+    command: str,
+    progress: Progress | None,
+    anchors: Anchors,
+    table: TableWriter,
+) -> Aligned:
     space = read_space(folder, study)
-    fresh = [bundle for bundle in bundles if bundle.member.name not in space.names]
+    here = set(space.names)
+    fresh = [bundle for bundle in bundles if bundle.member.name not in here]
     entries, maps, admitted, aside = [], [], {}, []
     # The template stands for the others: what garbage reaches against it is measured as it was among themselves.
     against = fits_among([space.template, space.template])
     known = [entry["fit"] for entry in space.record["participants"]]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
-    for bundle in fresh:
-        fit = fit_to(space.template, _centred(bundle))
-        if not _can_be_aligned(bundle) or among.is_near_garbage(fit):
+    found = zip(fresh, anchors.usable(fresh), anchors.against(space.template, fresh), strict=True)
+    for bundle, whole, own in found:
+        if not whole or among.is_near_garbage(own.fit):
             aside.append(bundle.member.name)
             continue
-        R = polar_factor(_centred(bundle).T @ space.template)
-        maps.append((np.asarray(R), bundle.anchor_representation.mean(axis=0)))
-        entries.append(_entry(bundle, fit, late=True))
+        maps.append((own.orthogonal, own.mean))
+        entries.append(_entry(bundle, own.fit, late=True))
         admitted[bundle.member.name] = bundle
     if not admitted:
         return Aligned(space, tuple(aside))
     joined = with_newcomers(space, entries, maps, space.record["note"])
     joined.record["command"] = command
-    write_table(folder, study, joined, admitted, progress)
+    table.write(folder, study, joined, admitted, progress)
+    joined.record["table"] = table.name
     write_space(folder, joined)
+    forget_other_forms(folder, table.name)
     return Aligned(joined, tuple(aside), tuple(admitted))
 
 
 def _record(
     study: Study,
-    alignment: Alignment,
+    solved: Solved,
     left: Sequence[Bundle],
     aside: Sequence[Bundle],
     fits: dict[str, float],
     *,
     command: str,
     note: str,
+    table: str,
 ) -> dict[str, Any]:
-    proof = alignment.certificate
+    proof = solved.certificate
     return {
         "command": command,
         "participants": [_entry(bundle, fits[bundle.member.name], late=False) for bundle in left],
@@ -201,16 +196,16 @@ def _record(
             {**_entry(bundle, fits.get(bundle.member.name, 0.0), late=False), "flagged": True} for bundle in aside
         ],
         "method": study.method,
-        "iterations": alignment.iterations,
-        "termination": str(alignment.termination),
-        "converged": alignment.converged,
-        "residual": finite_or_none(alignment.residual),
-        "misfit": finite_or_none(alignment.misfit),
+        "iterations": solved.iterations,
+        "termination": solved.termination,
+        "converged": solved.converged,
+        "residual": finite_or_none(solved.residual),
+        "misfit": finite_or_none(solved.misfit),
         "certificate": None if proof is None else {"certified": bool(proof.certified), "words": str(proof)},
         "anchor_noise_scale": study.anchor_noise_scale,
         "transition_scale": transition_scale(len(left), study.n_components, study.n_anchor_rows),
         "note": note,
-        "table": TABLE_FILE,
+        "table": table,
     }
 
 
@@ -225,18 +220,9 @@ def _entry(bundle: Bundle, fit: float, *, late: bool) -> dict[str, Any]:
     }
 
 
-def _centred(bundle: Bundle) -> Matrix:
-    upload = bundle.anchor_representation
-    return np.asarray(upload - upload.mean(axis=0))
-
-
-def _can_be_aligned(bundle: Bundle) -> bool:
-    """Whether the anchor representation spans all directions; one that does not would stop everybody's alignment."""
-    try:
-        centred_newcomer(bundle.anchor_representation, template=bundle.anchor_representation)
-    except InputError:
-        return False
-    return True
+def _others(bundles: Sequence[Bundle], some: Collection[Bundle]) -> list[Bundle]:
+    names = {bundle.member.name for bundle in some}
+    return [bundle for bundle in bundles if bundle.member.name not in names]
 
 
 def _anchors(bundles: Sequence[Bundle]) -> str:

@@ -1,12 +1,16 @@
-"""The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time."""
+"""The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time.
+
+It is one file, or a folder of parts (`mooring.protocol.collaboration_parts`); the alignment's record says which.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,30 +19,64 @@ import pyarrow.parquet as pq
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.bundle import Bundle
-from mooring.protocol.common_space import CommonSpace
+from mooring.protocol.collaboration_parts import PARTS_FOLDER, WHAT, part_tables
+from mooring.protocol.common_space import RECORD_FILE, CommonSpace
 from mooring.protocol.durable import durable_file
 from mooring.protocol.signed import digest_of
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
 
 TABLE_FILE = "collaboration.parquet"
-_WHAT = "the collaboration matrix"
 _NUMBERS_AT_ONCE = 2**22
 _KEY = b"mooring maps"
 
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
 
 
+class TableWriter(Protocol):
+    """Who writes the collaboration matrix, and where in the work folder it is then."""
+
+    name: str
+
+    def write(
+        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+    ) -> None:
+        """Write everybody's rows; of participants without a bundle, those that are there stay."""
+
+
+class OneFile:
+    """This process writes, into one file."""
+
+    name = TABLE_FILE
+
+    def write(
+        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+    ) -> None:
+        """Write everybody's rows."""
+        write_table(folder, study, space, bundles, progress)
+
+
+def rows_at_once(n_components: int) -> int:
+    """Rows of a block: what is in memory at a time, and a row group of the file."""
+    return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
+
+
+def table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Write Parquet; only words repeat themselves, and looking for numbers that do takes longer than all the rest."""
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    return pq.ParquetWriter(file, schema, use_dictionary=words)
+
+
 def write_table(
     folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None = None
 ) -> None:
     """Write everybody's rows; of participants without a bundle, those of the file that is there."""
-    schema = _schema(study, space)
+    schema = schema_of(study, space)
     done, total = 0, sum(space.rows.values())
-    with durable_file(folder / TABLE_FILE, mode=0o600, what=_WHAT) as file:
-        with pq.ParquetWriter(file, schema) as writer:
+    with durable_file(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
+        with table_writer(file, schema) as writer:
             kept = [name for name in space.names if name not in bundles]
-            for table in _old_tables(folder / TABLE_FILE, space, kept) if kept else ():
+            for table in tables_of(folder, space, kept) if kept else ():
                 writer.write_table(table.cast(schema))
                 done += table.num_rows
                 if progress:
@@ -46,37 +84,62 @@ def write_table(
             for index, name in enumerate(space.names):
                 if name not in bundles:
                     continue
-                for rows, labels in bundles[name].blocks(max(256, min(65_536, _NUMBERS_AT_ONCE // study.n_components))):
-                    writer.write_table(_table(schema, study, name, space.bring(index, rows), labels))
+                for rows, labels in bundles[name].blocks(rows_at_once(study.n_components)):
+                    writer.write_table(table_of(schema, study, name, space.bring(index, rows), labels))
                     done += len(rows)
                     if progress:
                         progress(done, total)
         for bundle in bundles.values():
-            # Whoever can write where bundles arrive could have changed one after it was verified.
-            if digest_of(bundle._path, what="the bundle") != bundle.digest:
-                raise RefusedError(
-                    "the bundle",
-                    reason=f"the file of {bundle.member.name} changed while it was read",
-                    cure="Let nobody write to the folder of bundles, and run the same command again.",
-                )
+            require_unchanged(bundle._path, bundle.digest, bundle.member.name)
+
+
+def require_unchanged(path: Path, digest: str, name: str) -> None:
+    """Whoever can write where bundles arrive could have changed one after it was verified."""
+    if digest_of(path, what="the bundle") != digest:
+        raise RefusedError(
+            "the bundle",
+            reason=f"the file of {name} changed while it was read",
+            cure="Let nobody write to the folder of bundles, and run the same command again.",
+        )
 
 
 def read_blocks(folder: Path, study: Study, space: CommonSpace) -> Iterator[Block]:
     """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers."""
+    for found in tables_of(folder, space, space.names):
+        yield block_of(found, study)
+
+
+def block_of(found: pa.Table, study: Study) -> Block:
+    """One row group as whose it is, rows and labels."""
+    columns = [found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)]
+    return str(found["participant"][0]), np.column_stack(columns), _labels(found, study)
+
+
+def tables_of(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The row groups of these participants, whichever form the matrix has."""
+    if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
+        yield from part_tables(folder, space, names)
+        return
+    known = set(names)
     with _opened(folder / TABLE_FILE) as table:
-        _require_maps(table, space, space.names)
-        known = set(space.names)
+        _require_maps(table, space, names)
         for index in range(table.num_row_groups):
             found = table.read_row_group(index)
-            name = str(found["participant"][0])
-            if name not in known:
-                continue
-            columns = [found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)]
-            yield name, np.column_stack(columns), _labels(found, study)
+            if str(found["participant"][0]) in known:
+                yield found
+
+
+def forget_other_forms(folder: Path, name: str) -> None:
+    """Remove the matrix of an earlier alignment that was written in another form."""
+    if name != TABLE_FILE:
+        with suppress(OSError):
+            (folder / TABLE_FILE).unlink(missing_ok=True)
+    if name != PARTS_FOLDER:
+        shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)
 
 
 def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path:
-    """Copy the collaboration matrix to where any other tool can read it.
+    """Copy the collaboration matrix to where any other tool can read it, as one file.
 
     Parameters
     ----------
@@ -88,23 +151,47 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
         Whether a file that is there may be overwritten.
     """
     source, path = Path(folder) / TABLE_FILE, Path(path)
-    if not source.is_file():
-        raise StorageError(_WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
+    parts = (Path(folder) / PARTS_FOLDER).is_dir() and not source.is_file()
+    if not source.is_file() and not parts:
+        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     if path.exists() and not force:
         raise InputError(
             "output", expected="a file that is not there", got="one that is", cure="Pass --force to overwrite."
         )
-    with source.open("rb") as old, durable_file(path, mode=0o600, what=_WHAT) as new:
+    if parts:
+        _export_parts(Path(folder), path)
+        return path
+    with source.open("rb") as old, durable_file(path, mode=0o600, what=WHAT) as new:
         shutil.copyfileobj(old, new, 2**20)
     return path
 
 
-def _schema(study: Study, space: CommonSpace) -> pa.Schema:
+def _export_parts(folder: Path, path: Path) -> None:
+    try:
+        entries = json.loads((folder / RECORD_FILE).read_bytes())["participants"]
+        rows = {str(entry["name"]): int(entry["rows"]) for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StorageError(WHAT, reason="its alignment was not finished", cure="Run 'mooring align' again.") from None
+    writer = None
+    with durable_file(path, mode=0o600, what=WHAT) as file:
+        try:
+            for found in part_tables(folder, None, list(rows), rows=rows):
+                table = found.replace_schema_metadata()
+                writer = writer or table_writer(file, table.schema)
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def schema_of(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
+    """Columns, and of everybody (or of `names`) which map made the rows."""
     label = {
         "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
         "number": [pa.field("label", pa.float64())],
     }
-    maps = {name: space.map_digest(index) for index, name in enumerate(space.names)}
+    wanted = None if names is None else set(names)
+    maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if wanted is None or name in wanted}
     return pa.schema(
         [
             pa.field("participant", pa.dictionary(pa.int32(), pa.string())),
@@ -115,9 +202,10 @@ def _schema(study: Study, space: CommonSpace) -> pa.Schema:
     )
 
 
-def _table(
+def table_of(
     schema: pa.Schema, study: Study, name: str, rows: npt.NDArray[np.float32], labels: npt.NDArray[Any] | None
 ) -> pa.Table:
+    """A block of one participant's rows as a table."""
     places = pa.array(np.zeros(len(rows), dtype=np.int32))
     columns: list[Any] = [pa.DictionaryArray.from_arrays(places, pa.array([name]))]
     if study.label.kind == "classes" and labels is not None:
@@ -129,22 +217,13 @@ def _table(
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _old_tables(path: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
-    with _opened(path) as table:
-        _require_maps(table, space, names)
-        for index in range(table.num_row_groups):
-            found = table.read_row_group(index)
-            if str(found["participant"][0]) in names:
-                yield found
-
-
 def _opened(path: Path) -> pq.ParquetFile:
     if not path.is_file():
-        raise StorageError(_WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
+        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError):
-        raise StorageError(_WHAT, reason="it cannot be read", cure="Run 'mooring align' again.") from None
+        raise StorageError(WHAT, reason="it cannot be read", cure="Run 'mooring align' again.") from None
 
 
 def _require_maps(table: pq.ParquetFile, space: CommonSpace, names: Sequence[str]) -> None:
@@ -153,7 +232,7 @@ def _require_maps(table: pq.ParquetFile, space: CommonSpace, names: Sequence[str
     places = {name: index for index, name in enumerate(space.names)}
     if any(maps.get(name) != space.map_digest(places[name]) for name in names):
         raise StorageError(
-            _WHAT,
+            WHAT,
             reason="it is not the one of this alignment, which was interrupted",
             cure="Run 'mooring align' again.",
         )

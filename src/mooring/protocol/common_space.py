@@ -22,7 +22,7 @@ from mooring.protocol.study import Study
 
 STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
 _WHAT = "the alignment"
-_MOST_RECORD_BYTES = 2**24
+_MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
 Matrix = npt.NDArray[np.float64]
 

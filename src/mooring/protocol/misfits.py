@@ -68,9 +68,14 @@ def fits_among(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
     """Fit each of two or more aligned, centred anchor representations to the mean of the others."""
     total = np.sum(aligned, axis=0)
     values = np.array([fit_to(total - own, own) for own in aligned])
+    return Fits(values, *garbage_fits(total, seed=seed))
+
+
+def garbage_fits(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
+    """How well garbage fits a sum of aligned anchor representations: mean and standard deviation of a few draws."""
     rng = np.random.default_rng([_STREAM, seed])  # no stream that made an anchor in an experiment
     drawn = [fit_to(total, _garbage(total.shape, rng)) for _ in range(_DRAWS)]
-    return Fits(values, float(np.mean(drawn)), float(np.std(drawn)))
+    return float(np.mean(drawn)), float(np.std(drawn))
 
 
 def _garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:

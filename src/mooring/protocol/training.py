@@ -111,23 +111,16 @@ def train(
         Called with trainings done and trainings in all.
     """
     folder = Path(folder)
-    if study.label.kind == "none":
-        raise InputError(
-            "study",
-            expected="one with a label",
-            got="one without",
-            cure="There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool.",
-        )
+    kind = require_label(study)
     if learner not in LEARNERS:
         raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="Try auto.")
     # Support vectors and landmarks are rows. Whoever holds its own secret and map can turn the common space back, so a
     # model that holds them would hand every participant the others' rows.
     learner = _WITHOUT_ROWS if learner == "auto" else learner
-    kind: Kind = study.label.kind
     space = read_space(folder, study)
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
     names = space.names
-    folds = _folds(len(names), seed)
+    folds = folds_of(len(names), seed)
     own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
     steps = _Steps(len(folds) + len(own) + 1, progress)
     predicted = _across(learner, kind, owners, rows, labels, folds, seed, steps)
@@ -145,15 +138,32 @@ def train(
         alone.append((names[place], score(labels[mine], guesses, kind=kind, rng=rng)))
         steps.done()
     fitted = train_learner(learner, rows, labels, kind=kind, seed=seed)
-    data = _written(study, fitted, rows, labels, seed)
+    data = written(study, fitted, rows, labels, seed)
     steps.done()
     digest = hashlib.sha256(data).hexdigest()
     total = sum(space.rows.values())
     found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest)
+    keep_model(folder, study, space, found, data, command=command)
+    return found
+
+
+def keep_model(folder: Path, study: Study, space: CommonSpace, found: Training, data: bytes, *, command: str) -> None:
+    """Write the model, and the record that 'mooring deliver' compares it with."""
     record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
     write_durably(folder / MODEL_FILE, data, what="the model")
     write_durably(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
-    return found
+
+
+def require_label(study: Study) -> Kind:
+    """What the study predicts; one without a label is refused."""
+    if study.label.kind == "none":
+        raise InputError(
+            "study",
+            expected="one with a label",
+            got="one without",
+            cure="There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool.",
+        )
+    return study.label.kind
 
 
 class _Steps:
@@ -189,7 +199,7 @@ def _gathered(
     return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
 
 
-def _folds(n_participants: int, seed: int) -> list[npt.NDArray[np.int64]]:
+def folds_of(n_participants: int, seed: int) -> list[npt.NDArray[np.int64]]:
     """Who is left out together: everybody by itself, or ten groups."""
     order = (
         np.random.default_rng(seed).permutation(n_participants)
@@ -236,7 +246,7 @@ def _within(learner: str, kind: Kind, rows: Matrix, labels: Labels, seed: int) -
     return predicted
 
 
-def _written(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
+def written(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
     """The model as ONNX, after checking that it says what the learner says."""
     data = to_onnx(fitted)
     if len(data) > MOST_MODEL_BYTES:

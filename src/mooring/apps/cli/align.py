@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from mooring.apps.cli import engine as engines
 from mooring.apps.cli import running
 
 if TYPE_CHECKING:
@@ -31,6 +32,25 @@ def align(
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
     ] = True,
+    engine: engines.Engine = "local",
+    scheduler: engines.Scheduler = None,
+    workers: engines.Workers = None,
+    rows_at_once: Annotated[
+        int | None,
+        typer.Option("--rows-at-once", help="Rows that a worker holds at a time.", rich_help_panel="Other engines"),
+    ] = None,
+    reduce_over_workers: Annotated[
+        bool | None,
+        typer.Option(
+            "--reduce-over-workers/--no-reduce-over-workers",
+            help="Leave anchor representations with the workers.",
+            show_default="above 2 GB of them",
+            rich_help_panel="Other engines",
+        ),
+    ] = None,
+    tls_ca: engines.TlsCa = None,
+    tls_cert: engines.TlsCert = None,
+    tls_key: engines.TlsKey = None,
     format: running.Format = "words",
 ) -> None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
@@ -38,6 +58,8 @@ def align(
     Exit code 3 means: done, but something was set aside.
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
+
+    With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
     with running.running(format) as console:
         from mooring.protocol.aligning import align_bundles
@@ -47,14 +69,45 @@ def align(
         opened = Study.read(study)
         opened.require_roster()
         command = running.command_line()
-        with running.progress("Checking bundles") as tell:
-            intake = collect(opened, bundles, folder, command=command, progress=tell)
-        if format == "words":
-            _say_intake(console, intake)
-        with running.progress("Aligning, and writing the collaboration matrix") as tell:
-            aligned = align_bundles(
-                opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
-            )
+        options: dict[str, object] = {"scheduler": scheduler, "workers": workers, "rows_at_once": rows_at_once}
+        options |= {
+            "reduce_over_workers": reduce_over_workers,
+            "tls_ca": tls_ca,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+        }
+        if engines.is_dask(engine, **options):
+            from mooring.engines.dask import align_on_dask
+
+            with (
+                engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                running.progress("Checking bundles, and writing the collaboration matrix") as tell,
+            ):
+                found = align_on_dask(
+                    client,
+                    opened,
+                    bundles,
+                    folder,
+                    late=late,
+                    certify=certify,
+                    reduce_over_workers=reduce_over_workers,
+                    rows_at_once=rows_at_once,
+                    command=command,
+                    checking=tell,
+                    writing=tell,
+                )
+            intake, aligned = found.intake, found.aligned
+            if format == "words":
+                _say_intake(console, intake)
+        else:
+            with running.progress("Checking bundles") as tell:
+                intake = collect(opened, bundles, folder, command=command, progress=tell)
+            if format == "words":
+                _say_intake(console, intake)
+            with running.progress("Aligning, and writing the collaboration matrix") as tell:
+                aligned = align_bundles(
+                    opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
+                )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
         running.tell(format, console, result, lambda console: _say_alignment(console, aligned, folder, late=late))
     if intake.set_aside or aligned.set_aside:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mooring.apps.cli import engine as engines
 from mooring.apps.cli import running
 from mooring.apps.cli.align import DEFAULT_FOLDER, WorkFolder
 
@@ -27,21 +28,44 @@ def train(
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
+    engine: engines.Engine = "local",
+    scheduler: engines.Scheduler = None,
+    workers: engines.Workers = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(help="Passes over the rows.", show_default="2 to 20", rich_help_panel="Other engines"),
+    ] = None,
+    tls_ca: engines.TlsCa = None,
+    tls_cert: engines.TlsCert = None,
+    tls_key: engines.TlsKey = None,
     format: running.Format = "words",
 ) -> None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
 
     Example: mooring train --study study.toml --folder analysis --learner linear
+
+    In pieces, on all rows: mooring train --engine dask --learner waves
     """
     with running.running(format) as console:
         from mooring.protocol.study import Study
         from mooring.protocol.training import train as train_model
 
         opened = Study.read(study)
-        with running.progress("Training") as tell:
-            found = train_model(
-                opened, folder, learner=learner, seed=seed, command=running.command_line(), progress=tell
-            )
+        command = running.command_line()
+        options = {"scheduler": scheduler, "workers": workers, "passes": passes}
+        if engines.is_dask(engine, **options, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key):
+            from mooring.engines.dask import train_on_dask
+
+            with (
+                engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                running.progress("Training in pieces") as tell,
+            ):
+                found = train_on_dask(
+                    client, opened, folder, learner=learner, seed=seed, passes=passes, command=command, progress=tell
+                )
+        else:
+            with running.progress("Training") as tell:
+                found = train_model(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
         running.tell(format, console, found.as_dict(), lambda console: _say(console, found, folder))
 
 
@@ -59,10 +83,15 @@ def _say(console: Console, found: Training, folder: Path) -> None:
         f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
         "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."
     )
-    console.print(
-        "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever noise "
-        "the study adds. What the pooled raw rows would give, an analyst cannot know."
-    )
+    if found.alone:
+        console.print(
+            "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
+            "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
+        )
+    else:
+        console.print(
+            f"Scored on {found.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it."
+        )
     if found.holds_rows:
         console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
     console.print(

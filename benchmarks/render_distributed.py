@@ -1,0 +1,141 @@
+"""The analyst on Dask, in docs/benchmarks.md and in the costs of docs/dask.md; no number is typed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.distributed import GROUP, N_ANCHOR_ROWS, N_COMPONENTS
+
+PAGE = Path(__file__).parent.parent / "docs" / "dask.md"
+BEGIN, END = "<!-- costs: written by make docs -->\n", "<!-- end of costs -->\n"
+N_ROWS, PARTICIPANTS, WORKERS, STORAGE = 1e9, 1e5, 100, 1e9
+
+
+def section(result: dict[str, Any]) -> str:
+    """What was measured, as a part of docs/benchmarks.md."""
+    words = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    lines = [
+        "## The analyst on Dask\n",
+        f"Measured on {result['date']}: {words}.\n",
+        "The local engine and Dask do the same work: verify every bundle, align, map every row, write the matrix, look at",
+        "every bundle again. The plain loop only reads, multiplies and writes. Workers have one thread; starting them (and",
+        "importing) is not counted. Memory is the peak of a process. Most of the plain loop's time is pyarrow's search for",
+        "numbers that repeat themselves, which neither engine lets it do.\n",
+        "| rows | bundles | plain loop | plain loop, no dictionary | local engine | Dask, one worker | Dask, two workers "
+        "| two workers over local | over the loop without dictionary | rows a second, two workers | peak, local "
+        "| peak, a worker |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["mapping"]:
+        plain, quick, local, one, two = (
+            row[f"{name}_seconds"] for name in ("plain", "plain_quick", "local", "dask_1", "dask_2")
+        )
+        lines.append(
+            f"| {row['rows']:,} × {row['columns']} | {row['gigabytes']:.1f} GB | {plain:.1f} s | {quick:.1f} s "
+            f"| {local:.1f} s | {one:.1f} s | {two:.1f} s | {two / local:.2f} | {two / quick:.2f} "
+            f"| {row['rows'] / two:,.0f} | {row['local_peak_megabytes']:.0f} MB | {row['dask_2_peak_megabytes']:.0f} MB |"
+        )
+    lines += [
+        "\nVery many participants, simulated: `mooring.align` in one process, and steps that reduce over two workers.\n",
+        "| participants | anchor | align | iterations | reduced | iterations | reduced over align "
+        "| objective, reduced over align | held by one process | held by the client |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["participants"]:
+        lines.append(
+            f"| {row['participants']:,} | {row['anchor_rows']} × {row['components']} | {row['local_seconds']:.1f} s "
+            f"| {row['local_iterations']} | {row['reduced_seconds']:.1f} s | {row['reduced_iterations']} "
+            f"| {row['reduced_seconds'] / row['local_seconds']:.1f} | {row['objective_ratio']:.9f} "
+            f"| {row['anchor_megabytes']:.1f} MB | {row['client_megabytes']:.2f} MB |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def write_cost(path: Path) -> None:
+    """Write the costs into docs/dask.md, between their marks."""
+    if not path.exists() or not PAGE.exists():
+        return
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(
+        f"{before}{BEGIN}{costs(json.loads(path.read_text(encoding='utf-8')))}{END}{after}", encoding="utf-8"
+    )
+
+
+def costs(result: dict[str, Any]) -> str:
+    """A table of what one very large alignment costs."""
+    found = cost(result, n_rows=N_ROWS, p=PARTICIPANTS, workers=WORKERS, storage=STORAGE)
+    constants = result["constants"]
+    times = {
+        "mapping, on the workers": found["mapping_seconds"],
+        "aligning, on the workers": found["aligning_seconds"],
+        "handing out tasks, by the scheduler": found["tasks_seconds"],
+        "reading and writing, by the shared storage": found["storage_seconds"],
+    }
+    slowest = max(times, key=lambda name: times[name])
+    lines = [
+        f"Measured on {result['date']} ({result['machine']['processor']}, {result['machine']['cores']} cores): one "
+        f"worker verifies, maps and writes {found['rows_a_second_a_worker']:,.0f} rows a second; one step of one "
+        f"participant takes {1e3 * constants['step_seconds']:.1f} ms; a task, {1e3 * constants['task_seconds']:.1f} ms.\n",
+        f"For p = 10⁵ participants with N = 10⁹ rows in all, h = 100, r = 400, W = {WORKERS} workers, and storage that "
+        f"gives {STORAGE / 1e9:.0f} GB a second to all of them together:\n",
+        "| what | how it grows | here |",
+        "|---|---|---|",
+        f"| memory of a worker | 8 p r h / W, and one block | {found['worker_memory'] / 1e9:.1f} GB |",
+        f"| memory of the client, steps reduced | 2 × 8 p h² (maps, and the file of them) "
+        f"| {found['client_memory_reduced'] / 1e9:.0f} GB |",
+        f"| memory of the client otherwise | 8 p r h more, and the solver's | over "
+        f"{found['client_memory_anchors_here'] / 1e9:.0f} GB |",
+        f"| bundles read | 3 × 4 (N (h + 1) + p r h) | {found['read'] / 1e12:.1f} TB |",
+        f"| matrix written | 4 N (h + 1) | {found['written'] / 1e12:.1f} TB |",
+        f"| maps sent out | 8 p h² | {found['maps_sent'] / 1e9:.0f} GB |",
+        f"| sums sent, all steps | 8 r h a group of participants and step | {found['sums_sent'] / 1e9:.1f} GB |",
+        *(f"| time: {name} | | {_time(seconds)} |" for name, seconds in times.items()),
+        f"\n**The bottleneck is {slowest}**; next comes "
+        f"{sorted(times, key=lambda name: times[name])[-2]}. In memory it is the client's, which holds everybody's map.\n",
+    ]
+    return "\n".join(lines)
+
+
+def cost(result: dict[str, Any], *, n_rows: float, p: float, workers: int, storage: float) -> dict[str, float]:
+    """Memory, traffic and time of one alignment at h = 100 and r = 400, from what was measured.
+
+    Parameters
+    ----------
+    result : dict
+        What `measured` gave.
+    n_rows, p : float
+        Rows and participants in all.
+    workers : int
+        Processes of one thread, as quick as the one that was measured.
+    storage : float
+        Bytes a second that the shared storage gives to all workers together.
+    """
+    r, h = N_ANCHOR_ROWS, N_COMPONENTS
+    mapped = max(result["mapping"], key=lambda row: row["rows"])
+    rate = mapped["rows"] / mapped["dask_1_seconds"]
+    iterations = max(row["reduced_iterations"] for row in result["participants"]) + 2
+    steps, task = result["constants"]["step_seconds"], result["constants"]["task_seconds"]
+    bundles = 4 * (n_rows * (h + 1) + p * r * h)
+    read, wrote = 3 * bundles, 4.0 * n_rows * (h + 1)
+    return {
+        "rows_a_second_a_worker": rate,
+        "worker_memory": 8 * p * r * h / workers,
+        "client_memory_reduced": 2 * 8 * p * h * h,
+        "client_memory_anchors_here": 8 * p * r * h + 2 * 8 * p * h * h,
+        "read": read,
+        "written": wrote,
+        "maps_sent": 8 * p * h * h,
+        "sums_sent": iterations * (p / max(1, min(GROUP, 2**25 // (8 * r * h)))) * 8 * r * h,
+        "mapping_seconds": n_rows / rate / workers,
+        "aligning_seconds": iterations * p * steps / workers,
+        "tasks_seconds": 1.1 * p * task,  # one to map each bundle, one to verify some sixteen
+        "storage_seconds": (read + wrote) / storage,
+    }
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

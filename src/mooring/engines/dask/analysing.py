@@ -1,0 +1,157 @@
+"""The analyst's two long steps on a cluster: `mooring align --engine dask` and `mooring train --engine dask`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mooring.engines.dask.checking import collect_on_workers
+from mooring.engines.dask.cluster import Client, explained, require_seen, require_shared
+from mooring.engines.dask.learning import train_in_pieces
+from mooring.engines.dask.parts import PartsOnWorkers
+from mooring.engines.dask.places import places_at
+from mooring.engines.dask.reduction import AnchorsOnWorkers
+from mooring.errors import InputError
+from mooring.protocol.addresses import is_url, local_path
+from mooring.protocol.aligning import Aligned, align_bundles
+from mooring.protocol.durable import make_folder
+from mooring.protocol.intake import Intake
+from mooring.protocol.study import Study
+from mooring.protocol.tables import Progress
+from mooring.protocol.training import Training
+
+MOST_ANCHOR_BYTES = 2**31
+"""Of anchor representations in one process; more are left with the workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedOnDask:
+    """What came, how it was aligned, and how.
+
+    Attributes
+    ----------
+    intake : Intake
+    aligned : Aligned
+    reduced : bool
+        Whether the steps of the alignment were reduced over workers.
+    parts_kept : int
+        Parts of an interrupted run that were right already.
+    """
+
+    intake: Intake
+    aligned: Aligned
+    reduced: bool
+    parts_kept: int
+
+
+def align_on_dask(
+    client: Client,
+    study: Study,
+    source: str | Path,
+    folder: str | Path,
+    *,
+    late: bool = False,
+    certify: bool = True,
+    reduce_over_workers: bool | None = None,
+    rows_at_once: int | None = None,
+    command: str = "",
+    checking: Progress | None = None,
+    writing: Progress | None = None,
+    on_intake: Callable[[Intake], None] | None = None,
+) -> AlignedOnDask:
+    """Verify, align and map bundles on a cluster; the same maps and rows as `align_bundles` gives.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    study : Study
+    source : str or path
+        A folder that every worker sees, or an address that fsspec knows.
+    folder : path
+        The analyst's work folder, which every worker sees: parts of the matrix are written there.
+    late, certify, command
+        As for `mooring.protocol.aligning.align_bundles`.
+    reduce_over_workers : bool, optional
+        Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
+    rows_at_once : int, optional
+        Rows that a worker holds at a time.
+    checking, writing : callable, optional
+        Called with files or rows done, and in all.
+    on_intake : callable, optional
+        Called with what was taken, before it is aligned.
+    """
+    if rows_at_once is not None and rows_at_once < 1:
+        raise InputError("rows_at_once", expected="one or more", got=str(rows_at_once), cure="Leave it out.")
+    folder = Path(folder).absolute()
+    study.require_roster()
+    make_folder(folder, mode=0o700, what="the work folder")
+    places = places_at(source)
+    with explained():
+        cure = "Put it on storage that all workers mount under the same path."
+        require_shared(client, folder, what="the work folder", cure=cure)
+        if not is_url(source):
+            cure = f"{cure[:-1]}, or give the bundles' address in an object store."
+            require_seen(client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
+        reduced = reduce_over_workers
+        if reduced is None:
+            reduced = 8 * len(places) * study.n_anchor_rows * study.n_components > MOST_ANCHOR_BYTES
+        taken = collect_on_workers(
+            client, study, places, folder, anchors_here=not reduced, command=command, progress=checking
+        )
+        if on_intake:
+            on_intake(taken.intake)
+        table = PartsOnWorkers(client, rows_at_once=rows_at_once)
+        aligned = align_bundles(
+            study,
+            taken.intake.bundles,
+            folder,
+            late=late,
+            certify=certify,
+            command=command,
+            progress=writing,
+            anchors=AnchorsOnWorkers(client, taken.stacks, taken.where, taken.usable) if reduced else None,
+            table=table,
+        )
+    return AlignedOnDask(taken.intake, aligned, reduced, table.kept)
+
+
+def train_on_dask(
+    client: Client,
+    study: Study,
+    folder: str | Path,
+    *,
+    learner: str = "auto",
+    seed: int = 0,
+    passes: int | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Training:
+    """Train on the collaboration matrix in pieces, without ever holding it whole.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    study : Study
+    folder : path
+        The analyst's work folder, after `align_on_dask`, which every worker sees.
+    learner : {"auto", "waves", "linear"}, default "auto"
+        "auto" is "waves".
+    seed : int, default 0
+    passes : int, optional
+        Passes over the rows, for classes; fewer the more rows there are unless told otherwise.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with steps done and steps in all.
+    """
+    folder = Path(folder).absolute()
+    with explained():
+        if folder.is_dir():
+            cure = "Put it on storage that all workers mount under the same path."
+            require_shared(client, folder, what="the work folder", cure=cure)
+        return train_in_pieces(
+            client, study, folder, learner=learner, seed=seed, passes=passes, command=command, progress=progress
+        )

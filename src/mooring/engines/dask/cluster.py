@@ -1,0 +1,257 @@
+"""A cluster to work on: the one at a scheduler's address, or processes of this machine; and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import InputError, MissingExtraError, StorageError
+
+Client = Any
+Future = Any
+_PATIENCE = "5s"
+_WAIT_FOR_WORKERS = 20.0
+_MARK = ".mooring-shared-"
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Certificates for a scheduler at tls://…: who is believed, and who this is.
+
+    Attributes
+    ----------
+    ca, cert, key : Path
+        PEM files, as in Dask's own settings.
+    """
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def __post_init__(self) -> None:
+        for option, path in (("--tls-ca", self.ca), ("--tls-cert", self.cert), ("--tls-key", self.key)):
+            if not path.is_file():
+                raise InputError(option, expected="a PEM file", got="nothing there", cure="Check the path.")
+
+
+@contextmanager
+def connected(*, scheduler: str | None = None, workers: int | None = None, tls: Tls | None = None) -> Iterator[Client]:
+    """A Dask client, closed at the end, together with the cluster if it was started here.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address of a scheduler, such as tcp://host:8786. Without one, workers are started on this machine.
+    workers : int, optional
+        Processes to start, of one thread each; as many as there are cores unless told otherwise. Not with `scheduler`.
+    tls : Tls, optional
+        For an address tls://….
+    """
+    distributed = _distributed()
+    if scheduler is not None and workers is not None:
+        raise InputError(
+            "workers",
+            expected="left out where a scheduler is given",
+            got="both",
+            cure="The scheduler's workers are used, however many there are.",
+        )
+    if workers is not None and workers < 1:
+        raise InputError("workers", expected="one or more", got=str(workers), cure="Leave it out for one a core.")
+    with _quiet():
+        if scheduler is not None:
+            with _remote(distributed, scheduler, tls) as client:
+                yield client
+            return
+        with (
+            distributed.LocalCluster(
+                n_workers=workers or os.cpu_count() or 1,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # only for this machine, on a free port
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            distributed.Client(cluster, timeout=_PATIENCE) as client,
+        ):
+            yield client
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn Dask's errors into ones that say what to do."""
+    distributed = _distributed()
+    try:
+        yield
+    except distributed.scheduler.KilledWorker:
+        raise StorageError(
+            "a worker",
+            reason="the same piece of work ended four workers, most likely because their memory was used up",
+            cure="Give a smaller --rows-at-once, or workers with more memory, and run the same command again: parts that "
+            "are finished are kept.",
+        ) from None
+    except (distributed.comm.CommClosedError, asyncio.CancelledError, TimeoutError):
+        raise _lost() from None
+    except Exception as problem:
+        if type(problem).__name__ in ("FutureCancelledError", "FuturesCancelledError", "CancelledError"):
+            raise _lost() from None
+        raise
+
+
+def require_shared(client: Client, folder: Path, *, what: str, cure: str) -> None:
+    """Refuse a folder that some worker does not see: it would write somewhere else."""
+    mark = folder / f"{_MARK}{secrets.token_hex(8)}"
+    mark.touch()
+    try:
+        seen = client.run(_is_there, str(mark))
+    finally:
+        with suppress(OSError):
+            mark.unlink()
+    if not all(seen.values()):
+        count = sum(not each for each in seen.values())
+        raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
+
+
+def require_seen(client: Client, folder: Path, *, what: str, cure: str) -> None:
+    """Refuse a folder to read from that some worker does not see."""
+    seen = client.run(_is_there, str(folder))
+    if not all(seen.values()):
+        count = sum(not each for each in seen.values())
+        raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
+
+
+def in_turn(
+    client: Client, jobs: Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]
+) -> Iterator[tuple[Any, Any]]:
+    """Hand out jobs (key, function, arguments), a window of them at a time, and yield (key, result) as they come.
+
+    What a job is given waits with the scheduler: a window keeps that small, however many jobs there are.
+    """
+    from distributed import as_completed
+
+    threads = sum(client.nthreads().values()) or 1
+    at_once = 8 * threads + 8
+    keys: dict[Future, Any] = {}
+    running = as_completed([], with_results=True)
+    try:
+        exhausted = False
+        while True:
+            while not exhausted and len(keys) < at_once:
+                job = next(jobs, None)
+                if job is None:
+                    exhausted = True
+                    break
+                key, function, arguments = job
+                future = client.submit(function, *arguments, pure=False)
+                keys[future] = key
+                running.add(future)
+            if not keys:
+                return
+            future, result = next(running)
+            if future.cancelled():  # the scheduler went away
+                raise asyncio.CancelledError
+            yield keys.pop(future), result
+    finally:
+        for future in keys:
+            future.cancel()
+
+
+@contextmanager
+def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Client]:
+    security = None
+    if tls is not None:
+        security = distributed.Security(
+            tls_ca_file=str(tls.ca),
+            tls_client_cert=str(tls.cert),
+            tls_client_key=str(tls.key),
+            require_encryption=True,
+        )
+    try:
+        client = distributed.Client(scheduler, timeout=_PATIENCE, security=security)
+    except (TimeoutError, OSError, ValueError, TypeError, RuntimeError):
+        raise InputError(
+            "scheduler",
+            expected="the address of a Dask scheduler that listens",
+            got="one where none answered within five seconds",
+            cure="Start one with 'dask scheduler', check address and firewall (and --tls-… for tls://), or leave "
+            "--scheduler out to work on this machine. Nothing was changed.",
+        ) from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_WAIT_FOR_WORKERS)
+        except TimeoutError:
+            raise InputError(
+                "scheduler",
+                expected="one with a worker",
+                got="one without",
+                cure="Start workers with 'dask worker ADDRESS --nthreads 1'.",
+            ) from None
+        _require_same_version(client)
+        yield client
+
+
+def _require_same_version(client: Client) -> None:
+    from mooring import __version__
+
+    versions = client.run(_version)
+    if any(each != __version__ for each in versions.values()):
+        raise InputError(
+            "workers",
+            expected=f"with mooring {__version__}, as here",
+            got="another version, or none, on some of them",
+            cure="Install the same mooring[dask] on every worker.",
+        )
+
+
+def _version() -> str:
+    try:
+        from mooring import __version__
+    except ImportError:
+        return "none"
+    return __version__
+
+
+def _is_there(path: str) -> bool:
+    return Path(path).exists()
+
+
+def _lost() -> StorageError:
+    return StorageError(
+        "the scheduler",
+        reason="the connection to it was lost",
+        cure="Run the same command again when it is back: bundles that were accepted and parts that are finished are kept.",
+    )
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtraError(needed_for="--engine dask", package="dask", extra="dask") from None
+    return distributed
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask logs every worker that ends; what matters is told as an error."""
+    loggers = [
+        logging.getLogger(name) for name in ("distributed", "distributed.nanny", "distributed.worker", "tornado")
+    ]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")  # a long roster goes to the workers once
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,268 @@
+"""Alignment whose steps reduce over workers, for more anchor representations than one process should hold.
+
+Legend: B̄_j the centred anchor representation of participant j (r × h); R_j ∈ O(h); S = Σ B̄_j R_j; Π the polar factor.
+
+The generalized power method needs of all participants together only S: R_j ← Π(B̄_jᵀ S), then S ← Σ B̄_j R_j. Each worker
+keeps the B̄_j of its groups and takes both steps for them; what travels is one r × h matrix a group, summed in a tree. The
+start is the spectral one, from the r × r matrix Σ B̄_j B̄_jᵀ, and the stopping rule that of `mooring.align`: the whole stack
+of maps moves by at most the tolerance. The maps agree with those of `mooring.align` up to one turn common to all,
+which changes no distance in the common space.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.alignment.solution import Termination
+from mooring.engines.dask.cluster import Client, Future
+from mooring.geometry.orthogonal import polar_factor
+from mooring.protocol.bundle import Bundle
+from mooring.protocol.misfits import Fits, fit_to, garbage_fits
+from mooring.protocol.solving import Newcomer, Solved, newcomer
+from mooring.protocol.study import Study
+
+Matrix = npt.NDArray[np.float64]
+Stack = tuple[Matrix, Matrix]
+Rows = tuple[int, ...]
+_SUMMED_AT_ONCE = 16
+_MAPS_KEPT: dict[tuple[str, int], tuple[int, Matrix]] = {}
+"""On a worker: of a run and a group, the step and the maps after it. Only a short cut: others are made again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows of a group's stack, and the group's number, by which a worker knows its maps again."""
+
+    stack: Future
+    group: int
+    rows: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """What the reduction gives back: the sum it rests at, and how it got there."""
+
+    weighted_sum: Matrix
+    template: Matrix
+    iterations: int
+    gap: float
+    objective: float
+    squares: float
+    converged: bool
+
+
+class AnchorsOnWorkers:
+    """The anchor representations with the workers that verified them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    stacks : sequence of futures
+        One a group: anchor representations of shape (k, r, h), centred, and their mean rows (k, h).
+    where : dict
+        Of each participant the group and the row in its stack.
+    usable : set of str
+    """
+
+    can_certify = False
+
+    def __init__(
+        self, client: Client, stacks: Sequence[Future], where: dict[str, tuple[int, int]], usable: frozenset[str]
+    ) -> None:
+        self._client, self._stacks, self._where, self._usable = client, stacks, where, usable
+
+    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+        """Whether each spans all directions."""
+        return [bundle.member.name in self._usable for bundle in bundles]
+
+    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+        """Align these; no proof is tried."""
+        parts, order = self._parts(bundles)
+        p, h = len(bundles), study.n_components
+        if study.method_described.alignment == "reference":
+            group, row = self._where[bundles[0].member.name]
+            S, origin = self._client.submit(_one, self._stacks[group], row, pure=False).result()
+            ended, iterations = Termination.REFERENCE, 0
+            total = _stepped(self._client, parts, S, None, "", 0)
+            gap = _stepped(self._client, parts, total.sum, S, "", 0).moved
+            template, objective, squares = total.sum / p, float((total.sum**2).sum()), total.squares
+        else:
+            found = reduce_over_workers(self._client, parts)
+            S, template, iterations, gap = found.weighted_sum, found.template / p, found.iterations, found.gap
+            ended = Termination.CONVERGED if found.converged else Termination.ITERATION_LIMIT
+            objective, squares, origin = found.objective, found.squares, np.zeros(h)
+        residual = gap / max(1.0, math.sqrt(p * h))
+        sums = [self._client.submit(_same, each, pure=False) for each in (S, p * template)]
+        told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
+        orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
+        for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
+            orthogonals[places], means[places], values[places] = own, mean, fits
+        if ended is Termination.REFERENCE:
+            orthogonals[0] = np.eye(h)
+        return Solved(
+            orthogonals,
+            means,
+            np.ascontiguousarray(template),
+            np.ascontiguousarray(origin),
+            iterations,
+            str(ended),
+            ended is not Termination.ITERATION_LIMIT,
+            residual,
+            squares - objective / p,
+            None,
+            Fits(values, *garbage_fits(p * template)),
+        )
+
+    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+        """Fit each by itself to a template."""
+        parts, order = self._parts(bundles)
+        same = self._client.submit(_same, template, pure=False)
+        told = [self._client.submit(newcomers, part.stack, part.rows, same, pure=False) for part in parts]
+        found: list[Newcomer | None] = [None] * len(bundles)
+        for places, some in zip(order, self._client.gather(told), strict=True):
+            for place, one in zip(places, some, strict=True):
+                found[place] = one
+        return [one for one in found if one is not None]
+
+    def _parts(self, bundles: Sequence[Bundle]) -> tuple[list[Part], list[list[int]]]:
+        """The groups that hold these participants, and where each of a group's stands among them."""
+        by_group: dict[int, list[tuple[int, int]]] = {}
+        for place, bundle in enumerate(bundles):
+            group, row = self._where[bundle.member.name]
+            by_group.setdefault(group, []).append((row, place))
+        groups = sorted(by_group)
+        parts = [Part(self._stacks[k], k, tuple(row for row, _ in by_group[k])) for k in groups]
+        return parts, [[place for _, place in by_group[k]] for k in groups]
+
+
+def reduce_over_workers(
+    client: Client, parts: Sequence[Part], *, max_iterations: int = 500, tolerance: float = 1e-7
+) -> Reduced:
+    """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r."""
+    start = summed(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
+    h = start.n_components
+    eigenvalues, eigenvectors = np.linalg.eigh(start.sum)
+    S = eigenvectors[:, -h:] / np.sqrt(np.maximum(eigenvalues[-h:], np.finfo(np.float64).tiny))
+    run = uuid.uuid4().hex
+    before: Matrix | None = None
+    iteration, converged = 0, False
+    while True:
+        # Step k makes R_k of the present sum, and the next sum; how far R_k is from R_{k−1} decides.
+        total = _stepped(client, parts, S, before, run, iteration)
+        if iteration and total.moved <= tolerance:
+            converged = True
+        if converged or iteration == max_iterations:
+            break
+        before, S = S, total.sum
+        iteration += 1
+    gap = _stepped(client, parts, total.sum, S, run, iteration + 1).moved
+    return Reduced(
+        S, total.sum, iteration, gap, float((total.sum**2).sum()), start.squares, converged or gap <= tolerance
+    )
+
+
+def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
+    # As results of tasks, these go to each worker once, and are made again if one is lost.
+    now, then = (None if each is None else client.submit(_same, each, pure=False) for each in (S, before))
+    return summed(
+        client,
+        [
+            client.submit(step, part.stack, part.rows, part.group, now, then, run, iteration, pure=False)
+            for part in parts
+        ],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """What workers hand on: a sum of matrices, of squares, and of squared distances that maps moved."""
+
+    sum: Matrix
+    squares: float
+    moved_squared: float
+    n_components: int
+
+    @property
+    def moved(self) -> float:
+        """How far the whole stack of maps moved, in Frobenius norm."""
+        return math.sqrt(self.moved_squared)
+
+
+def summed(client: Client, futures: Sequence[Future]) -> Sum:
+    """Add up over workers in a tree, the same one at every run."""
+    while len(futures) > 1:
+        some = [futures[k : k + _SUMMED_AT_ONCE] for k in range(0, len(futures), _SUMMED_AT_ONCE)]
+        futures = [client.submit(add, *each, pure=False) for each in some]
+    found: Sum = futures[0].result()
+    return found
+
+
+# what runs on a worker
+
+
+def some_of(stack: Stack, rows: Rows) -> Matrix:
+    """Some of a group's centred anchor representations."""
+    return stack[0] if rows == tuple(range(len(stack[0]))) else stack[0][list(rows)]
+
+
+def outer(stack: Stack, rows: Rows) -> Sum:
+    """Σ B̄_j B̄_jᵀ, r × r."""
+    B = some_of(stack, rows)
+    side_by_side = np.swapaxes(B, 0, 1).reshape(B.shape[1], -1)
+    return Sum(side_by_side @ side_by_side.T, float((B**2).sum()), 0.0, B.shape[-1])
+
+
+def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
+    """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before."""
+    B = some_of(stack, rows)
+    Bt = np.swapaxes(B, 1, 2)
+    maps = np.asarray(polar_factor(Bt @ S))
+    moved = math.nan
+    if before is not None:
+        known = _MAPS_KEPT.get((run, group), (-1, maps))
+        old = known[1] if known[0] == iteration - 1 else np.asarray(polar_factor(Bt @ before))
+        moved = float(((maps - old) ** 2).sum())
+    if run:
+        for key in [key for key in _MAPS_KEPT if key[0] != run]:
+            _MAPS_KEPT.pop(key, None)
+        _MAPS_KEPT[run, group] = (iteration, maps)
+    total = np.tensordot(B, maps, axes=((0, 2), (0, 1)))
+    return Sum(total, float((B**2).sum()), moved, B.shape[-1])
+
+
+def add(*sums: Sum) -> Sum:
+    """One sum of several."""
+    return Sum(
+        np.sum([each.sum for each in sums], axis=0),
+        sum(each.squares for each in sums),
+        sum(each.moved_squared for each in sums),
+        sums[0].n_components,
+    )
+
+
+def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Orthogonal parts, mean rows, and how each fits the sum of the others."""
+    B = some_of(stack, rows)
+    maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
+    aligned = B @ maps
+    fits = np.array([fit_to(total - own, own) for own in aligned])
+    return maps, stack[1][list(rows)], fits
+
+
+def newcomers(stack: Stack, rows: Rows, template: Matrix) -> list[Newcomer]:
+    """Each by itself against a template."""
+    return [newcomer(template, stack[0][row], stack[1][row]) for row in rows]
+
+
+def _same(matrix: Matrix) -> Matrix:
+    return matrix
+
+
+def _one(stack: Stack, row: int) -> tuple[Matrix, Matrix]:
+    return np.array(stack[0][row]), np.array(stack[1][row])

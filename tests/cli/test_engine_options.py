@@ -1,0 +1,131 @@
+"""`--engine` where Dask is not installed, and options that only make sense with it; parts are read without Dask."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+from mooring.errors import StorageError
+from mooring.protocol.collaboration_file import export
+from mooring.protocol.collaboration_parts import PART_KEY, PartFacts, facts_of, part_path, parts_in
+from mooring.protocol.columns import Column, Label
+from mooring.protocol.keys import SealingKey, SigningKey
+from mooring.protocol.study import Member, Study
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    members = [Member(f"site-{k}", SigningKey.generate().public, SealingKey.generate().public) for k in range(2)]
+    made = Study(
+        "trial",
+        "0" * 32,
+        (Column("x", "number", low=-1, high=1), Column("z", "number", low=-1, high=1)),
+        Label("y", "classes", ("well", "ill")),
+        "aa-i-gdp-anchor-noise",
+        n_components=2,
+        n_anchor_rows=8,
+        anchor_noise_scale=0.05,
+        participants=tuple(members),
+        analyst=Member("analyst", SigningKey.generate().public),
+    )
+    made.write(tmp_path / "study.toml")
+    (tmp_path / "inbox").mkdir()
+    return tmp_path / "study.toml"
+
+
+def said(*words: object) -> tuple[int, str]:
+    found = RUNNER.invoke(app, [str(word) for word in words])
+    return found.exit_code, " ".join(found.output.split())
+
+
+@pytest.mark.parametrize("command", ["align", "train"])
+def test_without_dask_the_extra_is_named(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    words = ["--bundles", tmp_path / "inbox"] if command == "align" else []
+    code, told = said(command, "--study", study, "--folder", tmp_path / "work", *words, "--engine", "dask")
+    assert code == 2
+    assert "pip install 'mooring[dask]'" in told
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--engine", "spark"], "engine must be local or dask"),
+        (["--workers", "2"], "Pass --engine dask"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "Pass --engine dask"),
+        (["--rows-at-once", "5"], "Pass --engine dask"),
+        (["--reduce-over-workers"], "Pass --engine dask"),
+        (["--engine", "dask", "--tls-ca", "ca.pem"], "all three"),
+    ],
+)
+def test_options_that_cannot_be_used_are_told(study: Path, tmp_path: Path, words: list[str], expected: str) -> None:
+    code, told = said("align", "--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work", *words)
+    assert code == 2
+    assert expected in told
+
+
+def test_an_address_in_the_environment_does_not_stop_the_local_engine(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOORING_DASK_SCHEDULER", "tcp://127.0.0.1:1")
+    _, told = said("align", "--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work")
+    assert "two participants or more" in told
+
+
+# parts
+
+
+def write_part(folder: Path, name: str, index: int, rows: range) -> Path:
+    path = part_path(folder, name, index)
+    path.parent.mkdir(exist_ok=True)
+    facts = PartFacts(rows.start, rows.stop, "b" * 64, "m" * 64)
+    metadata = {PART_KEY: facts.as_metadata(), b"mooring maps": json.dumps({name: "m" * 64}).encode()}
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), dtype=np.int32)), pa.array([name]))
+    numbers = pa.array(np.arange(rows.start, rows.stop, dtype=np.float32))
+    pq.write_table(pa.table({"participant": names, "z1": numbers}).replace_schema_metadata(metadata), path)
+    assert facts_of(path, name) == facts
+    return path
+
+
+def record(folder: Path, **rows: int) -> None:
+    entries = [{"name": name, "rows": count} for name, count in rows.items()]
+    (folder / "alignment.json").write_text(json.dumps({"participants": entries}))
+
+
+def test_parts_become_one_file_in_order(tmp_path: Path) -> None:
+    write_part(tmp_path, "b", 0, range(0, 3))
+    write_part(tmp_path, "a-000001", 1, range(2, 4))
+    write_part(tmp_path, "a-000001", 0, range(0, 2))
+    record(tmp_path, **{"a-000001": 4, "b": 3})
+    assert {name: len(paths) for name, paths in parts_in(tmp_path).items()} == {"a-000001": 2, "b": 1}
+    found = pq.read_table(export(tmp_path, tmp_path / "all.parquet"))
+    assert found["participant"].to_pylist() == ["a-000001"] * 4 + ["b"] * 3
+    assert found["z1"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]
+
+
+def test_parts_that_are_not_whole_are_not_exported(tmp_path: Path) -> None:
+    write_part(tmp_path, "a", 0, range(0, 2))
+    with pytest.raises(StorageError, match="not finished"):
+        export(tmp_path, tmp_path / "all.parquet")
+    record(tmp_path, a=4)
+    with pytest.raises(StorageError, match="interrupted"):
+        export(tmp_path, tmp_path / "all.parquet")
+    later = write_part(tmp_path, "a", 1, range(3, 4))
+    with pytest.raises(StorageError, match="interrupted"):
+        export(tmp_path, tmp_path / "all.parquet")
+    later.write_bytes(b"torn")
+    with pytest.raises(StorageError, match="cannot be read"):
+        export(tmp_path, tmp_path / "all.parquet")
+    assert not (tmp_path / "all.parquet").exists()
+    assert not list(tmp_path.glob(".*.partial"))

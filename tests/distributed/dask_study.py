@@ -1,0 +1,75 @@
+"""A study whose bundles are written at once, for tests of the Dask engine."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mooring import RigidMap, make_anchor
+from mooring.protocol.bundle import write_small_bundle
+from mooring.protocol.columns import Column, Label
+from mooring.protocol.keys import SealingKey, SigningKey
+from mooring.protocol.study import Member, Study
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A study, the keys of its participants, and the folder of their bundles."""
+
+    study: Study
+    keys: tuple[SigningKey, ...]
+    inbox: Path
+    secrets: tuple[RigidMap, ...]
+
+
+def make(
+    folder: Path,
+    *,
+    p: int = 5,
+    n: int = 400,
+    h: int = 6,
+    r: int = 24,
+    kind: str = "classes",
+    method: str = "aa-i-gdp-anchor-noise",
+    seed: int = 0,
+) -> Made:
+    """p bundles of n rows each: the label is told by two of the columns."""
+    keys = tuple(SigningKey.generate() for _ in range(p))
+    labels = {
+        "classes": Label("y", "classes", ("well", "ill")),
+        "number": Label("y", "number", low=-50.0, high=50.0),
+        "none": Label(),
+    }
+    v = 0.05 if "anchor" in method else 0.0
+    study = Study(
+        name="trial",
+        nonce="0" * 32,
+        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
+        label=labels[kind],
+        method=method,
+        n_components=h,
+        n_anchor_rows=r,
+        anchor_noise_scale=v,
+        participants=tuple(Member(f"site-{k}", keys[k].public, SealingKey.generate().public) for k in range(p)),
+        analyst=Member("analyst", SigningKey.generate().public),
+    )
+    inbox = folder / "inbox"
+    inbox.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng([seed, 7])
+    anchor = make_anchor(r, h, rng=rng)
+    secrets = []
+    for key, member in zip(keys, study.participants, strict=True):
+        rows = rng.uniform(-1, 1, (n, h))
+        told = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
+        label = {"classes": told, "number": 20 * rows[:, 0] + rng.standard_normal(n), "none": None}[kind]
+        secret = RigidMap.sample(h, rng=rng)
+        secrets.append(secret)
+        write_small_bundle(
+            inbox / f"{member.name}.bundle",
+            study,
+            representation=secret.apply(rows),
+            anchor_representation=secret.apply(anchor) + v * rng.standard_normal(anchor.shape),
+            labels=label,
+            signer=key,
+        )
+    return Made(study, keys, inbox, tuple(secrets))

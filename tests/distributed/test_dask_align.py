@@ -1,0 +1,290 @@
+"""The analyst's alignment on Dask: the same maps, rows and records as locally, in parts that every reader knows."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+
+from mooring.engines.dask import align_on_dask
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.aligning import align_bundles
+from mooring.protocol.collaboration_file import export, read_blocks
+from mooring.protocol.collaboration_parts import part_path, parts_in
+from mooring.protocol.common_space import CommonSpace, read_space
+from mooring.protocol.intake import collect
+from mooring.protocol.training import train
+
+from .dask_study import Made, make
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def locally(made: Made, folder: Path, **options: Any) -> Any:
+    intake = collect(made.study, made.inbox, folder)
+    return intake, align_bundles(made.study, intake.bundles, folder, **options)
+
+
+def matrix(made: Made, folder: Path) -> tuple[list[str], np.ndarray, list[np.ndarray | None]]:
+    space = read_space(folder, made.study)
+    names: list[str] = []
+    rows, labels = [], []
+    for name, own, told in read_blocks(folder, made.study, space):
+        names += [name] * len(own)
+        rows.append(own)
+        labels.append(told)
+    return names, np.concatenate(rows), labels
+
+
+def same_arrays(first: CommonSpace, second: CommonSpace) -> bool:
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("orthogonals", "means", "template", "origin")
+    )
+
+
+def breaks_one(made: Made) -> None:
+    path = made.inbox / "site-4.bundle"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(bytes(data))
+    (made.inbox / "copy.bundle").write_bytes((made.inbox / "site-1.bundle").read_bytes())
+    (made.inbox / "junk.bundle").write_bytes(b"no bundle")
+    (made.inbox / "folder.bundle").mkdir()
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("kind", ["classes", "number", "none"])
+def test_maps_matrix_and_records_are_those_of_the_local_engine(
+    client: Client, tmp_path: Path, kind: str, away: bool
+) -> None:
+    made = make(tmp_path, kind=kind)
+    breaks_one(made)
+    _, aligned = locally(made, tmp_path / "here")
+    source = f"local://{made.inbox}" if away else made.inbox  # an address: every task downloads for itself
+    told: list[tuple[float, float]] = []
+    found = align_on_dask(
+        client, made.study, source, tmp_path / "there", rows_at_once=7, writing=lambda a, b: told.append((a, b))
+    )
+    assert told[-1] == (1600, 1600)
+    assert not found.reduced
+    assert same_arrays(aligned.space, found.aligned.space)
+    ours, theirs = matrix(made, tmp_path / "there"), matrix(made, tmp_path / "here")
+    assert ours[0] == theirs[0]
+    assert np.abs(ours[1] - theirs[1]).max() < 1e-6
+    if kind != "none":
+        assert np.array_equal(np.concatenate(ours[2]), np.concatenate(theirs[2]))  # type: ignore[arg-type]
+    assert len(parts_in(tmp_path / "there")["site-0"]) == 4  # 400 rows, 16 blocks of seven a part
+    intakes = [json.loads((tmp_path / place / "intake.json").read_text()) for place in ("here", "there")]
+    assert sorted(intakes[0].pop("set_aside"), key=str) == sorted(intakes[1].pop("set_aside"), key=str)
+    assert intakes[0]["accepted"] == intakes[1]["accepted"]
+    assert intakes[0]["remembered"] == intakes[1]["remembered"]
+    assert intakes[0]["missing"] == intakes[1]["missing"] == ["site-4"]
+    records = [json.loads((tmp_path / place / "alignment.json").read_text()) for place in ("here", "there")]
+    assert [record.pop("table") for record in records] == ["collaboration.parquet", "collaboration"]
+    assert records[0] == records[1]
+
+
+def test_everybody_reads_parts_as_it_reads_one_file(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path)
+    locally(made, tmp_path / "here")
+    align_on_dask(client, made.study, made.inbox, tmp_path / "there", rows_at_once=10)
+    for place in ("here", "there"):
+        export(tmp_path / place, tmp_path / f"{place}.parquet")
+    ours, theirs = (pq.read_table(tmp_path / f"{place}.parquet") for place in ("there", "here"))
+    assert ours.schema.names == theirs.schema.names
+    assert ours["participant"].to_pylist() == theirs["participant"].to_pylist()
+    assert ours["label"].to_pylist() == theirs["label"].to_pylist()
+    assert np.allclose(ours["z1"].to_numpy(), theirs["z1"].to_numpy(), atol=1e-6)
+    scores = [train(made.study, tmp_path / place, learner="linear").score.value for place in ("here", "there")]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_an_accepted_bundle_stays_the_one_that_counts(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path)
+    first = align_on_dask(client, made.study, made.inbox, tmp_path / "work").intake
+    path = made.inbox / "site-2.bundle"
+    before = path.read_bytes()
+    garbled(made, 2)
+    other = align_on_dask(client, made.study, made.inbox, tmp_path / "work").intake
+    assert other.gone == ("site-2",)
+    assert [entry.reason for entry in other.set_aside] == [
+        "another bundle of site-2 was accepted before, and the first one counts"
+    ]
+    (made.inbox / "site-2.bundle").rename(tmp_path / "other")
+    locally(made, tmp_path / "here")  # other maps for the others, too: no part of before is kept
+    assert np.abs(matrix(made, tmp_path / "work")[1] - matrix(made, tmp_path / "here")[1]).max() < 1e-6
+    path.write_bytes(before)
+    back = align_on_dask(client, made.study, made.inbox, tmp_path / "work").intake
+    assert [bundle.digest for bundle in back.bundles] == [bundle.digest for bundle in first.bundles]
+
+
+@pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
+def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
+    client: Client, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mooring.engines.dask import checking
+
+    monkeypatch.setattr(checking, "MOST_IN_GROUP", 3)  # several groups, of which one holds a broken bundle
+    made = make(tmp_path, p=11, method=method)
+    (made.inbox / "site-4.bundle").write_bytes(b"no bundle")
+    _, aligned = locally(made, tmp_path / "here", certify=False)
+    found = align_on_dask(client, made.study, made.inbox, tmp_path / "there", reduce_over_workers=True)
+    assert found.reduced
+    here, there = aligned.space, read_space(tmp_path / "there", made.study)
+    assert here.names == there.names
+    U, _, Vt = np.linalg.svd(np.einsum("pij,pik->jk", there.orthogonals, here.orthogonals))
+    turn = U @ Vt
+    assert np.abs(there.orthogonals @ turn - here.orthogonals).max() < 1e-6
+    assert np.allclose(there.means, here.means, atol=1e-12)
+    assert np.abs(there.template @ turn - here.template).max() < 1e-6
+    fits = [[entry["fit"] for entry in space.record["participants"]] for space in (here, there)]
+    assert np.allclose(*fits, atol=1e-6)
+    assert there.record["converged"]
+    assert there.record["misfit"] == pytest.approx(here.record["misfit"], rel=1e-5)
+    assert there.record["residual"] < 1e-7
+    assert np.abs(matrix(made, tmp_path / "there")[1] @ turn - matrix(made, tmp_path / "here")[1]).max() < 1e-5
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_too_few_bundles_are_told_and_what_came_is_remembered(client: Client, tmp_path: Path, reduced: bool) -> None:
+    made = make(tmp_path)
+    for path in list(made.inbox.iterdir())[1:]:
+        path.unlink()
+    with pytest.raises(InputError, match="two participants or more"):
+        align_on_dask(client, made.study, made.inbox, tmp_path / "work", reduce_over_workers=reduced)
+    assert len(json.loads((tmp_path / "work" / "intake.json").read_text())["remembered"]) == 1
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="0 that can be aligned"):
+        align_on_dask(client, made.study, tmp_path / "empty", tmp_path / "work", reduce_over_workers=reduced)
+    assert len(json.loads((tmp_path / "work" / "intake.json").read_text())["remembered"]) == 1
+    with pytest.raises(StorageError, match="not there"):
+        align_on_dask(client, made.study, tmp_path / "nowhere", tmp_path / "work")
+
+
+def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, p=6)
+    garbled(made, 3)
+    _, aligned = locally(made, tmp_path / "here", certify=False)
+    assert aligned.set_aside == ("site-3",)
+    for reduced in (False, True):
+        found = align_on_dask(
+            client, made.study, made.inbox, tmp_path / f"there-{reduced}", reduce_over_workers=reduced, certify=False
+        )
+        assert found.aligned.set_aside == ("site-3",)
+        assert "site-3" not in parts_in(tmp_path / f"there-{reduced}")
+
+
+def garbled(made: Made, who: int) -> None:
+    """Put another anchor representation, as large as an honest one, into a bundle that is signed all the same."""
+    from mooring.protocol.bundle import verify_bundle, write_small_bundle
+
+    path = made.inbox / f"site-{who}.bundle"
+    bundle = verify_bundle(path, made.study)
+    drawn = np.random.default_rng(99).standard_normal(bundle.anchor_representation.shape)
+    drawn -= drawn.mean(axis=0)
+    honest = bundle.anchor_representation - bundle.anchor_representation.mean(axis=0)
+    write_small_bundle(
+        path,
+        made.study,
+        representation=bundle.representation(),
+        anchor_representation=drawn * np.linalg.norm(honest) / np.linalg.norm(drawn),
+        labels=bundle.labels(),
+        signer=made.keys[who],
+    )
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+@pytest.mark.parametrize("first", ["local", "dask"])
+def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, reduced: bool) -> None:
+    made = make(tmp_path)
+    late = made.inbox / "site-3.bundle"
+    kept = late.read_bytes()
+    late.unlink()
+    work = tmp_path / "work"
+    if first == "local":
+        locally(made, work)
+    else:
+        align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
+    before = matrix(made, work)
+    late.write_bytes(kept)
+    found = align_on_dask(client, made.study, made.inbox, work, late=True, reduce_over_workers=reduced)
+    assert found.aligned.newcomers == ("site-3",)
+    after = matrix(made, work)
+    assert np.array_equal(after[1][: len(before[1])], before[1])
+    assert after[0][len(before[0]) :] == ["site-3"] * 400
+    assert not (work / "collaboration.parquet").exists()
+    late_here = align_bundles(made.study, collect(made.study, made.inbox, work).bundles, work)  # back to one file
+    assert (work / "collaboration.parquet").exists()
+    assert not (work / "collaboration").exists()
+    assert set(late_here.space.names) == set(after[0])
+
+
+def test_a_late_joiner_at_home_reads_the_parts_of_the_others(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path)
+    late, work = made.inbox / "site-3.bundle", tmp_path / "work"
+    kept = late.read_bytes()
+    late.unlink()
+    align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
+    before = matrix(made, work)[1]
+    late.write_bytes(kept)
+    locally(made, work, late=True)
+    assert np.array_equal(matrix(made, work)[1][: len(before)], before)
+
+
+def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_path: Path) -> None:
+    made, work = make(tmp_path), tmp_path / "work"
+    align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
+    part = part_path(work, "site-1", 1)
+    kept = part.read_bytes()
+    part.unlink()
+    with pytest.raises(StorageError, match="interrupted"):
+        matrix(made, work)
+    part.write_bytes(kept[: len(kept) // 2])
+    with pytest.raises(StorageError, match="cannot be read"):
+        matrix(made, work)
+    part.write_bytes(kept)
+    matrix(made, work)
+    (work / "collaboration" / ".0123.partial").write_bytes(b"")
+    (made.inbox / "site-0.bundle").unlink()
+    other = tmp_path / "other"
+    align_on_dask(client, made.study, made.inbox, other, rows_at_once=9)
+    part.write_bytes(part_path(other, "site-1", 1).read_bytes())
+    with pytest.raises(StorageError, match="interrupted"):
+        matrix(made, work)
+    mended = align_on_dask(client, made.study, made.inbox, other, rows_at_once=11)
+    assert mended.parts_kept == 0  # other rows a part
+    assert len(parts_in(other)["site-1"]) == 3
+    assert "site-0" not in parts_in(other)
+
+
+def test_a_bundle_that_changes_after_it_was_verified_is_refused(client: Client, tmp_path: Path) -> None:
+    made, work = make(tmp_path), tmp_path / "work"
+
+    def tampers(_: object) -> None:  # a label, after it was verified
+        path = made.inbox / "site-2.bundle"
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 1
+        path.write_bytes(bytes(data))
+
+    with pytest.raises(RefusedError, match="site-2 changed"):
+        align_on_dask(client, made.study, made.inbox, work, on_intake=tampers)
+    with pytest.raises(StorageError, match="none in this folder"):
+        read_space(work, made.study)
+    assert "site-2" not in parts_in(work)  # no part of it that a later run would keep

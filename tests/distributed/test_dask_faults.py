@@ -1,0 +1,272 @@
+"""What goes wrong on a cluster: killed workers, clients and schedulers, memory, folders that are not shared."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+
+from mooring.engines.dask import Tls, align_on_dask, connected
+from mooring.engines.dask.cluster import explained, in_turn, require_shared
+from mooring.errors import InputError, StorageError
+from mooring.protocol.aligning import align_bundles
+from mooring.protocol.collaboration_file import read_blocks
+from mooring.protocol.collaboration_parts import parts_in
+from mooring.protocol.common_space import read_space
+from mooring.protocol.intake import collect
+
+from .dask_study import Made, make
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def locally(made: Made, folder: Path) -> np.ndarray:
+    align_bundles(made.study, collect(made.study, made.inbox, folder).bundles, folder, certify=False)
+    return matrix(made, folder)
+
+
+def matrix(made: Made, folder: Path) -> np.ndarray:
+    space = read_space(folder, made.study)
+    return np.concatenate([rows for _, rows, _ in read_blocks(folder, made.study, space)])
+
+
+def kills_one(client: Client) -> int:
+    pid = sorted(client.run(os.getpid).values())[0]
+    os.kill(pid, signal.SIGKILL)
+    return int(pid)
+
+
+def test_a_worker_killed_while_parts_are_written_loses_nothing(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, n=10_000)
+    expected = locally(made, tmp_path / "here")
+    killed: list[int] = []
+
+    def kills(done: float, total: float) -> None:
+        if not killed and done < total:
+            killed.append(kills_one(client))
+
+    work = tmp_path / "work"
+    align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
+    assert killed
+    assert np.abs(matrix(made, work) - expected).max() < 1e-6
+    assert not list((work / "collaboration").glob(".*"))
+
+
+def test_anchors_that_were_with_a_killed_worker_are_read_again(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, p=6)
+    client.wait_for_workers(2, timeout=20)
+    kept = align_on_dask(client, made.study, made.inbox, tmp_path / "kept", reduce_over_workers=True)
+    work = tmp_path / "work"
+
+    def kills(_: object) -> None:
+        kills_one(client)
+
+    align_on_dask(client, made.study, made.inbox, work, reduce_over_workers=True, on_intake=kills)
+    assert np.array_equal(read_space(work, made.study).orthogonals, kept.aligned.space.orthogonals)
+
+
+def test_work_that_ends_every_worker_is_told_with_its_cure(client: Client) -> None:
+    with pytest.raises(StorageError, match=r"memory.*--rows-at-once"), explained():
+        list(in_turn(client, iter([("work", os._exit, (1,))])))
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_workers_that_do_not_see_a_folder_are_told(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engines.dask.cluster._MARK", "elsewhere/")
+
+    class Elsewhere:
+        def run(self, function: Any, path: str) -> dict[str, bool]:
+            return {"one": True, "two": False}
+
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(StorageError, match="1 of 2 workers do not see it"):
+        require_shared(Elsewhere(), tmp_path, what="the work folder", cure="Mount it.")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_memory_is_bounded_by_the_block_and_not_by_the_bundle(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, p=2, n=1_200_000, h=20, r=24)  # 96 MB each
+    client.wait_for_workers(2, timeout=30)
+    warm = make(tmp_path / "warm", p=2, h=20, r=24)
+    align_on_dask(client, warm.study, warm.inbox, tmp_path / "warm-work", certify=False)
+    workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+    before = {worker.pid: worker.memory_info().rss for worker in workers}
+    peak, stop = dict(before), threading.Event()
+
+    def watches() -> None:
+        while not stop.wait(0.01):
+            for worker in workers:
+                peak[worker.pid] = max(peak[worker.pid], worker.memory_info().rss)
+
+    watcher = threading.Thread(target=watches)
+    watcher.start()
+    try:
+        align_on_dask(client, made.study, made.inbox, tmp_path / "work", rows_at_once=5_000, certify=False)
+    finally:
+        stop.set()
+        watcher.join()
+    growth = max(peak[pid] - before[pid] for pid in before)
+    assert growth < 64 * 2**20  # verification reads 16 MB at a time; a bundle would be 96 MB, and in float64 192
+    assert sum(len(paths) for paths in parts_in(tmp_path / "work").values()) == 30
+
+
+# schedulers
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_scheduler_that_is_not_there_is_told_within_seconds(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with (
+        pytest.raises(InputError, match="none answered within five seconds"),
+        connected(scheduler=f"tcp://127.0.0.1:{free_port()}"),
+    ):
+        raise AssertionError
+    assert time.monotonic() - begin < 15
+
+
+@pytest.mark.parametrize("address", ["nonsense://x", "127.0.0.1:notaport", ""])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+        raise AssertionError
+
+
+def test_options_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="left out"), connected(scheduler="tcp://127.0.0.1:1", workers=2):
+        raise AssertionError
+    with pytest.raises(InputError, match="one or more"), connected(workers=0):
+        raise AssertionError
+    (tmp_path / "ca").touch()
+    with pytest.raises(InputError, match="--tls-cert"):
+        Tls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
+
+
+def test_a_scheduler_behind_tls_takes_those_with_a_certificate_only(tmp_path: Path) -> None:
+    from distributed.security import Security
+
+    drawn = Security.temporary()
+    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
+    for name, text in zip(files, (drawn.tls_ca_file, drawn.tls_client_cert, drawn.tls_client_key), strict=True):
+        files[name].write_text(text)
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", security=drawn
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        with connected(scheduler=address, tls=Tls(**files)) as client:
+            assert client.submit(abs, -1).result() == 1
+        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+            raise AssertionError
+        others = Security.temporary()
+        files["cert"].write_text(others.tls_client_cert)
+        files["key"].write_text(others.tls_client_key)
+        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address, tls=Tls(**files)):
+            raise AssertionError
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker of their own, as an administrator starts them."""
+    address = f"tcp://127.0.0.1:{(port := free_port())}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    dask = [sys.executable, "-m", "dask"]
+    scheduler = subprocess.Popen(
+        [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"], **quiet
+    )
+    worker = subprocess.Popen(
+        [*dask, "worker", address, "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path)], **quiet
+    )
+    try:
+        yield address, scheduler
+    finally:
+        for process in (worker, scheduler):
+            process.terminate()
+        for process in (worker, scheduler):
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+
+def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
+    outside: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    address, scheduler = outside
+    made, work = make(tmp_path, n=10_000), tmp_path / "work"
+    wait_for(address)
+
+    def kills(done: float, total: float) -> None:
+        scheduler.kill()
+
+    with pytest.raises(StorageError, match="connection to it was lost"), connected(scheduler=address) as client:
+        align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
+    with connected(workers=1) as client:
+        found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
+    assert found.parts_kept > 0
+    assert np.abs(matrix(made, work) - locally(made, tmp_path / "here")).max() < 1e-6
+
+
+def wait_for(address: str) -> None:
+    host, port = address.removeprefix("tcp://").split(":")
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError("no scheduler")
+
+
+def test_a_run_whose_client_was_killed_is_resumed(tmp_path: Path) -> None:
+    made, work = make(tmp_path, n=15_000), tmp_path / "work"
+    made.study.write(tmp_path / "study.toml")
+    command = [sys.executable, "-m", "mooring", "align", "--study", str(tmp_path / "study.toml")]
+    command += ["--bundles", str(made.inbox), "--folder", str(work), "--no-certify", "--format", "json"]
+    command += ["--engine", "dask", "--workers", "1", "--rows-at-once", "50"]
+    with (tmp_path / "log").open("wb") as log:
+        first = subprocess.Popen(command, stdout=log, stderr=log)
+    children: list[psutil.Process] = []
+    while first.poll() is None and not parts_in(work):
+        time.sleep(0.01)
+    assert first.poll() is None, (tmp_path / "log").read_text()
+    children = psutil.Process(first.pid).children(recursive=True)
+    first.kill()
+    first.wait()
+    assert not psutil.wait_procs(children, timeout=20)[1]  # workers end with their client
+    there = sum(len(paths) for paths in parts_in(work).values())
+    assert there > 0
+    with pytest.raises(StorageError):
+        read_space(work, made.study)
+    with connected(workers=1) as client:
+        found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
+    assert found.parts_kept == there
+    assert found.parts_kept < sum(len(paths) for paths in parts_in(work).values())
+    assert np.abs(matrix(made, work) - locally(made, tmp_path / "here")).max() < 1e-6

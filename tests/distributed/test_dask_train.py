@@ -1,0 +1,200 @@
+"""Learners that take the matrix in pieces: close to, or the same as, the local ones; and the whole way through commands."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+from mooring.engines.dask import align_on_dask, train_on_dask
+from mooring.engines.dask.pieces import Moments, Piece, moments_of, ridge_sums, solved_ridge
+from mooring.errors import InputError, StorageError
+from mooring.protocol.aligning import align_bundles
+from mooring.protocol.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.collaboration_file import read_blocks
+from mooring.protocol.common_space import read_space
+from mooring.protocol.intake import collect
+from mooring.protocol.models import Model
+from mooring.protocol.training import train
+
+from .dask_study import Made, make
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def prepared(client: Client, tmp_path: Path, **settings: Any) -> tuple[Made, Path, Path]:
+    made = make(tmp_path, **settings)
+    here, there = tmp_path / "here", tmp_path / "there"
+    align_bundles(made.study, collect(made.study, made.inbox, here).bundles, here, certify=False)
+    align_on_dask(client, made.study, made.inbox, there, rows_at_once=23, certify=False)
+    return made, here, there
+
+
+def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    blocks = list(read_blocks(folder, made.study, read_space(folder, made.study)))
+    return np.concatenate([rows for _, rows, _ in blocks]), np.concatenate([labels for _, _, labels in blocks])
+
+
+def model(made: Made, folder: Path) -> Model:
+    kind = made.study.label.kind
+    classes = len(made.study.label.classes)
+    return Model.load((folder / "model.onnx").read_bytes(), n_components=6, kind=kind, n_classes=classes)
+
+
+@pytest.mark.parametrize("learner", ["linear", "waves"])
+def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, tmp_path: Path, learner: str) -> None:
+    made, here, there = prepared(client, tmp_path, kind="number")
+    told: list[tuple[float, float]] = []
+    found = train_on_dask(
+        client, made.study, there, learner=learner, progress=lambda done, total: told.append((done, total))
+    )
+    expected = train(made.study, here, learner=learner)
+    assert told[-1][0] == told[-1][1]
+    rows, labels = rows_and_labels(made, there)
+    difference = np.abs(model(made, there).predict(rows) - model(made, here).predict(rows)).max()
+    assert difference < 1e-3 * np.ptp(labels)
+    assert found.score.value == pytest.approx(expected.score.value, abs=1e-4)
+    assert found.score.n == expected.score.n == 2000
+    for ours, theirs in zip(found.participants, expected.participants, strict=True):
+        assert ours[0] == theirs[0]
+        assert ours[1].value == pytest.approx(theirs[1].value, abs=1e-4)
+
+
+@pytest.mark.parametrize("learner", ["linear", "waves", "auto"])
+def test_classes_are_predicted_nearly_as_well_as_by_the_local_learner(
+    client: Client, tmp_path: Path, learner: str
+) -> None:
+    made, here, there = prepared(client, tmp_path)
+    found = train_on_dask(client, made.study, there, learner=learner)
+    expected = train(made.study, here, learner=learner)
+    assert found.learner == expected.learner
+    assert found.rows == found.rows_used == 2000
+    assert found.score.value > expected.score.value - 0.02
+    rows, _ = rows_and_labels(made, there)
+    assert np.mean(model(made, there).predict(rows) == model(made, here).predict(rows)) > 0.95
+    if learner == "linear":
+        again = train_on_dask(client, made.study, there, learner=learner)
+        assert again.model_digest == found.model_digest
+
+
+def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path) -> None:
+    """Of two, one has its labels turned round: each is predicted wrongly by the other, and would not be by both."""
+    made = make(tmp_path, p=2)
+    bundle = verify_bundle(made.inbox / "site-1.bundle", made.study)
+    labels = bundle.labels()
+    assert labels is not None
+    write_small_bundle(
+        made.inbox / "site-1.bundle",
+        made.study,
+        representation=bundle.representation(),
+        anchor_representation=bundle.anchor_representation,
+        labels=1 - labels,
+        signer=made.keys[1],
+    )
+    align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
+    scores = dict(train_on_dask(client, made.study, tmp_path / "work", learner="linear").participants)
+    assert [scores[name].value < 0.15 for name in ("site-0", "site-1")] == [True, True]
+
+
+def test_one_class_only_is_what_is_predicted(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, n=40)
+    for k in range(5):
+        path = made.inbox / f"site-{k}.bundle"
+        bundle = verify_bundle(path, made.study)
+        write_small_bundle(
+            path,
+            made.study,
+            representation=bundle.representation(),
+            anchor_representation=bundle.anchor_representation,
+            labels=np.ones(40),
+            signer=made.keys[k],
+        )
+    align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
+    train_on_dask(client, made.study, tmp_path / "work")
+    assert set(model(made, tmp_path / "work").predict(np.zeros((3, 6), dtype=np.float32))) == {1}
+
+
+def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path) -> None:
+    made, here, there = prepared(client, tmp_path)
+    with pytest.raises(InputError, match="in pieces"):
+        train_on_dask(client, made.study, there, learner="forest")
+    with pytest.raises(InputError, match="one file"):
+        train_on_dask(client, made.study, here)
+    with pytest.raises(InputError, match="passes"):
+        train_on_dask(client, made.study, there, passes=0)
+    with pytest.raises(StorageError, match="mooring align"):
+        train_on_dask(client, made.study, tmp_path / "nowhere")
+    unlabelled = make(tmp_path / "none", kind="none")
+    with pytest.raises(InputError, match="with a label"):
+        train_on_dask(client, unlabelled.study, there)
+
+
+def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
+    from mooring.engines.dask.pieces import Features
+    from mooring.learners import train_learner
+    from mooring.protocol.collaboration_parts import parts_in
+
+    made, _, there = prepared(client, tmp_path, kind="number")
+    rows, labels = rows_and_labels(made, there)
+    pieces = [Piece(path, 0, 0) for paths in parts_in(there).values() for path in paths]
+    moments = moments_of(made.study, pieces)
+    assert moments.count == len(rows)
+    assert isinstance(moments, Moments)
+    features = Features.of("linear", moments, seed=0)
+    local = train_learner("linear", rows.astype(np.float64), labels, kind="number", seed=0)
+    assert np.allclose(features.centre, local.centre)
+    assert features.scale == pytest.approx(local.scale)
+    weights, intercept = solved_ridge(ridge_sums(made.study, features, pieces)[0], alpha=1.0)
+    scaled = features.made(rows.astype(np.float64))
+    assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
+
+
+def mooring(*words: str | Path, code: int = 0) -> dict[str, Any]:
+    found = RUNNER.invoke(app, [*map(str, words), "--format", "json"])
+    assert found.exit_code == code, f"{words}\n{found.output}\n{found.exception!r}"
+    return dict(json.loads(found.stdout)) if found.exit_code in (0, 3) else {"said": found.stderr}
+
+
+def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path)
+    study, work = tmp_path / "study.toml", tmp_path / "work"
+    made.study.write(study)
+    scheduler = client.scheduler.address
+    common = ("--study", study, "--folder", work)
+    dask = ("--engine", "dask", "--scheduler", scheduler)
+    aligned = mooring("align", *common, "--bundles", made.inbox, *dask)
+    assert len(aligned["alignment"]["participants"]) == 5
+    assert aligned["alignment"]["table"] == "collaboration"
+    assert aligned["alignment"]["certificate"]["certified"]
+    trained = mooring("train", *common, "--learner", "linear", *dask, "--passes", "5")
+    assert trained["score"]["value"] > 0.9
+    assert mooring("export", "--folder", work, "--output", tmp_path / "all.parquet")["output"]
+    (made.inbox / "junk.bundle").write_bytes(b"")
+    mooring("align", *common, "--bundles", made.inbox, *dask, code=3)
+    said = mooring("align", *common, "--bundles", made.inbox, "--workers", "2", code=2)["said"]
+    assert "--engine dask" in said
+    assert "dask" in mooring("align", *common, "--bundles", made.inbox, "--engine", "spark", code=2)["said"]
+    assert "all three" in mooring("train", *common, *dask, "--tls-ca", study, code=2)["said"]
+    words = RUNNER.invoke(app, ["train", *map(str, (*common, *dask)), "--learner", "linear"])
+    assert "rows in pieces" in words.output.replace("\n", " ")
+    assert replace(made, inbox=tmp_path).study is made.study
