@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from mooring.apps.cli import running
 from mooring.apps.cli.app import app
 from mooring.protocol import stores
 from mooring.protocol.columns import Column, Label
@@ -123,7 +125,8 @@ def test_what_must_not_leave_does_not(place: Path, nobody: str) -> None:
     for file in ("north.csv", "north/identity.json", "study.toml"):
         assert "nothing else is sent" in run("send", file, "--to", "memory://inbox/", code=4)
     assert fsspec.filesystem("memory").store == {}
-    assert "no plain file" in run("send", "north", "--to", nobody, code=5)
+    assert "a vault never leaves" in run("send", "north", "--to", nobody, code=4)
+    assert "no plain file" in run("send", "nowhere.bundle", "--to", nobody, code=5)
     share("north")
     assert "--allow-http" in run("send", "north.bundle", "--to", f"http://store.invalid/x?{SIGNED}", code=4)
 
@@ -138,6 +141,83 @@ def test_a_share_that_cannot_be_sent_is_not_lost(place: Path, nobody: str, monke
     assert "/ward/north.bundle?…" in json.loads(record.read_text())["command"]
     assert "AKIAHIDDEN" not in record.read_text()
     assert "Sent north.bundle" in run("send", "north.bundle", "--to", "memory://inbox/")
+
+
+def test_a_folder_without_a_slash_is_a_folder(place: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    for name in NAMES:
+        assert f"to memory://inbox/{name}.bundle" in share(name, "--to", "memory://inbox")
+    assert sorted(memory.store) == ["/inbox/north.bundle", "/inbox/south.bundle"]
+    said = run("send", "north.bundle", "--to", "memory://inbox")
+    assert "north.bundle is at memory://inbox/north.bundle already, the same bytes: nothing was sent." in said
+    run("send", "ward.anchor", "--to", "memory://anchors")
+    assert "/anchors/ward.anchor" in memory.store
+    said = share("south", "--to", "memory://inbox/north.bundle", code=2)
+    assert "another file of this name" in said
+    assert "The bundle is written; to send it later: mooring send south.bundle --to …" in said
+    assert memory.cat_file("/inbox/north.bundle") == Path("north.bundle").read_bytes()
+    assert "its folder is not there" in share("north", "--to", "inbox", code=5)
+    assert not Path("inbox").exists()
+
+
+def test_a_bundle_that_is_replaced_before_it_is_sent_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share("north")
+    share("south")
+    really = Participant.share
+
+    def swapped(self: Participant, *rest: Any, **more: Any) -> Any:
+        found = really(self, *rest, **more)
+        shutil.copy("south.bundle", "north.bundle")
+        return found
+
+    monkeypatch.setattr(Participant, "share", swapped)
+    assert "changed before it was sent" in share("north", "--to", "memory://inbox/", code=5)
+    assert fsspec.filesystem("memory").store == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "recorded", "code"),
+    [
+        ("sftp://bob:p@5ec2e7@host/x", "sftp://host/x", 5),
+        ("sftp://bob:it's5ec2e7@host/x", "sftp://host/x", 5),
+        ("ftp://bob:pa?5ec2e7@host", "ftp://…", 4),
+        ("https://127.0.0.1:1/x?a=5'5ec2e7&z=1 2", "https://127.0.0.1:1/x?…", 2),
+        ("s3://KEY:se/5ec2e7@ward/in/", "s3://…", 5),
+    ],
+)
+def test_no_password_gets_into_a_record_or_a_message(
+    address: str, recorded: str, code: int, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `run` looks at every message, and here at the record of a share that came as far as sending."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OSError("5ec2e7")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", broken)
+    monkeypatch.setattr(sys, "argv", ["mooring", "share", "it's.csv", f"--to={address}", "--to", address, "--labels"])
+    assert shlex.split(running.command_line()) == [
+        *("mooring", "share", "it's.csv", f"--to={recorded}", "--to", recorded, "--labels")
+    ]
+    share("north", "--to", address, code=code)
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", ["mooring", "share", "north.csv", f"--to={address}"])
+    share("north")
+    (record,) = Path("north/studies").glob("*/share.json")
+    assert shlex.split(json.loads(record.read_text())["command"])[-1] == f"--to={recorded}"
+    assert "5ec2e7" not in record.read_text()
+
+
+def test_broken_hosts_and_proxies_are_said_to_be_such(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share("north")
+    assert "address must be" in run("send", "north.bundle", "--to", f"https://a..b/x?{SIGNED}", code=2)
+    monkeypatch.setenv("https_proxy", "http://me:5ec2e7@[host")
+    assert "https_proxy" in run("send", "north.bundle", "--to", f"https://store.invalid/x?{SIGNED}", code=5)
+    for address in ("simplecache::http://store.invalid/inbox", "ftp://store.invalid/inbox"):
+        run("send", "north.bundle", "--to", address, code=4)
+        Path("south.bundle").unlink(missing_ok=True)
+        share("south", "--to", address, code=4)
+        assert not Path("south.bundle").exists()
 
 
 def test_an_address_that_cannot_be_used_is_said_to_be_before_anything_is_written(place: Path) -> None:

@@ -1,8 +1,10 @@
 """Sending and receiving: what may leave, what is tried again, what stays accepted, and what nobody gets to see."""
 
 import datetime
+import errno
 import hashlib
 import json
+import shlex
 import ssl
 import threading
 import time
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -22,19 +25,28 @@ from cryptography.x509.oid import NameOID
 
 from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MissingExtraError, RefusedError, StorageError
-from mooring.protocol import putting, stores
-from mooring.protocol.addresses import is_url, local_path, read_address, shown, without_secrets
+from mooring.protocol import putting, receiving, stores, transfer
+from mooring.protocol.addresses import (
+    is_url,
+    local_path,
+    read_address,
+    scheme_of,
+    shown,
+    without_secrets,
+    word_without_secrets,
+)
 from mooring.protocol.aligning import align_bundles
 from mooring.protocol.anchor_file import deal_anchor
 from mooring.protocol.bundle import write_small_bundle
 from mooring.protocol.columns import Column, Label
 from mooring.protocol.delivery import deliver, read_result
+from mooring.protocol.durable import durable_file
 from mooring.protocol.fetching import fetched_result
 from mooring.protocol.intake import collect
 from mooring.protocol.inviting import invite, seconds_of
 from mooring.protocol.keys import SealingKey, SigningKey
 from mooring.protocol.study import Member, Study
-from mooring.protocol.transfer import checked, send_file
+from mooring.protocol.transfer import checked, require_address, send_file
 from mooring.protocol.vault import Vault
 
 KEYS = [SigningKey.generate() for _ in range(3)]
@@ -87,7 +99,7 @@ class Store:
     script : list of str or (int, bytes)
         "drop": hang up half-way. "early": say 403 and hang up without reading. "silent": say nothing. "etag": take it, and
         tell another checksum.
-        "away": send on to another path. Or a status and a body, and how long to wait.
+        "away": send on to another path; an address: send on there. Or a status and a body, and how long to wait.
     taken : list of bytes
         What came whole.
     seen : list of (str, dict)
@@ -125,6 +137,8 @@ def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
             if isinstance(step, tuple):
                 status, body, *later = step
                 self.answer(status, body, **({"retry_after": later[0]} if later else {}))
+            elif isinstance(step, str) and step.startswith("http"):
+                self.answer(307, b"", location=step)
             elif step == "away":
                 self.answer(307, b"", location=f"{self.path}&moved=1")
             else:
@@ -185,6 +199,38 @@ def test_what_is_shown_of_an_address_has_no_secret() -> None:
     )
     assert without_secrets("mooring share t.csv --to s3://ward/inbox/") == "mooring share t.csv --to s3://ward/inbox/"
     assert shown("folder/what?.bundle") == "folder/what?.bundle"
+    assert shown("sftp://bob@host/in") == "sftp://host/in"
+
+
+ODD = {
+    "sftp://bob:p@5ec2e7@host/in/x.bundle": ("sftp://host/in/x.bundle", "sftp://host/in/x.bundle"),
+    "sftp://bob:it's5ec2e7@host/x": ("sftp://host/x", "sftp://host/x"),
+    "ftp://bob:pa?5ec2e7@host": ("ftp://…", "ftp://…"),
+    "ftp://bob:5ec2e7?ss@host": ("ftp://…", "ftp://…"),
+    "https://h/x?a=5'5ec2e7&z=1 5ec2e7": ("https://h/x", "https://h/x?…"),
+    "s3://KEY:se/5ec2e7@ward/in/": ("s3://…", "s3://…"),
+    "s3://KEY:5ec2e7/cret@ward/in/": ("s3://…", "s3://…"),
+    "https://h/x?for=a@b.example&sig=5ec2e7": ("https://…", "https://…"),
+    "https://h/x#5ec2e7": ("https://h/x", "https://h/x?…"),
+    "bob:5ec2e7@host://x": ("…", "…"),
+    "simplecache::s3://KEY:5ec2e7@ward/in": ("simplecache::s3://ward/in", "simplecache::s3://ward/in"),
+}
+
+
+@pytest.mark.parametrize("address", ODD)
+def test_odd_passwords_are_not_shown_either(address: str) -> None:
+    """Neither in messages nor in records, in which other words stand around them."""
+    message, record = ODD[address]
+    assert shown(address) == message
+    assert word_without_secrets(f"--to={address}").removeprefix("--to=") == record
+    words = ["mooring", "share", "it's.csv", "--to", address, "--labels"]
+    found = without_secrets(shlex.join(words))
+    assert shlex.split(found) == [*words[:4], record, "--labels"]
+    assert without_secrets(found) == found
+    if " " not in address:  # else nobody can say where it ends
+        assert "5ec2e7" not in without_secrets(f"mooring share --to '{address}")
+        assert "5ec2e7" not in without_secrets(f"mooring share --to {address}")
+    assert "5ec2e7" not in scheme_of(address)
 
 
 def test_an_address_in_a_file(tmp_path: Path) -> None:
@@ -214,8 +260,10 @@ def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) ->
     for path in (tmp_path / "vault" / "identity.json", tmp_path / "table.csv"):
         with pytest.raises(RefusedError, match="nothing else is sent"):
             send_file(path, store.address)
-    with pytest.raises(StorageError, match="no plain file"):
+    with pytest.raises(RefusedError, match="a vault never leaves"):
         send_file(tmp_path / "vault", store.address)
+    with pytest.raises(StorageError, match="no plain file"):
+        send_file(tmp_path / "nowhere.bundle", store.address)
     assert store.seen == []
 
 
@@ -366,13 +414,174 @@ def test_nobody_there_and_nobody_who_answers(
 def test_a_file_that_changes_on_its_way_is_not_called_sent(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
-    parcel = checked(tmp_path / "a.bundle")
     for seed, rows in ((1, 30), (0, 29)):
-        write_bundle(tmp_path / "a.bundle", 0, seed=seed, rows=rows)
-        monkeypatch.setattr("mooring.protocol.transfer.checked", lambda _: parcel)
-        with pytest.raises(StorageError, match="changed while it was sent"):
-            send_file(tmp_path / "a.bundle", store.address, waits=())
+        write_bundle(tmp_path / "a.bundle", 0)
+        other = write_bundle(tmp_path / "b.bundle", 0, seed=seed, rows=rows)
+        with monkeypatch.context() as patched:
+            patched.setattr(transfer, "checked", afterwards(lambda: (tmp_path / "a.bundle").write_bytes(other)))  # noqa: B023
+            with pytest.raises(StorageError, match="changed while it was sent"):
+                send_file(tmp_path / "a.bundle", store.address, waits=())
+
+
+def afterwards(action: Callable[[], Any]) -> Callable[..., Any]:
+    """What checks a file, and something that happens right after it."""
+    really = checked
+
+    def call(path: Path, file: Any) -> Any:
+        parcel = really(path, file)
+        action()
+        return parcel
+
+    return call
+
+
+@pytest.mark.parametrize("to", ["presigned", "memory://inbox/", "folder"])
+def test_what_was_checked_is_what_is_sent(
+    to: str, tmp_path: Path, store: Store, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file takes its name between the check and the first try, and between tries."""
+    data = write_bundle(tmp_path / "a.bundle", 0)
+    other = write_bundle(tmp_path / "b.bundle", 1)
+    (tmp_path / "folder").mkdir()
+
+    def swap() -> None:
+        (tmp_path / "c.bundle").write_bytes(other)
+        (tmp_path / "c.bundle").replace(tmp_path / "a.bundle")
+
+    monkeypatch.setattr(transfer, "checked", afterwards(swap))
+    store.script = ["drop"]
+    address = {"presigned": store.address, "folder": tmp_path / "folder"}.get(to, to)
+    sent = send_file(tmp_path / "a.bundle", address, waits=QUICK)
+    assert sent.digest == hashlib.sha256(data).hexdigest()
+    arrived = {
+        "presigned": lambda: store.taken[-1],
+        "folder": lambda: (tmp_path / "folder" / "a.bundle").read_bytes(),
+    }.get(to, lambda: memory.cat_file("/inbox/a.bundle"))()
+    assert arrived == data
+
+
+def test_a_file_that_changes_on_its_way_to_a_store_is_not_called_sent(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    other, put = write_bundle(tmp_path / "b.bundle", 0, seed=1), type(memory).put_file
+
+    def changing(self: Any, source: str, target: str, **rest: Any) -> None:
+        (tmp_path / "a.bundle").write_bytes(other)  # of the same size, so that the store's size tells nothing
+        put(self, source, target, **rest)
+
+    monkeypatch.setattr(type(memory), "put_file", changing)
+    with pytest.raises(StorageError, match="changed while it was sent"):
+        send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK)
+    assert memory.store == {}
+
+
+def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> None:
+    data = write_bundle(tmp_path / "a.bundle", 0)
+    with pytest.raises(StorageError, match="changed before it was sent"):
+        send_file(tmp_path / "a.bundle", store.address, digest="0" * 64)
+    assert store.seen == []
+    send_file(tmp_path / "a.bundle", store.address, digest=hashlib.sha256(data).hexdigest())
+    assert store.taken == [data]
+
+
+def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_bundle(tmp_path / "a.bundle", 0)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{store.port}")  # all that is sent on would come here
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    elsewhere = f"http://store.invalid/y.bundle?{SECRET}"
+    store.script = [elsewhere]
+    with pytest.raises(RefusedError, match=r"http://store\.invalid, .*--allow-http") as caught:
+        send_file(tmp_path / "a.bundle", store.address, waits=())
+    assert "5ec2e7" not in str(caught.value)
+    assert store.taken == []
+    store.script = [elsewhere]
+    sent = send_file(tmp_path / "a.bundle", store.address, allow_http=True, waits=())
+    assert sent.to == "http://store.invalid/y.bundle"  # where it went in the end
+    assert store.taken == [data]
+    store.script = [elsewhere, (403, DENIED)]
+    with pytest.raises(StorageError, match=r"http://store\.invalid/y\.bundle cannot be written"):
+        send_file(tmp_path / "a.bundle", store.address, allow_http=True, waits=())
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["simplecache::http://store.invalid/inbox", "memory://x::http://store.invalid/inbox", "filecache::memory://inbox/"],
+)
+def test_an_address_made_of_several_is_refused(address: str, tmp_path: Path, memory: Any) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    for call in (lambda: send_file(tmp_path / "a.bundle", address), lambda: require_address(address, allow_http=True)):
+        with pytest.raises(RefusedError, match="made of several"):
+            call()
+    assert memory.store == {}
+
+
+def test_other_ways_in_the_open_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    asked: list[int] = []
+    monkeypatch.setattr(fsspec.core, "url_to_fs", raises(OSError, asked))
+    for address in ("ftp://bob:5ec2e7@store.invalid/in", "FTP://store.invalid/in", "webhdfs://store.invalid/in"):
+        with pytest.raises(RefusedError, match="--allow-http") as caught:
+            send_file(tmp_path / "a.bundle", address)
+        assert "5ec2e7" not in str(caught.value)
+    assert asked == []
+    with pytest.raises(StorageError, match="could not be reached"):
+        send_file(tmp_path / "a.bundle", "ftp://store.invalid/in", allow_http=True)
+
+
+def test_a_stores_own_address_in_the_open_is_refused(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    for endpoint in ("http://minio.example:9000", "HTTP://10.0.0.1"):
+        client = SimpleNamespace(meta=SimpleNamespace(endpoint_url=endpoint))
+        monkeypatch.setattr(type(memory), "s3", client, raising=False)
+        with pytest.raises(RefusedError, match="AWS_ENDPOINT_URL"):
+            send_file(tmp_path / "a.bundle", "memory://inbox/")
+    assert memory.store == {}
+    for fine in ("https://minio.example", "http://127.0.0.1:9000"):
+        client.meta.endpoint_url = fine
+        send_file(tmp_path / "a.bundle", "memory://inbox/")
+    client.meta.endpoint_url = "http://minio.example"
+    send_file(tmp_path / "a.bundle", "memory://inbox/", allow_http=True)
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example", ".example", "xn--a\x2e\x2e"])
+def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, tmp_path: Path, store: Store) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    with pytest.raises(InputError, match="presigned address"):
+        send_file(tmp_path / "a.bundle", f"https://{host}/x?{SECRET}", waits=())
+    store.script = [f"https://{host}/x?{SECRET}"]
+    with pytest.raises(StorageError, match=r"cannot be used|nothing can be sent"):
+        send_file(tmp_path / "a.bundle", store.address, waits=())
+
+
+@pytest.mark.parametrize("proxy", ["http://[5ec2e7", "http://me:5ec2e7@host:99999", "http://5ec2e7..b:80", "http://"])
+def test_a_proxy_that_is_none_is_named_but_not_quoted(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(StorageError, match="https_proxy names") as caught:
+        send_file(tmp_path / "a.bundle", f"https://store.invalid/x?{SECRET}", waits=())
+    assert "5ec2e7" not in str(caught.value)
+
+
+def test_a_proxy_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusing_port: int
+) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    monkeypatch.setenv("https_proxy", f"http://me:5ec2e7@127.0.0.1:{refusing_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(StorageError, match="through the proxy that https_proxy names") as caught:
+        send_file(tmp_path / "a.bundle", f"https://store.invalid/x?{SECRET}", waits=())
+    assert "5ec2e7" not in str(caught.value)
 
 
 def test_a_bundle_does_not_go_over_an_open_connection_unless_told(tmp_path: Path) -> None:
@@ -475,9 +684,92 @@ def test_a_url_gets_a_copy(tmp_path: Path, memory: Any) -> None:
     assert sent.confirmed
     assert memory.cat_file("/inbox/a.bundle") == data
     assert done[-1] == (len(data), len(data))
-    assert send_file(tmp_path / "a.bundle", "memory://inbox").to == "memory://inbox/a.bundle"  # which is a folder
+    again = send_file(tmp_path / "a.bundle", "memory://inbox")
+    assert (again.to, again.tries, again.there_before) == ("memory://inbox/a.bundle", 0, True)
+    assert not sent.there_before
     send_file(tmp_path / "a.bundle", "memory://inbox/b.bundle")
     assert memory.cat_file("/inbox/b.bundle") == data
+
+
+@pytest.mark.parametrize("to", ["memory://inbox", "memory://deep/er", "memory://inbox/", "folder", "file", "local"])
+def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Path, memory: Any) -> None:
+    """Two participants who name the same folder do not write over each other."""
+    found = {}
+    place = tmp_path / "inbox"
+    to = {"folder": str(place), "file": f"file://{place}", "local": f"local://{place}"}.get(to, to)
+    for k, name in ((0, "a.bundle"), (1, "plain")):  # the second one's name gets what align looks for
+        found[f"a{k}.bundle" if k == 0 else "plain.bundle"] = write_bundle(tmp_path / name, k)
+    (tmp_path / "a.bundle").rename(tmp_path / "a0.bundle")
+    if to.startswith("memory"):
+        for name in ("a0.bundle", "plain"):
+            send_file(tmp_path / name, to)
+        assert {path.rsplit("/", 1)[1]: memory.cat_file(path) for path in memory.store} == found
+        return
+    with pytest.raises(StorageError, match="folder is not there"):
+        send_file(tmp_path / "a0.bundle", to)
+    assert not place.exists()
+    place.mkdir()
+    for name in ("a0.bundle", "plain"):
+        send_file(tmp_path / name, to)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == found
+
+
+def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, put = write_bundle(tmp_path / "a.bundle", 0), type(memory).put_file
+    written: list[str] = []
+    monkeypatch.setattr(
+        type(memory), "put_file", lambda self, *rest, **more: written.append(rest[1]) or put(self, *rest, **more)
+    )
+    for others in (
+        write_bundle(tmp_path / "b.bundle", 1),  # of the same size
+        write_bundle(tmp_path / "b.bundle", 1, rows=29),
+        write_bundle(tmp_path / "b.bundle", 1, rows=31),
+        b"?",
+        data + b"\0",
+    ):
+        memory.pipe_file("/inbox/a.bundle", others)
+        for to in ("memory://inbox", "memory://inbox/a.bundle"):
+            with pytest.raises(InputError, match="another file of this name"):
+                send_file(tmp_path / "a.bundle", to)
+        assert memory.cat_file("/inbox/a.bundle") == others
+    assert written == []
+    memory.pipe_file("/inbox/a.bundle", data[:1000])  # what an upload leaves that broke off
+    assert send_file(tmp_path / "a.bundle", "memory://inbox").tries == 1
+    assert memory.cat_file("/inbox/a.bundle") == data
+    assert send_file(tmp_path / "a.bundle", "memory://inbox").there_before
+    assert len(written) == 1
+
+
+def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_bundle(tmp_path / "a.bundle", 0)
+    memory.pipe_file("/inbox/a.bundle", write_bundle(tmp_path / "b.bundle", 1))
+    told: dict[str, Any] = {"name": "/inbox/a.bundle", "type": "file", "size": len(data)}
+    monkeypatch.setattr(type(memory), "isdir", lambda *_: False)
+    monkeypatch.setattr(type(memory), "info", lambda *_, **__: told)
+    monkeypatch.setattr(type(memory), "open", raises(PermissionError))
+    told["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
+    assert send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle").there_before
+    told["ETag"] = '"' + "0" * 32 + '"'
+    with pytest.raises(InputError, match="another file of this name"):
+        send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
+    monkeypatch.undo()
+    for trouble in (PermissionError("5ec2e7"), OSError("5ec2e7"), NotImplementedError):  # the store will not say: go on
+        memory.pipe_file("/inbox/a.bundle", b"?")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(memory), "info", raises(trouble))
+            patched.setattr(type(memory), "isdir", raises(trouble))
+            assert not send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle", waits=()).confirmed
+        assert memory.cat_file("/inbox/a.bundle") == data
+
+
+@pytest.mark.parametrize("scheme", ["local://", "file://", "LOCAL://"])
+def test_another_name_for_this_machine_changes_nothing(scheme: str, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.bundle", 0)
+    (tmp_path / "inbox").mkdir()
+    other = write_bundle(tmp_path / "inbox" / "a.bundle", 1)
+    with pytest.raises(InputError):  # of one that fsspec does not know in capitals, that it is unknown
+        send_file(tmp_path / "a.bundle", f"{scheme}{tmp_path}/inbox/a.bundle")
+    assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
 
 
 def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
@@ -505,6 +797,7 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
         (OSError("5ec2e7"), "broke off", 4),
     ):
         asked: list[int] = []
+        memory.store.clear()
         monkeypatch.setattr(type(memory), "put_file", raises(trouble, asked))
         with pytest.raises(StorageError, match=told) as caught:
             send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK)
@@ -644,6 +937,59 @@ def test_half_a_file_is_fetched_again_and_then_set_aside(
     intake = collect(study, "memory://inbox", work)
     assert names(intake) == ["site-0", "site-1", "site-2"]
     assert [entry.reason for entry in intake.set_aside] == ["it came only in part"]
+
+
+def test_what_is_not_taken_does_not_stay(inbox: Callable[..., bytes], memory: Any, tmp_path: Path) -> None:
+    study, work = make_study(), tmp_path / "work"
+    memory.pipe_file("/inbox/noise.bundle", bytes(1000))
+    memory.pipe_file("/inbox/site-1.bundle", memory.cat_file("/inbox/site-1.bundle")[:-1])
+    for _ in range(2):
+        intake = collect(study, "memory://inbox", work)
+        assert names(intake) == ["site-0", "site-2"]
+        assert {entry.file for entry in intake.set_aside} == {"noise.bundle", "site-1.bundle"}
+        assert len(list((work / "received").iterdir())) == 2
+    inbox(1)
+    inbox(2, seed=9)  # and a second one of the same site, which does not count
+    intake = collect(study, "memory://inbox", work)
+    assert names(intake) == ["site-0", "site-1", "site-2"]
+    assert len(list((work / "received").iterdir())) == 3
+    assert all(len(bundle.representation()) == 30 for bundle in intake.bundles)
+
+
+def test_one_file_that_fills_the_disk_does_not_keep_the_others_out(
+    inbox: Callable[..., bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, really, trouble = make_study(), receiving.download, [errno.ENOSPC]
+
+    def full(system: Any, name: str, target: Path, **rest: Any) -> str | None:
+        if "site-1" in name:
+            with durable_file(target, what=rest["what"]):
+                raise OSError(trouble[0], "")
+        return really(system, name, target, **rest)
+
+    monkeypatch.setattr(receiving, "download", full)
+    for trouble[0], told in ((errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota is used up")):
+        intake = collect(study, "memory://inbox", tmp_path / "work")
+        assert names(intake) == ["site-0", "site-2"]
+        assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
+            ("site-1.bundle", f"there is no room for it here: {told}")
+        ]
+    trouble[0] = errno.EROFS  # which concerns all of them
+    with pytest.raises(StorageError, match="read-only"):
+        collect(study, "memory://inbox", tmp_path / "work")
+
+
+def test_no_try_relies_on_what_a_listing_told_before(
+    inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda *_: steps.append("forget"))
+    monkeypatch.setattr(type(memory), "open", lambda *_, **__: steps.append("open") or Cut(b"xx", OSError("reset")))
+    reason = stores.download(
+        memory, "/inbox/site-0.bundle", tmp_path / "x", size=None, most_bytes=10, what="x", waits=QUICK
+    )
+    assert reason == "it came only in part"
+    assert steps == ["forget", "open"] * 4
 
 
 def test_a_store_that_does_not_hand_out_or_list(

@@ -1,12 +1,14 @@
 """Where files go and come from: folders, addresses that fsspec knows, presigned addresses; and how to show them safely.
 
 A presigned address is a secret: whoever has it can use it. What is shown, written down or put into an error is therefore an
-address without its query, and without a name and password before its host.
+address without its query, and without a name and password before its host. Where these cannot be told from the rest, as when
+a password holds a slash, nothing is shown but what kind of address it is.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -14,7 +16,8 @@ from mooring.errors import InputError, RefusedError, StorageError
 
 _LONGEST = 16_384
 _LONGEST_SHOWN = 300
-_SECRETS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@'\"]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?")
+_SCHEME = re.compile(r"[A-Za-z0-9+.-]*://")
+_QUERY = re.compile(r"[?#]")
 
 
 def is_url(address: str | Path) -> bool:
@@ -33,16 +36,46 @@ def local_path(address: str | Path) -> Path:
     return Path(unquote(text.removeprefix("file://"))) if text.startswith("file://") else Path(address)
 
 
+def scheme_of(address: str | Path) -> str:
+    """What kind of address it is, in small letters: s3, sftp; empty if that cannot be made out."""
+    found = _SCHEME.search(str(address))
+    return found[0].removesuffix("://").lower() if found and "@" not in str(address)[: found.start()] else ""
+
+
+def word_without_secrets(word: str) -> str:
+    """One word of a command line; an address in it is cut down to what anybody may see."""
+    return _cut(word, "?…")
+
+
 def without_secrets(text: str) -> str:
-    """A text, such as a command line, with every address in it cut down to what anybody may see."""
-    return _SECRETS.sub(lambda found: found[1] + found[2] + ("?…" if found[3] else ""), text)
+    """A command line, with every address in it cut down to what anybody may see."""
+    if "://" not in text:
+        return text
+    try:
+        return shlex.join(word_without_secrets(word) for word in shlex.split(text))
+    except ValueError:  # a quotation mark too few: then nobody can say where a secret ends
+        return _cut(text, "?…").partition("://")[0] + "://…"
 
 
 def shown(address: str | Path) -> str:
     """An address as people may see it: no query, no password, no control characters."""
-    text = without_secrets(str(address).split("?", 1)[0].split("#", 1)[0]) if is_url(address) else str(address)
+    text = _cut(str(address), "") if is_url(address) else str(address)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
+def _cut(word: str, instead_of_query: str) -> str:
+    """What comes before an address, its scheme, and of the rest what is surely neither a password nor a signature."""
+    found = _SCHEME.search(word)
+    if not found:
+        return word
+    begin, rest = word[: found.end()], word[found.end() :]
+    if "@" in begin:
+        return "…"
+    place, *query = _QUERY.split(rest, maxsplit=1)
+    if "@" in "".join(query) or "/" in place.rpartition("@")[0]:  # part of a password, of a path or of a query?
+        return f"{begin}…"
+    return begin + place.rpartition("@")[2] + (instead_of_query if query else "")
 
 
 def read_address(given: str) -> str:
@@ -74,6 +107,7 @@ def presigned_parts(address: str, *, allow_http: bool, what: str) -> SplitResult
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")  # as the system does when it looks the host up
     except ValueError:
         host = None
     if not host or not address.isascii() or " " in address or parts.username is not None:
@@ -84,12 +118,17 @@ def presigned_parts(address: str, *, allow_http: bool, what: str) -> SplitResult
             cure="Copy it again, whole; in a shell, put it in single quotes.",
         )
     if parts.scheme.lower() == "http" and not allow_http and not is_this_machine(host):
-        raise RefusedError(
-            what,
-            reason="the address begins with http://, so that whoever sits in between could read it",
-            cure="Ask for an address with https://; on a network that you trust, --allow-http sends it all the same.",
-        )
+        raise in_the_open(what, "the address begins with http://")
     return parts
+
+
+def in_the_open(what: str, why: str) -> RefusedError:
+    """The refusal to send something where others could read it."""
+    return RefusedError(
+        what,
+        reason=f"{why}, so that whoever sits in between could read it",
+        cure="Ask for an address with https://; on a network that you trust, --allow-http sends it all the same.",
+    )
 
 
 def is_this_machine(host: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mooring.protocol.tables import Progress
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
 _LONGEST_NAME = 80
-_MOST_MEMORY, _MOST_RECORDED = 2**24, 10_000
+_MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,15 @@ def collect(
     missing = tuple(member.name for member in study.participants if member.name not in here)
     intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
     record = {"command": without_secrets(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
-    record["copies"] = {name: copy.as_dict() for name, copy in _copies_now(bundles, origins, copies).items()}
+    copies = _copies_now(bundles, origins, copies)
+    record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
     record["set_aside"] = record["set_aside"][
         :_MOST_RECORDED
     ]  # anybody can fill an inbox, and the record is read again
     write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    for path in (path for path, (downloaded_from, _) in origins.items() if downloaded_from and path.name not in copies):
+        with suppress(OSError):
+            path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
     return intake
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError
-from mooring.protocol.addresses import is_url
+from mooring.protocol.addresses import is_url, scheme_of
 from mooring.protocol.bundle import SUFFIX
 from mooring.protocol.durable import make_folder, write_durably
 from mooring.protocol.stores import file_system, refusal
@@ -96,7 +96,7 @@ def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict
 
 
 def _signing(bundles: str) -> tuple[Any, str]:
-    scheme = bundles.partition("://")[0].lower()
+    scheme = "" if "::" in bundles else scheme_of(bundles)
     if not is_url(bundles) or scheme not in _SIGNERS:
         raise InputError(
             "bundles",

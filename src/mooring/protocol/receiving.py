@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.errors import MooringError
+from mooring.errors import MooringError, StorageError
 from mooring.protocol.bundle import SUFFIX
 from mooring.protocol.durable import make_folder
 from mooring.protocol.signed import digest_of
 from mooring.protocol.stores import download, file_system, refusal
 from mooring.protocol.tables import Progress
 
+NO_ROOM = ("the disk is full", "the quota is used up")
 _VERSIONS = ("etag", "md5hash", "checksum", "generation")
 _TIMES = ("lastmodified", "last_modified", "mtime", "updated", "modified", "created")
 
@@ -122,7 +123,12 @@ def _candidate(
         target = received / f"{identity[:32]}-{number}{SUFFIX}"
     size = entry.get("size")
     size = size if isinstance(size, int) else None
-    reason = download(system, path, target, size=size, most_bytes=most_bytes, what="the work folder")
+    try:
+        reason = download(system, path, target, size=size, most_bytes=most_bytes, what="the work folder")
+    except StorageError as problem:
+        if problem.reason not in NO_ROOM:
+            raise
+        reason = f"there is no room for it here: {problem.reason}"  # anybody can fill an inbox; the others still count
     return Candidate(shown, target if reason is None else reason, kept, (identity, mark))
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.protocol.addresses import is_presigned, shown
+from mooring.protocol.addresses import is_presigned, scheme_of, shown
 from mooring.protocol.durable import durable_file
 from mooring.protocol.tables import Progress
+from mooring.protocol.troubles import is_absent, is_denied, is_passing, lacks_credentials
+from mooring.protocol.troubles import refusal as refusal
 
 WAITS: tuple[float, ...] = (0.5, 2.0, 8.0)
 """Seconds between one try and the next; there is one try more than there are waits."""
@@ -25,15 +28,9 @@ TOO_LARGE, IN_PART, NOT_GIVEN, NOT_THERE, NOT_DOWNLOADED = (
     "it is not there any more",
     "it could not be downloaded",
 )
+CHANGED = "it changed while it was sent"
 _BLOCK = 2**22
 _LONGEST_WAIT = 60.0
-_NO_CREDENTIALS = (
-    "NoCredentialsError",
-    "PartialCredentialsError",
-    "CredentialRetrievalError",
-    "ProfileNotFound",
-    "TokenRetrievalError",
-)
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
 Answer = TypeVar("Answer")
 
@@ -73,7 +70,7 @@ def file_system(address: str, **options: Any) -> tuple[Any, str]:
     """What fsspec makes of an address: a file system, and a path in it."""
     import fsspec
 
-    scheme = address.partition("://")[0].rpartition("::")[2].lower()
+    scheme = scheme_of(address)
     try:
         system, root = fsspec.core.url_to_fs(address, **options)
     except ImportError:
@@ -98,55 +95,6 @@ def file_system(address: str, **options: Any) -> tuple[Any, str]:
     return system, str(root).rstrip("/")
 
 
-def is_denied(problem: BaseException) -> bool:
-    """Whether a store said no (401, 403)."""
-    return any(
-        isinstance(each, PermissionError) or getattr(each, "status", None) in (401, 403) for each in _chain(problem)
-    )
-
-
-def is_absent(problem: BaseException) -> bool:
-    """Whether a store said that there is nothing (404)."""
-    return any(isinstance(each, FileNotFoundError) or getattr(each, "status", None) == 404 for each in _chain(problem))
-
-
-def lacks_credentials(problem: BaseException) -> bool:
-    """Whether nobody told who asks."""
-    return any(type(each).__name__ in _NO_CREDENTIALS for each in _chain(problem))
-
-
-def refusal(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
-    """What a store's error means, and what to do."""
-    where = shown(address)
-    if lacks_credentials(problem):
-        reason, cure = (
-            "there are no credentials for the store",
-            "Set them as its tools expect (for s3:// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile); a "
-            "participant needs none with a presigned address, which 'mooring invite' makes.",
-        )
-    elif is_denied(problem):
-        reason, cure = (
-            "the store refuses access (403)",
-            "Check that your credentials are not expired, and may list, read and write there.",
-        )
-    elif is_absent(problem):
-        reason, cure = (
-            "nothing is there (404)",
-            "Check bucket and folder; a store knows no empty folders, so there is none before the first file.",
-        )
-    else:
-        reason, cure = (
-            "the store could not be reached, or broke off",
-            "Check the address and the network, then run the same command again; nothing finished is lost.",
-        )
-    return StorageError(what, reason=f"{where} cannot be {doing}: {reason}", cure=cure)
-
-
-def is_passing(problem: BaseException) -> bool:
-    """Whether another try may help."""
-    return not (lacks_credentials(problem) or is_denied(problem) or is_absent(problem))
-
-
 def upload(
     source: Path,
     system: Any,
@@ -154,12 +102,14 @@ def upload(
     *,
     address: str,
     what: str,
+    intact: Callable[[], bool] | None = None,
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, bool]:
     """Write a file to a store, whole, from its first byte at every try; how many tries, and whether its size was told.
 
-    Where the store tells how large the file has become, that must be its size here.
+    Where the store tells how large the file has become, that must be its size here. `intact` is asked after every try if
+    the file is still the one that was to be sent; if not, what arrived is removed, where the store allows it.
     """
     from fsspec.callbacks import Callback
 
@@ -178,6 +128,10 @@ def upload(
             if is_passing(problem):
                 raise BrokenOffError("the store could not be reached, or broke off") from None
             raise refusal(problem, what=what, address=address, doing="written") from None
+        if intact and not intact():
+            with suppress(Exception):
+                system.rm_file(target)
+            raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
         if stored is not None and stored != size:
             raise BrokenOffError("only a part of it arrived")
         return stored is not None
@@ -272,6 +226,7 @@ def size_at(system: Any, path: str) -> int | None:
 
 def _opened(system: Any, name: str) -> Any:
     try:
+        system.invalidate_cache()  # a listing from before may tell another size than the file has now
         return system.open(name, "rb")
     except Exception as problem:
         raise _unread(problem, NOT_DOWNLOADED) from None
@@ -288,11 +243,3 @@ def _unread(problem: Exception, otherwise: str) -> Exception:
     if is_denied(problem) or lacks_credentials(problem):
         return _StoppedError(NOT_GIVEN)
     return _StoppedError(NOT_THERE) if is_absent(problem) else BrokenOffError(otherwise)
-
-
-def _chain(problem: BaseException | None) -> Iterator[BaseException]:
-    seen: list[BaseException] = []
-    while problem is not None and problem not in seen:
-        seen.append(problem)
-        yield problem
-        problem = problem.__cause__ or problem.__context__

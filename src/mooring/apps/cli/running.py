@@ -125,9 +125,9 @@ def dealt_anchor(given: Path | None, study_name: str) -> Path:
 
 def command_line() -> str:
     """The command as it was typed, for the records that a report shows; without passwords and signatures of addresses."""
-    from mooring.protocol.addresses import without_secrets
+    from mooring.protocol.addresses import word_without_secrets
 
-    return without_secrets(shlex.join(["mooring", *sys.argv[1:]]))
+    return shlex.join(["mooring", *(word_without_secrets(word) for word in sys.argv[1:])])
 
 
 @contextmanager

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from mooring.protocol.transfer import Sent
 
 AllowHttp = Annotated[
-    bool, typer.Option("--allow-http", help="Send a bundle even to http://, where others on the way could read it.")
+    bool,
+    typer.Option(
+        "--allow-http", help="Send a bundle even to http:// or ftp://, where others on the way could read it."
+    ),
 ]
 
 
@@ -25,7 +28,7 @@ def send(
         str,
         typer.Option(
             "--to",
-            help="A folder, a URL (s3://bucket/inbox/), a presigned address (https://…, in single quotes), or @FILE with "
+            help="A folder, a URL (s3://bucket/inbox), a presigned address (https://…, in single quotes), or @FILE with "
             "one of these in it.",
         ),
     ],
@@ -56,6 +59,13 @@ def send(
 
 def say_sent(console: Console, file: Path, sent: Sent) -> None:
     """What was sent, in words."""
+    if sent.there_before:
+        console.print(
+            f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
     tries = f", in {sent.tries} tries" if sent.tries > 1 else ""
     held = "The other side tells the same size or checksum." if sent.confirmed else "The other side took it."
     console.print(

@@ -97,7 +97,7 @@ def share(
         record = {"command": command_line(), **shared.as_dict()}
         participant.vault.write(agreed, "share.json", json.dumps(record).encode())
 
-        sent = None if address is None else _sent(path, address, allow_http=allow_http)
+        sent = None if address is None else _sent(path, address, shared.bundle_digest, allow_http=allow_http)
 
         def say(console: Console) -> None:
             again = " again, the same bytes as before" if shared.reissued else ""
@@ -117,13 +117,17 @@ def share(
         tell(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
 
 
-def _sent(path: Path, address: str, *, allow_http: bool) -> Sent:
+def _sent(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
     """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
     from mooring.protocol.transfer import send_file
 
+    later = f"The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
     try:
         with progress("sending") as moved:
-            return send_file(path, address, allow_http=allow_http, progress=moved)
+            return send_file(path, address, allow_http=allow_http, digest=digest, progress=moved)
     except (StorageError, RefusedError) as problem:
-        cure = f"{problem.cure} The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
-        raise type(problem)(problem.what, reason=problem.reason, cure=cure) from None
+        raise type(problem)(problem.what, reason=problem.reason, cure=f"{problem.cure} {later}") from None
+    except InputError as problem:
+        raise InputError(
+            problem.what, expected=problem.expected, got=problem.got, cure=f"{problem.cure} {later}"
+        ) from None
