@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from mooring.apps.cli.app import app
 from mooring.engines.flare import pieces
-from mooring.engines.flare.analysts_part import AnalystsPart
+from mooring.engines.flare.analysts_part import AnalystsPart, answer_of
 from mooring.engines.flare.job import CONTROLLER, EXECUTOR, write_job
 from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK, ParticipantsPart
 from mooring.engines.flare.pieces import Arrival, Counter, fetch_file, send_file
@@ -496,3 +496,31 @@ def test_the_commands_of_the_page_are_known() -> None:
         words = shlex.split(line)
         printed = RUNNER.invoke(app, [*words[:2], "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
         assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", printed))
+
+
+def test_of_what_a_site_says_only_known_words_are_recorded_and_as_they_can_be_shown() -> None:
+    reply = {
+        "outcome": "done\nforged: \x1b[31mline",
+        "rows": 5,
+        "reissued": 1,
+        "other": "x",
+        "digest": "a" * 64,
+        "model": b"x",
+    }
+    assert answer_of(reply) == {"outcome": "done?forged: ?[31mline", "digest": "a" * 64, "rows": 5, "reissued": 1}
+    assert len(str(answer_of({"outcome": "x" * 10_000})["outcome"])) <= 80
+
+
+def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) -> None:
+    world.deal()
+    world.share("east")
+    taken = world.analyst.bundle("east")
+    whole = taken.read_bytes()
+    taken.unlink()
+    damaged = world.place / "damaged.bundle"
+    damaged.write_bytes(whole[:-4] + bytes(4))
+    with pytest.raises(StorageError):
+        send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
+    assert not taken.exists()
+    world.share("east")
+    assert taken.read_bytes() == whole

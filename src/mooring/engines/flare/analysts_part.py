@@ -17,18 +17,20 @@ from mooring.engines.flare.pieces import Arrival, Counter, Message
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.aligning import align_bundles
-from mooring.protocol.bundle import SUFFIX, read_header_of
+from mooring.protocol.bundle import SUFFIX, verify_bundle
 from mooring.protocol.delivery import MAP_FILE, deliver
 from mooring.protocol.durable import explained, make_folder, write_durably
-from mooring.protocol.intake import MOST_BYTES, collect
+from mooring.protocol.intake import MOST_BYTES, collect, printable
 from mooring.protocol.keys import SigningKey
 from mooring.protocol.signed import digest_of, opened, verified_header
 from mooring.protocol.study import Study
 from mooring.protocol.training import MODEL_FILE, train
+from mooring.protocol.transfer import checked
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
 _ANCHOR_FIELDS = ("study", "nonce", "bytes")
 _COMMAND = "mooring flare"
+_TOLD = ("outcome", "digest", "rows", "reissued", "model")
 _HEADER, _A_RECIPIENT = 2**17, 512
 
 
@@ -155,16 +157,28 @@ class AnalystsPart:
     def _accept_anchor(self, path: Path) -> None:
         with opened(path, what="the anchor file") as file:
             _, fields = verified_header(file, kind="anchor", fields=_ANCHOR_FIELDS, what="the anchor file")
+            checked(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
         if fields["signer"] != self.study.dealing_member.signing_key or fields["study"] != self.study.digest:
             raise RefusedError(
                 "the anchor file", reason="it is not the dealer's, of this study", cure="Ask the dealer."
             )
 
     def _accept_bundle(self, name: str, path: Path) -> None:
-        """Whose it is; everything else is for the intake."""
-        _, fields = read_header_of(path)
-        if fields["signer"] != self.study.member(name).signing_key or fields["study"] != self.study.digest:
+        """Whose it is, and whole: what is taken stays, and a damaged one would shut out the one that it should be."""
+        if verify_bundle(path, self.study).member.name != name:
             raise RefusedError("the bundle", reason=f"it is not {name}'s, of this study", cure="Ask the participant.")
+
+
+def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
+    """What a site may say of itself, and no more: it goes into a record that people read."""
+    told: dict[str, str | int] = {}
+    for name in _TOLD:
+        value = reply.get(name)
+        if isinstance(value, str):
+            told[name] = printable(value)
+        elif isinstance(value, int):
+            told[name] = value
+    return told
 
 
 def _held(folder: Path) -> int:

@@ -15,7 +15,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from mooring.engines.flare.analysts_part import AnalystsPart
+from mooring.engines.flare.analysts_part import AnalystsPart, answer_of
 from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
 from mooring.errors import MooringError
 
@@ -82,6 +82,7 @@ class MooringController(Controller):  # type: ignore[misc]
         for name, answer in self._asked(SHARE_TASK, told, part, abort_signal, fl_ctx).items():
             answers.setdefault(name, {})["share"] = answer
         if abort_signal.triggered:
+            part.record(answers, "aborted")
             return
         delivered = part.analysed()
         told = {name: part.for_result(name) for name in delivered if name in sites}
@@ -102,9 +103,8 @@ class MooringController(Controller):  # type: ignore[misc]
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
             reply = client_task.result
-            answer = {name: value for name, value in reply.items() if isinstance(value, str | int)}
             fine = reply.get_return_code() == ReturnCode.OK
-            found[client_task.client.name] = answer if fine else {"outcome": "failed"}
+            found[client_task.client.name] = answer_of(reply) if fine else {"outcome": "failed"}
             part.tell(f"{client_task.client.name}, {task_name}: {found[client_task.client.name].get('outcome')}")
 
         tasks = []

@@ -15,7 +15,7 @@ from typing import Any
 
 from mooring.engines.flare.pieces import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.settings import SiteSettings, opened_vault, require_same_study
-from mooring.errors import InputError
+from mooring.errors import InputError, StorageError
 from mooring.protocol.anchor_file import open_anchor
 from mooring.protocol.bundle import SUFFIX
 from mooring.protocol.delivery import MAP_FILE, Result, read_result
@@ -25,6 +25,7 @@ from mooring.protocol.participant import Participant
 from mooring.protocol.perturbation import Perturbation
 from mooring.protocol.prediction import require_own_map
 from mooring.protocol.sharing import used_anchor
+from mooring.protocol.signed import digest_of
 from mooring.protocol.study import Study
 from mooring.protocol.training import MODEL_FILE
 
@@ -107,6 +108,10 @@ class ParticipantsPart:
         )
         record = {"command": _COMMAND, **shared.as_dict()}
         participant.vault.write(study, "share.json", json.dumps(record).encode())
+        if digest_of(path, what="the bundle") != shared.bundle_digest:
+            raise StorageError(
+                "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
+            )
         send_file(path, _ticket(told), ask, progress=_in_tenths("sent", self.tell))
         return {"digest": shared.bundle_digest, "rows": shared.n_rows, "reissued": int(shared.reissued)}
 
