@@ -15,6 +15,7 @@ from mooring.errors import StorageError
 from mooring.protocol.collaboration_file import export
 from mooring.protocol.collaboration_parts import PART_KEY, PartFacts, facts_of, part_path, parts_in
 from mooring.protocol.columns import Column, Label
+from mooring.protocol.common_space import CommonSpace, write_space
 from mooring.protocol.keys import SealingKey, SigningKey
 from mooring.protocol.study import Member, Study
 
@@ -67,6 +68,10 @@ def test_without_dask_the_extra_is_named(
         (["--rows-at-once", "5"], "Pass --engine dask"),
         (["--reduce-over-workers"], "Pass --engine dask"),
         (["--engine", "dask", "--tls-ca", "ca.pem"], "all three"),
+        (
+            ["--engine", "dask", "--tls-ca", __file__, "--tls-cert", __file__, "--tls-key", __file__],
+            "left out where no scheduler is given",
+        ),
     ],
 )
 def test_options_that_cannot_be_used_are_told(study: Path, tmp_path: Path, words: list[str], expected: str) -> None:
@@ -86,21 +91,32 @@ def test_an_address_in_the_environment_does_not_stop_the_local_engine(
 # parts
 
 
-def write_part(folder: Path, name: str, index: int, rows: range) -> Path:
-    path = part_path(folder, name, index)
-    path.parent.mkdir(exist_ok=True)
-    facts = PartFacts(rows.start, rows.stop, "b" * 64, "m" * 64)
-    metadata = {PART_KEY: facts.as_metadata(), b"mooring maps": json.dumps({name: "m" * 64}).encode()}
+def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> CommonSpace:
+    entries = [{"name": name, "rows": count} for name, count in rows.items()]
+    record = {"participants": entries, "table": table}
+    p = len(rows)
+    return CommonSpace("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
+
+
+def with_rows(name: str, rows: range, metadata: dict[bytes, bytes]) -> pa.Table:
     names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), dtype=np.int32)), pa.array([name]))
     numbers = pa.array(np.arange(rows.start, rows.stop, dtype=np.float32))
-    pq.write_table(pa.table({"participant": names, "z1": numbers}).replace_schema_metadata(metadata), path)
+    return pa.table({"participant": names, "z1": numbers}).replace_schema_metadata(metadata)
+
+
+def write_part(folder: Path, name: str, index: int, rows: range, *, sign: float = 1.0) -> Path:
+    path = part_path(folder, name, index)
+    path.parent.mkdir(exist_ok=True)
+    digest = space_of(sign, **{name: 0}).map_digest(0)
+    facts = PartFacts(rows.start, rows.stop, "b" * 64, digest)
+    metadata = {PART_KEY: facts.as_metadata(), b"mooring maps": json.dumps({name: digest}).encode()}
+    pq.write_table(with_rows(name, rows, metadata), path)
     assert facts_of(path, name) == facts
     return path
 
 
 def record(folder: Path, **rows: int) -> None:
-    entries = [{"name": name, "rows": count} for name, count in rows.items()]
-    (folder / "alignment.json").write_text(json.dumps({"participants": entries}))
+    write_space(folder, space_of(**rows))
 
 
 def test_parts_become_one_file_in_order(tmp_path: Path) -> None:
@@ -129,3 +145,43 @@ def test_parts_that_are_not_whole_are_not_exported(tmp_path: Path) -> None:
         export(tmp_path, tmp_path / "all.parquet")
     assert not (tmp_path / "all.parquet").exists()
     assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_parts_that_another_alignment_made_are_not_exported(tmp_path: Path) -> None:
+    write_part(tmp_path, "a", 0, range(0, 2))
+    write_part(tmp_path, "b", 0, range(0, 2), sign=-1.0)  # written again, and then the command was killed
+    record(tmp_path, a=2, b=2)
+    with pytest.raises(StorageError, match="interrupted"):
+        export(tmp_path, tmp_path / "all.parquet")
+    write_part(tmp_path, "b", 0, range(0, 2))
+    assert pq.read_table(export(tmp_path, tmp_path / "all.parquet")).num_rows == 4
+
+
+def write_one_file(folder: Path, space: CommonSpace) -> None:
+    maps = {name: space.map_digest(index) for index, name in enumerate(space.names)}
+    tables = [with_rows(name, range(count), {}) for name, count in space.rows.items()]
+    schema = tables[0].schema.with_metadata({b"mooring maps": json.dumps(maps).encode()})
+    with pq.ParquetWriter(folder / "collaboration.parquet", schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def test_the_record_says_which_form_is_exported(tmp_path: Path) -> None:
+    one = space_of(-1.0, "collaboration.parquet", a=3)
+    write_one_file(tmp_path, one)
+    write_part(tmp_path, "a", 0, range(0, 2))
+    record(tmp_path, a=2)  # an alignment in parts, killed before it removed the file of the one before
+    assert pq.read_table(export(tmp_path, tmp_path / "parts.parquet"))["z1"].to_pylist() == [0, 1]
+    write_space(tmp_path, one)  # and the other way round
+    export(tmp_path, tmp_path / "collaboration.parquet", force=True)  # onto itself, which changes nothing
+    assert pq.read_table(export(tmp_path, tmp_path / "one.parquet"))["z1"].to_pylist() == [0, 1, 2]
+
+
+def test_one_file_of_another_alignment_is_not_exported(tmp_path: Path) -> None:
+    write_space(tmp_path, space_of(1.0, "collaboration.parquet", a=3))
+    write_one_file(tmp_path, space_of(-1.0, "collaboration.parquet", a=3))
+    with pytest.raises(StorageError, match="interrupted"):
+        export(tmp_path, tmp_path / "all.parquet")
+    assert not (tmp_path / "all.parquet").exists()
+    write_one_file(tmp_path, space_of(1.0, "collaboration.parquet", a=3, b=2))  # b was being admitted
+    assert pq.read_table(export(tmp_path, tmp_path / "all.parquet"))["participant"].to_pylist() == ["a"] * 3

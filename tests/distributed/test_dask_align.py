@@ -135,6 +135,42 @@ def test_an_accepted_bundle_stays_the_one_that_counts(client: Client, tmp_path: 
     assert [bundle.digest for bundle in back.bundles] == [bundle.digest for bundle in first.bundles]
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_copy_of_an_accepted_bundle_counts_when_its_object_was_replaced(
+    client: Client, tmp_path: Path, broken: bool
+) -> None:
+    made, work = make(tmp_path), tmp_path / "work"
+    source = f"local://{made.inbox}"
+    first = collect(made.study, source, work)  # downloads, and keeps what was accepted
+    same = align_on_dask(client, made.study, source, work).intake
+    assert not same.set_aside
+    garbled(made, 2)
+    if broken:
+        for copy in (work / "received").iterdir():
+            copy.write_bytes(copy.read_bytes()[:-1])
+    found = align_on_dask(client, made.study, source, work).intake
+    assert [entry.reason for entry in found.set_aside] == [
+        "another bundle of site-2 was accepted before, and the first one counts"
+    ]
+    assert found.gone == (("site-2",) if broken else ())
+    if not broken:
+        assert [bundle.digest for bundle in found.bundles] == [bundle.digest for bundle in first.bundles]
+        assert "site-2" in parts_in(work)
+        assert json.loads((work / "intake.json").read_text())["copies"]
+
+
+def test_how_far_maps_move_is_never_taken_for_granted() -> None:
+    from mooring.engines.dask.reduction import step
+
+    rng = np.random.default_rng(0)
+    stack = rng.standard_normal((3, 8, 2)), np.zeros((3, 2))
+    one, other = rng.standard_normal((2, 8, 2))
+    found = step(stack, (0, 1, 2), 0, one, other, "", 0)  # as for maps to a reference, where no maps are kept
+    (U, _, Vt), (W, _, Xt) = (np.linalg.svd(np.swapaxes(stack[0], 1, 2) @ S) for S in (one, other))
+    assert found.moved_squared == pytest.approx(float(((U @ Vt - W @ Xt) ** 2).sum()))
+    assert found.moved_squared > 0.1
+
+
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
 def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     client: Client, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch

@@ -164,9 +164,26 @@ def test_options_that_contradict_each_other_are_told(tmp_path: Path) -> None:
         raise AssertionError
     with pytest.raises(InputError, match="one or more"), connected(workers=0):
         raise AssertionError
-    (tmp_path / "ca").touch()
+    for name in ("ca", "cert", "key"):
+        (tmp_path / name).touch()
+    tls = Tls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
+    with pytest.raises(InputError, match="without a scheduler"), connected(workers=1, tls=tls):
+        raise AssertionError
+    (tmp_path / "cert").unlink()
     with pytest.raises(InputError, match="--tls-cert"):
         Tls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
+
+
+def test_workers_started_here_take_nobody_else() -> None:
+    with connected(workers=2) as client:
+        address = client.scheduler.address
+        assert client.submit(abs, -1).result() == 1
+        for each in (address, *client.nthreads()):
+            assert each.startswith("tls://127.0.0.1:")
+        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+            raise AssertionError
+        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address.replace("tls", "tcp")):
+            raise AssertionError
 
 
 def test_a_scheduler_behind_tls_takes_those_with_a_certificate_only(tmp_path: Path) -> None:

@@ -169,6 +169,25 @@ def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
     assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_what_every_task_needs_is_sent_once(
+    client: Client, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mooring.engines.dask.pieces import Features
+
+    made, _, there = prepared(client, tmp_path, kind=kind)
+    sent: list[str] = []
+    submit = client.submit
+
+    def notes(function: Any, *given: Any, **options: Any) -> Any:
+        sent.extend(function.__name__ for each in given if isinstance(each, Features))
+        return submit(function, *given, **options)
+
+    monkeypatch.setattr(client, "submit", notes)
+    train_on_dask(client, made.study, there, learner="waves", passes=2)
+    assert sent == ["_same"]
+
+
 def mooring(*words: str | Path, code: int = 0) -> dict[str, Any]:
     found = RUNNER.invoke(app, [*map(str, words), "--format", "json"])
     assert found.exit_code == code, f"{words}\n{found.output}\n{found.exception!r}"
@@ -197,4 +216,9 @@ def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
     assert "all three" in mooring("train", *common, *dask, "--tls-ca", study, code=2)["said"]
     words = RUNNER.invoke(app, ["train", *map(str, (*common, *dask)), "--learner", "linear"])
     assert "rows in pieces" in words.output.replace("\n", " ")
+    for path in made.inbox.glob("site-*.bundle"):
+        path.unlink()
+    words = RUNNER.invoke(app, ["align", *map(str, (*common, "--bundles", made.inbox, *dask))])
+    assert words.exit_code == 2
+    assert "Set aside junk.bundle" in words.output  # told although nothing can be aligned
     assert replace(made, inbox=tmp_path).study is made.study

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.bundle import Bundle
 from mooring.protocol.collaboration_parts import PARTS_FOLDER, WHAT, part_tables
-from mooring.protocol.common_space import RECORD_FILE, CommonSpace
+from mooring.protocol.common_space import STATE_FILE, CommonSpace
 from mooring.protocol.durable import durable_file
 from mooring.protocol.signed import digest_of
 from mooring.protocol.study import Study
@@ -150,38 +150,42 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     force : bool, default False
         Whether a file that is there may be overwritten.
     """
-    source, path = Path(folder) / TABLE_FILE, Path(path)
-    parts = (Path(folder) / PARTS_FOLDER).is_dir() and not source.is_file()
-    if not source.is_file() and not parts:
+    folder, path = Path(folder), Path(path)
+    if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
         raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     if path.exists() and not force:
         raise InputError(
             "output", expected="a file that is not there", got="one that is", cure="Pass --force to overwrite."
         )
-    if parts:
-        _export_parts(Path(folder), path)
-        return path
-    with source.open("rb") as old, durable_file(path, mode=0o600, what=WHAT) as new:
-        shutil.copyfileobj(old, new, 2**20)
-    return path
-
-
-def _export_parts(folder: Path, path: Path) -> None:
-    try:
-        entries = json.loads((folder / RECORD_FILE).read_bytes())["participants"]
-        rows = {str(entry["name"]): int(entry["rows"]) for entry in entries}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise StorageError(WHAT, reason="its alignment was not finished", cure="Run 'mooring align' again.") from None
+    space = _space_of(folder)
+    metadata = {_KEY: _maps_of(space, space.names)}
     writer = None
     with durable_file(path, mode=0o600, what=WHAT) as file:
         try:
-            for found in part_tables(folder, None, list(rows), rows=rows):
-                table = found.replace_schema_metadata()
+            for found in tables_of(folder, space, space.names):
+                table = found.replace_schema_metadata(metadata)
                 writer = writer or table_writer(file, table.schema)
                 writer.write_table(table)
         finally:
             if writer is not None:
                 writer.close()
+    return path
+
+
+def _space_of(folder: Path) -> CommonSpace:
+    """The alignment that the matrix must belong to, whichever study it is of."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / STATE_FILE, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            record = json.loads(arrays.pop("record").tobytes())
+            space = CommonSpace(file.metadata()["study"], record, **arrays)
+            if len(space.rows) != len(space.orthogonals):
+                raise ValueError
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        raise StorageError(WHAT, reason="its alignment was not finished", cure="Run 'mooring align' again.") from None
+    return space
 
 
 def schema_of(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
@@ -190,16 +194,20 @@ def schema_of(study: Study, space: CommonSpace, names: Sequence[str] | None = No
         "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
         "number": [pa.field("label", pa.float64())],
     }
-    wanted = None if names is None else set(names)
-    maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if wanted is None or name in wanted}
     return pa.schema(
         [
             pa.field("participant", pa.dictionary(pa.int32(), pa.string())),
             *label.get(study.label.kind, []),
             *(pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)),
         ],
-        metadata={_KEY: json.dumps(maps).encode()},
+        metadata={_KEY: _maps_of(space, space.names if names is None else names)},
     )
+
+
+def _maps_of(space: CommonSpace, names: Sequence[str]) -> bytes:
+    wanted = set(names)
+    maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if name in wanted}
+    return json.dumps(maps).encode()
 
 
 def table_of(

@@ -69,20 +69,17 @@ def parts_in(folder: Path) -> dict[str, list[Path]]:
     return {name: [path for _, path in sorted(paths)] for name, paths in found.items()}
 
 
-def checked_parts(
-    folder: Path, space: CommonSpace | None, names: Sequence[str], *, rows: Mapping[str, int] | None = None
-) -> dict[str, list[Path]]:
+def checked_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dict[str, list[Path]]:
     """The parts of these participants: every row once, and made by the space's maps, or a clear error."""
-    rows = space.rows if space is not None else (rows or {})
-    digests = {} if space is None else {name: space.map_digest(index) for index, name in enumerate(space.names)}
+    rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
     there = parts_in(folder)
     for name in names:
-        reached = 0
+        reached, digest = 0, space.map_digest(places[name])
         for path in there.get(name, ()):
             facts = facts_of(path, name)
             if facts is None:
                 raise StorageError(WHAT, reason="a part of it cannot be read", cure="Run 'mooring align' again.")
-            if facts.start != reached or facts.map != digests.get(name, facts.map):
+            if facts.start != reached or facts.map != digest:
                 raise _interrupted()
             reached = facts.stop
         if reached != rows[name]:
@@ -90,11 +87,9 @@ def checked_parts(
     return {name: there[name] for name in names}
 
 
-def part_tables(
-    folder: Path, space: CommonSpace | None, names: Sequence[str], *, rows: Mapping[str, int] | None = None
-) -> Iterator[pa.Table]:
+def part_tables(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
     """Every row group of these participants' parts, participant by participant."""
-    for paths in checked_parts(folder, space, names, rows=rows).values():
+    for paths in checked_parts(folder, space, names).values():
         for path in paths:
             yield from row_groups(path)
 

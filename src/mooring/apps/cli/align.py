@@ -79,26 +79,30 @@ def align(
         if engines.is_dask(engine, **options):
             from mooring.engines.dask import align_on_dask
 
-            with (
-                engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
-                running.progress("Checking bundles, and writing the collaboration matrix") as tell,
-            ):
-                found = align_on_dask(
-                    client,
-                    opened,
-                    bundles,
-                    folder,
-                    late=late,
-                    certify=certify,
-                    reduce_over_workers=reduce_over_workers,
-                    rows_at_once=rows_at_once,
-                    command=command,
-                    checking=tell,
-                    writing=tell,
-                )
+            came: list[Intake] = []
+            try:
+                with (
+                    engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                    running.progress("Checking bundles, and writing the collaboration matrix") as tell,
+                ):
+                    found = align_on_dask(
+                        client,
+                        opened,
+                        bundles,
+                        folder,
+                        late=late,
+                        certify=certify,
+                        reduce_over_workers=reduce_over_workers,
+                        rows_at_once=rows_at_once,
+                        command=command,
+                        checking=tell,
+                        writing=tell,
+                        on_intake=came.append,
+                    )
+            finally:  # why a bundle was set aside is told even if the others cannot be aligned
+                for each in came if format == "words" else ():
+                    _say_intake(console, each)
             intake, aligned = found.intake, found.aligned
-            if format == "words":
-                _say_intake(console, intake)
         else:
             with running.progress("Checking bundles") as tell:
                 intake = collect(opened, bundles, folder, command=command, progress=tell)

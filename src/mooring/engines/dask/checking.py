@@ -16,11 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.engines.dask.cluster import Client, Future
-from mooring.engines.dask.places import BundleAway, Place, StudyAtWork, at_hand
+from mooring.engines.dask.places import BundleAway, Place, StudyAtWork, at_hand, kept_places
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.bundle import Bundle, verify_bundle
 from mooring.protocol.durable import make_folder, write_durably
-from mooring.protocol.intake import INTAKE_FILE, MOST_BYTES, Intake, SetAside, _copies_before, _one_of, _remembered
+from mooring.protocol.intake import (
+    INTAKE_FILE,
+    MOST_BYTES,
+    RECEIVED,
+    Intake,
+    SetAside,
+    _copies_before,
+    _one_of,
+    _remembered,
+)
 from mooring.protocol.solving import spans_all
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
@@ -87,6 +96,8 @@ def collect_on_workers(
     study.require_roster()
     make_folder(folder, mode=0o700, what="the work folder")
     remembered = _remembered(folder, study)
+    kept = kept_places(places, folder.absolute() / RECEIVED, _copies_before(folder, remembered))
+    places = [*places, *kept]
     at_work = client.submit(StudyAtWork.of, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, most_bytes, pure=False) for group in groups]
@@ -97,7 +108,7 @@ def collect_on_workers(
     for future in as_completed(list(told)):
         k = told[future]
         facts[k] = future.result()
-        done += len(facts[k])
+        done += len(groups[k])
         if progress:
             progress(done, len(places))
     valid: dict[str, list[tuple[str, Bundle]]] = {}
@@ -110,6 +121,10 @@ def collect_on_workers(
         for found in facts[k]:
             if isinstance(found, SetAside):
                 aside.append(found)
+                continue
+            theirs = valid.setdefault(found.name, [])
+            still_there = any(bundle.digest == found.digest for _, bundle in theirs)
+            if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
                 continue
             anchor = np.empty((0, study.n_components)) if stack is None else stack[found.row]
             bundle = BundleAway(
@@ -124,7 +139,7 @@ def collect_on_workers(
                 study.label.kind,
                 found.place,
             )
-            valid.setdefault(found.name, []).append((found.file, bundle))
+            theirs.append((found.file, bundle))
             places_of[found.place.path] = (k, found.row)
             usable[found.place.path] = found.spans_all
     taken: list[BundleAway] = []
@@ -168,11 +183,11 @@ def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Check
     for place in places:
         with at_hand(place, most_bytes=most_bytes) as path:
             if isinstance(path, str):
-                found.append(SetAside(place.shown, path))
-                continue
-            bundle = _verified(path, study, place.shown)
+                bundle: Bundle | SetAside = SetAside(place.shown, path)
+            else:
+                bundle = _verified(path, study, place.shown)
         if isinstance(bundle, SetAside):
-            found.append(bundle)
+            found += [] if place.kept else [bundle]  # of a copy that is broken, only the object counts
             continue
         whole = spans_all(bundle.anchor_representation)
         found.append(

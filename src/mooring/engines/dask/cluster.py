@@ -53,9 +53,8 @@ def connected(*, scheduler: str | None = None, workers: int | None = None, tls: 
     workers : int, optional
         Processes to start, of one thread each; as many as there are cores unless told otherwise. Not with `scheduler`.
     tls : Tls, optional
-        For an address tls://….
+        For an address tls://…. Workers started here talk by TLS, too, with certificates made for them alone.
     """
-    distributed = _distributed()
     if scheduler is not None and workers is not None:
         raise InputError(
             "workers",
@@ -63,8 +62,16 @@ def connected(*, scheduler: str | None = None, workers: int | None = None, tls: 
             got="both",
             cure="The scheduler's workers are used, however many there are.",
         )
+    if scheduler is None and tls is not None:
+        raise InputError(
+            "TLS",
+            expected="--tls-… left out where no scheduler is given",
+            got="certificates without a scheduler",
+            cure="Pass --scheduler tls://…; workers started here have certificates of their own.",
+        )
     if workers is not None and workers < 1:
         raise InputError("workers", expected="one or more", got=str(workers), cure="Leave it out for one a core.")
+    distributed = _distributed()
     with _quiet():
         if scheduler is not None:
             with _remote(distributed, scheduler, tls) as client:
@@ -76,6 +83,8 @@ def connected(*, scheduler: str | None = None, workers: int | None = None, tls: 
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
+                protocol="tls://",  # other users of this machine reach its ports, and whoever may talk may run code
+                security=distributed.Security.temporary(),
                 dashboard_address="127.0.0.1:0",  # only for this machine, on a free port
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,

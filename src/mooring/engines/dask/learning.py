@@ -136,7 +136,8 @@ def _ridge(
     """One exact model without each fold, and last the one of everybody."""
     width = features.width + 2
     sums = np.zeros((n_folds, width, width))
-    for _, found in in_turn(client, (((), ridge_sums, (study, features, each)) for each in some)):
+    at_work = client.submit(_same, features, pure=False)
+    for _, found in in_turn(client, (((), ridge_sums, (study, at_work, each)) for each in some)):
         for fold, own in found.items():
             sums[fold] += own
         steps.one()
@@ -160,7 +161,8 @@ def _logistic(
     """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
     classes = np.flatnonzero(moments.labels)
     alpha = 1 / (LINEAR_C[features.learner] * moments.count)
-    state: Future = client.submit(chain_start, features, classes, n_folds + 1, alpha, pure=False)
+    at_work = client.submit(_same, features, pure=False)  # as a task's result it goes to each worker once
+    state: Future = client.submit(chain_start, at_work, classes, n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(seed)
     n_chains = min(_CHAINS, len(pieces))
     settled: list[Future] = []
@@ -171,7 +173,7 @@ def _logistic(
             own, here = order[chain::n_chains], state
             for k in range(0, len(own), _PIECES_A_TASK):
                 here = client.submit(
-                    advance, here, study, features, own[k : k + _PIECES_A_TASK], seed + turn, pure=False
+                    advance, here, study, at_work, own[k : k + _PIECES_A_TASK], seed + turn, pure=False
                 )
             ends.append(here)
         state = client.submit(averaged, *ends, pure=False)
@@ -226,5 +228,5 @@ def _scored(
     return overall, each, rows, truth
 
 
-def _same(models: list[Fitted]) -> list[Fitted]:
-    return models
+def _same(given: Any) -> Any:
+    return given

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -14,6 +15,7 @@ from mooring.protocol.addresses import is_url, local_path
 from mooring.protocol.bundle import SUFFIX, Bundle
 from mooring.protocol.durable import explained
 from mooring.protocol.intake import printable
+from mooring.protocol.receiving import Copy
 from mooring.protocol.stores import download, file_system, refusal
 from mooring.protocol.study import Member, Study
 
@@ -22,13 +24,17 @@ _WHAT = "the folder of bundles"
 
 @dataclass(frozen=True)
 class Place:
-    """One file: the address it was found under, its path there, its name for people, and its size if that is known."""
+    """One file: the address it was found under, its path there, its name for people, and its size if that is known.
+
+    One that is `kept` is a copy in the work folder, of an object that was accepted before.
+    """
 
     address: str
     path: str
     shown: str
     size: int | None
     is_folder: bool = False
+    kept: bool = False
 
     @property
     def is_away(self) -> bool:
@@ -95,6 +101,16 @@ def places_at(source: str | Path) -> list[Place]:
             raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
     return [Place(str(folder), str(path), printable(path.name), _size(path), path.is_dir()) for path in paths]
+
+
+def kept_places(places: Sequence[Place], received: Path, copies: Mapping[str, Copy]) -> list[Place]:
+    """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
+    shown = {hashlib.sha256(each.path.encode("utf-8", "replace")).hexdigest(): each for each in places if each.is_away}
+    return [
+        Place(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
+        for name, copy in sorted(copies.items())
+        if copy.object in shown and (size := _size(received / name)) is not None
+    ]
 
 
 @contextmanager

@@ -225,8 +225,8 @@ def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None,
     maps = np.asarray(polar_factor(Bt @ S))
     moved = math.nan
     if before is not None:
-        known = _MAPS_KEPT.get((run, group), (-1, maps))
-        old = known[1] if known[0] == iteration - 1 else np.asarray(polar_factor(Bt @ before))
+        known = _MAPS_KEPT.get((run, group))
+        old = known[1] if known and known[0] == iteration - 1 else np.asarray(polar_factor(Bt @ before))
         moved = float(((maps - old) ** 2).sum())
     if run:
         for key in [key for key in _MAPS_KEPT if key[0] != run]:
