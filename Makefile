@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine with Python (3.11 or newer) and make:
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
-#   make test   what CI runs: lint, types, tests
+#   make test   what CI runs: lint, types, tests (and, of the extras, make test-distributed)
 # And for those who work on mooring:
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study

@@ -103,7 +103,7 @@ def test_pages_say_what_luck_gives_where_it_is_known() -> None:
     assert by_luck(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage") == NOT_RECORDED
     comparisons = compare({"celeba": (drawn_rows(), facts)})
     assert (
-        f"by luck alone, at most, anchor noise: the best of as many guesses as there are attacks on it | {most:.1f} %"
+        f"by luck alone, on average, anchor noise: the best of as many guesses as there are attacks on it | {most:.1f} %"
         in (markdown(comparisons, {"celeba": facts}))
     )
     page = findings({}, comparisons).replace("\N{NO-BREAK SPACE}", " ").replace("\n", " ")
