@@ -518,7 +518,7 @@ def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) 
     whole = taken.read_bytes()
     taken.unlink()
     damaged = world.place / "damaged.bundle"
-    damaged.write_bytes(whole[:-4] + bytes(4))
+    damaged.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
     with pytest.raises(StorageError):
         send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
     assert not taken.exists()
