@@ -227,7 +227,7 @@ def _blocks(path: Path) -> Iterator[np.ndarray]:
 def _plain_loop(inbox: Path, output: Path, *, dictionary: bool) -> None:
     """What anybody would write: read, multiply, write; nothing verified, nothing aligned.
 
-    By default pyarrow looks for numbers that repeat themselves (a dictionary), which the local engine lets it do.
+    By default pyarrow looks for numbers that repeat themselves (a dictionary); both engines tell it not to.
     """
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((N_COMPONENTS, N_COMPONENTS)))[0]
     names = [f"z{k + 1}" for k in range(N_COMPONENTS)]
