@@ -29,7 +29,18 @@ LAYERS = (
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
 HEAVY = {"typer", "rich", "plotly", "pydantic", "pickle", "joblib", "matplotlib"}
-OPTIONAL = {"torch", "dp_accounting", "skimage", "onnxruntime", "PIL", "flint", "dask", "distributed", "s3fs"}
+OPTIONAL = {
+    "torch",
+    "dp_accounting",
+    "skimage",
+    "onnxruntime",
+    "PIL",
+    "flint",
+    "dask",
+    "distributed",
+    "s3fs",
+    "xgboost",
+}
 ALLOWED_RANDOM = {"Generator", "BitGenerator", "SeedSequence", "default_rng"}
 MAX_LINES = 350
 

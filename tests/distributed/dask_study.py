@@ -1,13 +1,18 @@
-"""A study whose bundles are written at once, for tests of the Dask engine."""
+"""A study whose bundles are written at once, and what the local engine makes of it, for tests of the Dask engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mooring import RigidMap, make_anchor
+from mooring.protocol.aligning import Aligned, align_bundles
 from mooring.protocol.bundle import write_small_bundle
+from mooring.protocol.collaboration_file import read_blocks
 from mooring.protocol.columns import Column, Label
+from mooring.protocol.common_space import CommonSpace, read_space
+from mooring.protocol.intake import collect
 from mooring.protocol.keys import SealingKey, SigningKey
 from mooring.protocol.study import Member, Study
 
@@ -73,3 +78,32 @@ def make(
             signer=key,
         )
     return Made(study, keys, inbox, tuple(secrets))
+
+
+class Matrix(NamedTuple):
+    """A collaboration matrix, whole: whose each row is, the rows, and their labels."""
+
+    names: list[str]
+    rows: np.ndarray
+    labels: np.ndarray | None
+
+
+def matrix(study: Study, folder: Path) -> Matrix:
+    """The collaboration matrix of a work folder, in either form."""
+    blocks = list(read_blocks(folder, study, read_space(folder, study)))
+    names = [name for name, rows, _ in blocks for _ in range(len(rows))]
+    labels = None if study.label.kind == "none" else np.concatenate([own for _, _, own in blocks])
+    return Matrix(names, np.concatenate([rows for _, rows, _ in blocks]), labels)
+
+
+def aligned_locally(made: Made, folder: Path, **options: Any) -> Aligned:
+    """What the local engine makes of the bundles."""
+    return align_bundles(made.study, collect(made.study, made.inbox, folder).bundles, folder, **options)
+
+
+def same_arrays(first: CommonSpace, second: CommonSpace) -> bool:
+    """Whether two alignments are the same, bit by bit."""
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("orthogonals", "means", "template", "origin")
+    )

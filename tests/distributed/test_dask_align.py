@@ -1,9 +1,7 @@
 """The analyst's alignment on Dask: the same maps, rows and records as locally, in parts that every reader knows."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,52 +9,18 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from mooring.engines.dask import align_on_dask
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.aligning import align_bundles
-from mooring.protocol.collaboration_file import export, read_blocks
+from mooring.protocol.collaboration_file import export
 from mooring.protocol.collaboration_parts import part_path, parts_in
-from mooring.protocol.common_space import CommonSpace, read_space
+from mooring.protocol.common_space import read_space
 from mooring.protocol.intake import collect
 from mooring.protocol.training import train
 
-from .dask_study import Made, make
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
-def locally(made: Made, folder: Path, **options: Any) -> Any:
-    intake = collect(made.study, made.inbox, folder)
-    return intake, align_bundles(made.study, intake.bundles, folder, **options)
-
-
-def matrix(made: Made, folder: Path) -> tuple[list[str], np.ndarray, list[np.ndarray | None]]:
-    space = read_space(folder, made.study)
-    names: list[str] = []
-    rows, labels = [], []
-    for name, own, told in read_blocks(folder, made.study, space):
-        names += [name] * len(own)
-        rows.append(own)
-        labels.append(told)
-    return names, np.concatenate(rows), labels
-
-
-def same_arrays(first: CommonSpace, second: CommonSpace) -> bool:
-    return all(
-        np.array_equal(getattr(first, name), getattr(second, name))
-        for name in ("orthogonals", "means", "template", "origin")
-    )
+from .dask_study import Made, aligned_locally, make, matrix, same_arrays
 
 
 def breaks_one(made: Made) -> None:
@@ -76,7 +40,7 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
 ) -> None:
     made = make(tmp_path, kind=kind)
     breaks_one(made)
-    _, aligned = locally(made, tmp_path / "here")
+    aligned = aligned_locally(made, tmp_path / "here")
     source = f"local://{made.inbox}" if away else made.inbox  # an address: every task downloads for itself
     told: list[tuple[float, float]] = []
     found = align_on_dask(
@@ -85,11 +49,11 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
     assert told[-1] == (1600, 1600)
     assert not found.reduced
     assert same_arrays(aligned.space, found.aligned.space)
-    ours, theirs = matrix(made, tmp_path / "there"), matrix(made, tmp_path / "here")
-    assert ours[0] == theirs[0]
-    assert np.abs(ours[1] - theirs[1]).max() < 1e-6
-    if kind != "none":
-        assert np.array_equal(np.concatenate(ours[2]), np.concatenate(theirs[2]))  # type: ignore[arg-type]
+    ours, theirs = matrix(made.study, tmp_path / "there"), matrix(made.study, tmp_path / "here")
+    assert ours.names == theirs.names
+    assert np.abs(ours.rows - theirs.rows).max() < 1e-6
+    assert (ours.labels is None) == (kind == "none")
+    assert np.array_equal(ours.labels, theirs.labels)
     assert len(parts_in(tmp_path / "there")["site-0"]) == 4  # 400 rows, 16 blocks of seven a part
     intakes = [json.loads((tmp_path / place / "intake.json").read_text()) for place in ("here", "there")]
     assert sorted(intakes[0].pop("set_aside"), key=str) == sorted(intakes[1].pop("set_aside"), key=str)
@@ -103,7 +67,7 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
 
 def test_everybody_reads_parts_as_it_reads_one_file(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path)
-    locally(made, tmp_path / "here")
+    aligned_locally(made, tmp_path / "here")
     align_on_dask(client, made.study, made.inbox, tmp_path / "there", rows_at_once=10)
     for place in ("here", "there"):
         export(tmp_path / place, tmp_path / f"{place}.parquet")
@@ -128,8 +92,8 @@ def test_an_accepted_bundle_stays_the_one_that_counts(client: Client, tmp_path: 
         "another bundle of site-2 was accepted before, and the first one counts"
     ]
     (made.inbox / "site-2.bundle").rename(tmp_path / "other")
-    locally(made, tmp_path / "here")  # other maps for the others, too: no part of before is kept
-    assert np.abs(matrix(made, tmp_path / "work")[1] - matrix(made, tmp_path / "here")[1]).max() < 1e-6
+    aligned_locally(made, tmp_path / "here")  # other maps for the others, too: no part of before is kept
+    assert np.abs(matrix(made.study, tmp_path / "work").rows - matrix(made.study, tmp_path / "here").rows).max() < 1e-6
     path.write_bytes(before)
     back = align_on_dask(client, made.study, made.inbox, tmp_path / "work").intake
     assert [bundle.digest for bundle in back.bundles] == [bundle.digest for bundle in first.bundles]
@@ -180,7 +144,7 @@ def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     monkeypatch.setattr(checking, "MOST_IN_GROUP", 3)  # several groups, of which one holds a broken bundle
     made = make(tmp_path, p=11, method=method)
     (made.inbox / "site-4.bundle").write_bytes(b"no bundle")
-    _, aligned = locally(made, tmp_path / "here", certify=False)
+    aligned = aligned_locally(made, tmp_path / "here", certify=False)
     found = align_on_dask(client, made.study, made.inbox, tmp_path / "there", reduce_over_workers=True)
     assert found.reduced
     here, there = aligned.space, read_space(tmp_path / "there", made.study)
@@ -195,7 +159,10 @@ def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     assert there.record["converged"]
     assert there.record["misfit"] == pytest.approx(here.record["misfit"], rel=1e-5)
     assert there.record["residual"] < 1e-7
-    assert np.abs(matrix(made, tmp_path / "there")[1] @ turn - matrix(made, tmp_path / "here")[1]).max() < 1e-5
+    assert (
+        np.abs(matrix(made.study, tmp_path / "there").rows @ turn - matrix(made.study, tmp_path / "here").rows).max()
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize("reduced", [False, True])
@@ -217,7 +184,7 @@ def test_too_few_bundles_are_told_and_what_came_is_remembered(client: Client, tm
 def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, p=6)
     garbled(made, 3)
-    _, aligned = locally(made, tmp_path / "here", certify=False)
+    aligned = aligned_locally(made, tmp_path / "here", certify=False)
     assert aligned.set_aside == ("site-3",)
     for reduced in (False, True):
         found = align_on_dask(
@@ -255,21 +222,21 @@ def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, re
     late.unlink()
     work = tmp_path / "work"
     if first == "local":
-        locally(made, work)
+        aligned_locally(made, work)
     else:
         align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
-    before = matrix(made, work)
+    before = matrix(made.study, work)
     late.write_bytes(kept)
     found = align_on_dask(client, made.study, made.inbox, work, late=True, reduce_over_workers=reduced)
     assert found.aligned.newcomers == ("site-3",)
-    after = matrix(made, work)
-    assert np.array_equal(after[1][: len(before[1])], before[1])
-    assert after[0][len(before[0]) :] == ["site-3"] * 400
+    after = matrix(made.study, work)
+    assert np.array_equal(after.rows[: len(before.rows)], before.rows)
+    assert after.names[len(before.names) :] == ["site-3"] * 400
     assert not (work / "collaboration.parquet").exists()
     late_here = align_bundles(made.study, collect(made.study, made.inbox, work).bundles, work)  # back to one file
     assert (work / "collaboration.parquet").exists()
     assert not (work / "collaboration").exists()
-    assert set(late_here.space.names) == set(after[0])
+    assert set(late_here.space.names) == set(after.names)
 
 
 def test_a_late_joiner_at_home_reads_the_parts_of_the_others(client: Client, tmp_path: Path) -> None:
@@ -278,10 +245,10 @@ def test_a_late_joiner_at_home_reads_the_parts_of_the_others(client: Client, tmp
     kept = late.read_bytes()
     late.unlink()
     align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
-    before = matrix(made, work)[1]
+    before = matrix(made.study, work).rows
     late.write_bytes(kept)
-    locally(made, work, late=True)
-    assert np.array_equal(matrix(made, work)[1][: len(before)], before)
+    aligned_locally(made, work, late=True)
+    assert np.array_equal(matrix(made.study, work).rows[: len(before)], before)
 
 
 def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_path: Path) -> None:
@@ -291,19 +258,19 @@ def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_
     kept = part.read_bytes()
     part.unlink()
     with pytest.raises(StorageError, match="interrupted"):
-        matrix(made, work)
+        matrix(made.study, work)
     part.write_bytes(kept[: len(kept) // 2])
     with pytest.raises(StorageError, match="cannot be read"):
-        matrix(made, work)
+        matrix(made.study, work)
     part.write_bytes(kept)
-    matrix(made, work)
+    matrix(made.study, work)
     (work / "collaboration" / ".0123.partial").write_bytes(b"")
     (made.inbox / "site-0.bundle").unlink()
     other = tmp_path / "other"
     align_on_dask(client, made.study, made.inbox, other, rows_at_once=9)
     part.write_bytes(part_path(other, "site-1", 1).read_bytes())
     with pytest.raises(StorageError, match="interrupted"):
-        matrix(made, work)
+        matrix(made.study, work)
     mended = align_on_dask(client, made.study, made.inbox, other, rows_at_once=11)
     assert mended.parts_kept == 0  # other rows a part
     assert len(parts_in(other)["site-1"]) == 3

@@ -1,7 +1,6 @@
 """Learners that take the matrix in pieces: close to, or the same as, the local ones; and the whole way through commands."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed import Client, LocalCluster
+from distributed import Client
 from typer.testing import CliRunner
 
 from mooring.apps.cli.app import app
@@ -29,17 +28,6 @@ from mooring.protocol.training import train
 from .dask_study import Made, make
 
 RUNNER = CliRunner()
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
 
 
 def prepared(client: Client, tmp_path: Path, **settings: Any) -> tuple[Made, Path, Path]:

@@ -3,90 +3,38 @@
 import calendar
 import hashlib
 import hmac
-import http.client
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
+from mooring.errors import StorageError
 from mooring.protocol import stores
 from mooring.protocol.intake import collect
+from mooring.protocol.participant import Participant
 from mooring.protocol.study import Study
+from mooring.protocol.vault import Vault
+from tests.loopback import Handler, serving
+
+from .hospitals import NAMES, NOBODY, founded, mooring, quickly
+from .object_store import ACCESS, SECRET, amazons_own, asked, settings
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "object-stores.md").read_text(encoding="utf-8")
-NAMES = ("north", "south", "east")
-ACCESS, SECRET = "AKIATESTINGTESTING", "secret-of-the-analyst"
-HEADER = ["age", "weight", "smoker", "ill"]
-CALM = {"COLUMNS": "200", "TERM": "dumb", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-NOBODY = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOORING_"))} | CALM
 
 
 def credentials(port: int) -> dict[str, str]:
-    return NOBODY | {
-        "AWS_ACCESS_KEY_ID": ACCESS,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-
-
-@pytest.fixture(scope="module")
-def moto_port() -> Iterator[int]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    port = server.get_host_and_port()[1]
-    for bucket in ("ward", "elsewhere"):
-        asked(port, "PUT", f"/{bucket}")
-    yield port
-    server.stop()
-
-
-def asked(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request(method, path, body=body)
-    answer = connection.getresponse()
-    found = answer.status, answer.read()
-    connection.close()
-    return found
-
-
-@contextmanager
-def amazons_own(port: int) -> Iterator[Any]:
-    """A client that is none of ours."""
-    import boto3
-
-    client = boto3.client(
-        "s3",
-        endpoint_url=f"http://127.0.0.1:{port}",
-        region_name="us-east-1",
-        aws_access_key_id=ACCESS,
-        aws_secret_access_key=SECRET,
-    )
-    yield client
-    client.close()
+    """The environment of somebody who may use the store at this port."""
+    return NOBODY | settings(port)
 
 
 def at_the_store(port: int, key: str) -> bytes:
@@ -94,87 +42,10 @@ def at_the_store(port: int, key: str) -> bytes:
         return bytes(client.get_object(Bucket="ward", Key=key)["Body"].read())
 
 
-def mooring(
-    place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0
-) -> "subprocess.CompletedProcess[str]":
-    """A command in a process of its own, with an environment of its own."""
-    found = subprocess.run(
-        [sys.executable, "-m", "mooring", *(str(word) for word in words)],
-        cwd=place,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert found.returncode == code, f"mooring {' '.join(map(str, words))}\n{found.stdout}\n{found.stderr}"
-    assert "Traceback" not in found.stderr
-    return found
-
-
-def quickly(place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0) -> Any:
-    """A command in this process, with an environment of its own: a second faster."""
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()  # they keep the address of a server from before
-    forgotten = dict.fromkeys((name for name in os.environ if name.startswith(("AWS_", "MOORING_"))), None)
-    now = {name: value for name, value in environment.items() if os.environ.get(name) != value}
-    before = Path.cwd()
-    os.chdir(place)
-    try:
-        found = CliRunner().invoke(app, [str(word) for word in words], env=forgotten | now)
-    finally:
-        os.chdir(before)
-    assert found.exit_code == code, f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
-    return found
-
-
-def table(rng: np.random.Generator, rows: int) -> str:
-    lines = [",".join(HEADER)]
-    for _ in range(rows):
-        age, weight, smokes = rng.uniform(20, 90), rng.uniform(45, 130), bool(rng.integers(2))
-        ill = age + 20 * smokes + rng.normal(0, 5) > 65
-        lines.append(f"{age:.6f},{weight:.6f},{'yes' if smokes else 'no'},{'yes' if ill else 'no'}")
-    return "\n".join(lines) + "\n"
-
-
 @pytest.fixture(scope="module")
 def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three hospitals and an analyst who have joined, and to whom study and anchor came."""
-    from mooring.protocol.columns import Column, Label
-    from mooring.protocol.participant import Participant
-    from mooring.protocol.study import Member, Study
-
-    place = tmp_path_factory.mktemp("ward")
-    vaults = {}
-    for k, name in enumerate((*NAMES, "analyst")):
-        (place / name).mkdir()
-        vaults[name] = Participant.join(place / name / "vault")
-        rng = np.random.default_rng([5, k])
-        if name != "analyst":
-            (place / name / "patients.csv").write_text(table(rng, 60))
-            (place / name / "new-patients.csv").write_text(table(rng, 15))
-    study = Study(
-        "ward",
-        "7" * 32,
-        columns=(
-            Column("age", "number", 0, 120),
-            Column("weight", "number", 0, 300),
-            Column("smoker", "category", categories=("no", "yes")),
-        ),
-        label=Label("ill", "classes", ("no", "yes")),
-        method="aa-i-gdp-both-noise",
-        n_components=4,
-        n_anchor_rows=16,
-        data_noise_scale=0.1,
-        anchor_noise_scale=0.02,
-    ).enrolled([vaults[name].card(name) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public))
-    Participant(study, vaults["north"]).deal(place / "ward.anchor")
-    for name in (*NAMES, "analyst"):
-        study.write(place / name / "study.toml")
-        if name != "analyst":
-            shutil.copy(place / "ward.anchor", place / name / "ward.anchor")
-    return place
+    return founded(tmp_path_factory.mktemp("ward"))
 
 
 def commands_of_the_page() -> Iterator[tuple[str, str]]:
@@ -322,6 +193,22 @@ def test_a_bundle_that_comes_later_is_seen_by_the_same_process(
         assert [bundle.member.name for bundle in intake.bundles] == list(NAMES[:k])
 
 
+def test_a_result_at_a_store_is_good_for_python_too(
+    walked: Path, moto_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    for name, value in credentials(moto_port).items():
+        monkeypatch.setenv(name, value)
+    place = walked / "north"
+    north = Participant(Study.read(place / "study.toml"), Vault.open(place / "vault"))
+    found = north.predict(place / "new-patients.csv", result="s3://ward/results/north")
+    assert ["prediction", *found.values] == (place / "predictions.csv").read_text().splitlines()
+    with pytest.raises(StorageError, match=r"s3://ward/results/nobody/map\.safetensors cannot be fetched"):
+        north.predict(place / "new-patients.csv", result="s3://ward/results/nobody")
+
+
 def test_a_folder_at_a_store_and_nobodys_file_in_it(walked: Path, moto_port: int) -> None:
     """Without a slash, before the first file is there; and what is there is not written over."""
     there = credentials(moto_port)
@@ -388,14 +275,8 @@ def still_good(path: str) -> bool:
     return time.time() < calendar.timegm(begun) + int(query["X-Amz-Expires"])
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = False
-
-    def handle_error(self, *_: object) -> None: ...
-
-
-def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def handler_of(store: Store) -> type[Handler]:
+    class Signed(Handler):
         def do_PUT(self) -> None:
             self.close_connection = True
             size, fault = int(self.headers["Content-Length"]), store.faults.pop(0) if store.faults else ""
@@ -438,16 +319,7 @@ def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
             else:
                 self.answer(206, data[int(span[1]) : int(span[2]) + 1])
 
-        def answer(self, status: int, body: bytes, **headers: str) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "content-length": str(len(body))}.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    return Handler
+    return Signed
 
 
 def listing(store: Store, prefix: str) -> bytes:
@@ -464,14 +336,8 @@ def listing(store: Store, prefix: str) -> bytes:
 @pytest.fixture
 def store() -> Iterator[Store]:
     found = Store()
-    server = Server(("127.0.0.1", 0), handler_of(found))
-    found.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(handler_of(found)) as found.port:
+        yield found
 
 
 @pytest.fixture

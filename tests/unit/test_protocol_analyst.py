@@ -450,6 +450,39 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
     assert read_result(tmp_path / "results" / "site-1", study, study.participants[1]).model is None
 
 
+def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
+    """And told everything; what it says is what the analyst gets."""
+    study, told = make(), Notes()
+    analyst = Analyst(study, tmp_path, ANALYST, told)
+    assert analyst.collect("inbox", progress=print) == "collected"
+    assert analyst.align(["bundle"], late=True, certify=False, progress=print) == "aligned"  # type: ignore[list-item]
+    assert analyst.train("linear", seed=3, progress=print) == "trained"
+    assert told.steps == [
+        ("collect", study, "inbox", tmp_path, {"progress": print}),
+        ("align", study, ["bundle"], tmp_path, {"late": True, "certify": False, "progress": print}),
+        ("train", study, tmp_path, {"learner": "linear", "seed": 3, "progress": print}),
+    ]
+
+
+class Notes:
+    """An engine that does nothing but write down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Any, ...]] = []
+
+    def collect(self, *given: Any, **options: Any) -> Any:
+        self.steps.append(("collect", *given, options))
+        return "collected"
+
+    def align(self, *given: Any, **options: Any) -> Any:
+        self.steps.append(("align", *given, options))
+        return "aligned"
+
+    def train(self, *given: Any, **options: Any) -> Any:
+        self.steps.append(("train", *given, options))
+        return "trained"
+
+
 def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> None:
     study = make()
     work, _ = prepared(study, tmp_path)

@@ -1,5 +1,6 @@
 """Models as ONNX: written to say what the learner says, and refused unless they are plainly data."""
 
+import json
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, Fitted, train_learner
 from mooring.learners import scikit as learners
-from mooring.protocol.model_writing import _rounded_down, to_onnx
-from mooring.protocol.models import Model, check_model
+from mooring.protocol.boosted import Boosted
+from mooring.protocol.model_writing import to_onnx
+from mooring.protocol.models import MOST_MODEL_BYTES, Model, check_model
 from mooring.protocol.training import require_agreement
+from mooring.protocol.trees import MOST_TREES, Trees, boosted_trees, rounded_down
 
 H = 3
 
@@ -380,7 +383,88 @@ def test_rows_that_do_not_fit_are_refused_without_their_values() -> None:
 def test_a_threshold_in_single_precision_splits_rows_as_before() -> None:
     rng = np.random.default_rng(0)
     values = rng.standard_normal(1000)
-    rounded = _rounded_down(values)
+    rounded = rounded_down(values)
     nearest = values.astype(np.float32)
     for rows in (nearest, np.nextafter(nearest, np.float32(9)), np.nextafter(nearest, np.float32(-9))):
         assert ((rows <= rounded) == (rows.astype(np.float64) <= values)).all()
+
+
+# boosted trees; more of them, where XGBoost is installed, in tests/distributed
+
+
+class Full(Boosted):
+    """As large as boosted trees can be: all nodes of all trees down to the sixth level."""
+
+    def __init__(self, n_classes: int, rounds: int) -> None:
+        super().__init__(b"full", np.arange(n_classes))
+        self._shape = rounds, n_classes if n_classes > 2 else 1
+
+    def trees(self) -> tuple[Trees, np.ndarray]:
+        count, node = self._shape[0] * self._shape[1], np.arange(127)
+        starts, inner = 127 * np.arange(count), node < 63
+        left, right = (
+            (np.where(inner, 2 * node + side, node) + starts[:, None]).astype(np.int32).ravel() for side in (1, 2)
+        )
+        slot = np.where(inner, 0, node - 63) + 64 * np.arange(count)[:, None] * ~inner
+        return Trees(
+            roots=starts,
+            feature=np.tile(node % H, count).astype(np.int32),
+            limit=np.tile(0.1 * node - 3, count).astype(np.float32),
+            left=left,
+            right=right,
+            slot=slot.astype(np.int32).ravel(),
+            values=np.random.default_rng(0).standard_normal(64 * count).astype(np.float32),
+            turns=np.arange(count, dtype=np.int32).reshape(self._shape),
+            depth=6,
+        ), np.zeros(self._shape[1])
+
+
+@pytest.mark.parametrize("n_classes", [4, 500])
+def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes: int) -> None:
+    fitted = Fitted("classes", np.zeros(H), 1.0, Full(n_classes, MOST_TREES // n_classes))
+    data = to_onnx(fitted)
+    assert len(data) < MOST_MODEL_BYTES
+    check(data, n_classes=n_classes)
+
+
+def test_participants_would_not_accept_many_more() -> None:
+    with pytest.raises(RefusedError, match="too much memory"):
+        check(to_onnx(Fitted("classes", np.zeros(H), 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
+
+
+def document(**changed: Any) -> bytes:
+    """XGBoost's JSON of two rounds for three classes: in the first round a tree of one split each, then a leaf each."""
+    grown = {"left_children": [1, -1, -1], "right_children": [2, -1, -1], "split_indices": [1, 0, 0]}
+    trees = [
+        {**grown, "split_conditions": [0.5, 0.1 * k, -0.1 * k], "split_type": [0, 0, 0], "categories": []}
+        for k in range(3)
+    ]
+    leaf = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_type": [0], "categories": []}
+    trees += [{**leaf, "split_conditions": [value]} for value in (0.0, 0.15, 0.0)]
+    for tree in trees:
+        tree["tree_param"] = {"size_leaf_vector": "1"}
+    learner = {
+        "learner_model_param": {"num_class": "3", "base_score": "[0.0,0.0,0.1]"},
+        "objective": {"name": "multi:softprob"},
+        "gradient_booster": {"name": "gbtree", "model": {"trees": trees, "tree_info": [0, 1, 2, 0, 1, 2]}},
+    }
+    return json.dumps({"learner": {**learner, **changed}}).encode()
+
+
+def test_a_booster_is_read_from_its_document() -> None:
+    class Read(Boosted):
+        def trees(self) -> tuple[Trees, np.ndarray]:
+            return boosted_trees(document())
+
+    model = loaded(Fitted("classes", np.zeros(H), 1.0, Read(b"read", np.arange(3))))
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    rows = np.array([[9, below, 9], [9, 0.5, 9]], dtype=np.float32)
+    # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1
+    assert model.predict(rows).tolist() == [2, 1]
+
+
+def test_a_booster_for_something_else_is_refused() -> None:
+    with pytest.raises(InputError, match="rank:pairwise"):
+        boosted_trees(document(objective={"name": "rank:pairwise"}))
+    with pytest.raises(InputError, match="dart"):
+        boosted_trees(document(gradient_booster={"name": "dart"}))

@@ -6,11 +6,9 @@ import hashlib
 import json
 import shlex
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +46,7 @@ from mooring.protocol.keys import SealingKey, SigningKey
 from mooring.protocol.study import Member, Study
 from mooring.protocol.transfer import checked, require_address, send_file
 from mooring.protocol.vault import Vault
+from tests.loopback import Handler, serving
 
 KEYS = [SigningKey.generate() for _ in range(3)]
 SEALING = [SealingKey.generate().public for _ in range(3)]
@@ -117,8 +116,8 @@ class Store:
         return f"http://127.0.0.1:{self.port}/ward/inbox/site-0.bundle?X-Amz-Expires=600&{SECRET}"
 
 
-def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def handler_of(store: Store) -> type[Handler]:
+    class Scripted(Handler):
         def do_PUT(self) -> None:
             store.seen.append((self.path, dict(self.headers)))
             size, step = int(self.headers["Content-Length"]), store.script.pop(0) if store.script else "take"
@@ -146,35 +145,14 @@ def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
                 checksum = hashlib.md5(data if step == "take" else b"another").hexdigest()
                 self.answer(200, b"", etag=f'"{checksum}"', **store.extra)
 
-        def answer(self, status: int, body: bytes, **headers: str) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "content-length": str(len(body))}.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    return Handler
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = False  # closing it waits for them
-
-    def handle_error(self, *_: object) -> None: ...
+    return Scripted
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
     found = Store()
-    server = Server(("127.0.0.1", 0), handler_of(found))
-    found.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(handler_of(found)) as found.port:
+        yield found
 
 
 @pytest.fixture
@@ -638,24 +616,16 @@ def certificate_in(folder: Path) -> Path:
 
 def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, pem, found = write_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
-    server = Server(("127.0.0.1", 0), handler_of(found))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    address = f"https://localhost:{server.server_address[1]}/x?{SECRET}"
-    try:
+    with serving(handler_of(found), tls=context) as port:
+        address = f"https://localhost:{port}/x?{SECRET}"
         with pytest.raises(StorageError, match="certificate is not one that this machine trusts"):
             send_file(tmp_path / "a.bundle", address)
         assert found.seen == []
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
         assert send_file(tmp_path / "a.bundle", address, waits=()).confirmed
         assert found.taken == [data]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 # folders and stores

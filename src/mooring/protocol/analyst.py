@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from mooring.errors import InputError
 from mooring.protocol.aligning import Aligned, align_bundles
@@ -16,6 +17,38 @@ from mooring.protocol.keys import SigningKey
 from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
 from mooring.protocol.training import Training, train
+
+
+class Engine(Protocol):
+    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`; no result differs."""
+
+    def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
+        """Take the bundles at `source` that hold up."""
+
+    def align(
+        self,
+        study: Study,
+        bundles: Sequence[Bundle],
+        folder: Path,
+        *,
+        late: bool = False,
+        certify: bool = True,
+        progress: Progress | None = None,
+    ) -> Aligned:
+        """Bring bundles that this engine collected into one space."""
+
+    def train(
+        self, study: Study, folder: Path, *, learner: str = "auto", seed: int = 0, progress: Progress | None = None
+    ) -> Training:
+        """Train on the collaboration matrix, and score."""
+
+
+class LocalEngine:
+    """This process does everything itself."""
+
+    collect = staticmethod(collect)
+    align = staticmethod(align_bundles)
+    train = staticmethod(train)
 
 
 @dataclass(frozen=True)
@@ -30,15 +63,18 @@ class Analyst:
         The work folder.
     signing_key : SigningKey, optional
         Needed to deliver.
+    engine : Engine, optional
+        Who collects, aligns and trains; this process unless told otherwise.
     """
 
     study: Study
     folder: Path
     signing_key: SigningKey | None = None
+    engine: Engine = field(default_factory=LocalEngine, compare=False, repr=False)
 
     def collect(self, source: str | Path, *, progress: Progress | None = None) -> Intake:
         """Take the bundles at `source` that hold up; see `mooring.protocol.intake.collect`."""
-        return collect(self.study, source, self.folder, progress=progress)
+        return self.engine.collect(self.study, source, self.folder, progress=progress)
 
     def align(
         self,
@@ -49,11 +85,11 @@ class Analyst:
         progress: Progress | None = None,
     ) -> Aligned:
         """Bring bundles into one space; see `mooring.protocol.aligning.align_bundles`."""
-        return align_bundles(self.study, bundles, self.folder, late=late, certify=certify, progress=progress)
+        return self.engine.align(self.study, bundles, self.folder, late=late, certify=certify, progress=progress)
 
     def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
         """Train and score; see `mooring.protocol.training.train`."""
-        return train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
+        return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:
         """Copy the collaboration matrix; see `mooring.protocol.collaboration_file.export`."""

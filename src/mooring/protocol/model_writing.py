@@ -26,6 +26,8 @@ from sklearn.svm import SVC, SVR
 
 from mooring.errors import InputError
 from mooring.learners import Fitted
+from mooring.protocol.boosted import Boosted
+from mooring.protocol.trees import Trees, forest_trees
 
 OPSET, IR_VERSION = 17, 8
 INPUT, OUTPUT = "rows", "predictions"
@@ -105,7 +107,14 @@ def _class_scores(graph: _Graph, model: Any, rows: str, n_components: int) -> st
         case SVC():
             return _votes(graph, model, rows)
         case RandomForestClassifier():
-            return _forest(graph, model, rows)
+            return _walk(graph, forest_trees(model), rows)
+        case Boosted():
+            scores = _boosted(graph, model, rows)
+            if model.classes_ is None or model.classes_.size > 2:
+                return scores
+            return graph.add(
+                "MatMul", scores, graph.hold(np.array([[0.0, 1.0]]))
+            )  # the second class where it is above 0
         case LogisticRegression():
             return _linear(graph, rows, *_two_sided(model.coef_, model.intercept_))
         case Pipeline():
@@ -131,8 +140,10 @@ def _number(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
                 "Add", graph.add("MatMul", K, graph.hold(model.dual_coef_.T)), graph.hold(model.intercept_)
             )
         case RandomForestRegressor():
-            total = _forest(graph, model, rows)
+            total = _walk(graph, forest_trees(model), rows)
             return graph.add("Mul", total, graph.hold(np.float64(1 / len(model.estimators_))))
+        case Boosted():
+            return _boosted(graph, model, rows)
         case Ridge():
             return _linear(graph, rows, np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
         case Pipeline():
@@ -208,41 +219,29 @@ def _votes(graph: _Graph, model: SVC, rows: str) -> str:
     return _linear(graph, above, (first - second).T, second.sum(axis=0))
 
 
-def _forest(graph: _Graph, model: Any, rows: str) -> str:
-    """Walk down all trees at once, one level a step; a leaf leads to itself. Returns the sum over trees."""
-    trees = [estimator.tree_ for estimator in model.estimators_]
-    starts = np.cumsum([0, *(tree.node_count for tree in trees)])
-    own = np.arange(starts[-1])
-    offset = np.repeat(starts[:-1], [tree.node_count for tree in trees])
-    left, right, feature, threshold = (
-        np.concatenate([getattr(tree, name) for tree in trees])
-        for name in ("children_left", "children_right", "feature", "threshold")
+def _boosted(graph: _Graph, model: Boosted, rows: str) -> str:
+    trees, base = model.trees()
+    return graph.add("Add", _walk(graph, trees, rows), graph.hold(base))
+
+
+def _walk(graph: _Graph, trees: Trees, rows: str) -> str:
+    """Walk down all trees at once, one level a step; a leaf leads to itself. Returns the sums over trees."""
+    single, roots = graph.add("Cast", rows, to=_SINGLE), trees.roots
+    value = graph.add("Gather", single, graph.hold(trees.feature[roots]), axis=1)
+    go_left = graph.add("LessOrEqual", value, graph.hold(trees.limit[roots]))
+    place = graph.add("Where", go_left, graph.hold(trees.left[roots]), graph.hold(trees.right[roots]))
+    features, limits, lefts, rights = (
+        graph.hold(array) for array in (trees.feature, trees.limit, trees.left, trees.right)
     )
-    leaf = left < 0
-    left, right = (np.where(leaf, own, branch + offset).astype(np.int32) for branch in (left, right))
-    feature = np.where(leaf, 0, feature).astype(np.int32)
-    values = np.concatenate([tree.value[:, 0, :] for tree in trees])
-    which = np.cumsum(leaf) - 1  # only leaves have a value: where it stands among them
-    single = graph.add("Cast", rows, to=_SINGLE)
-    roots = starts[:-1]
-    limits = _rounded_down(np.where(leaf, 0.0, threshold))
-    value = graph.add("Gather", single, graph.hold(feature[roots]), axis=1)
-    go_left = graph.add("LessOrEqual", value, graph.hold(limits[roots]))
-    place = graph.add("Where", go_left, graph.hold(left[roots]), graph.hold(right[roots]))
-    features, thresholds, lefts, rights = (graph.hold(array) for array in (feature, limits, left, right))
-    for _ in range(max(tree.max_depth for tree in trees) - 1):
+    for _ in range(trees.depth - 1):
         value = graph.add("GatherElements", single, graph.add("Gather", features, place), axis=1)
-        go_left = graph.add("LessOrEqual", value, graph.add("Gather", thresholds, place))
+        go_left = graph.add("LessOrEqual", value, graph.add("Gather", limits, place))
         place = graph.add("Where", go_left, graph.add("Gather", lefts, place), graph.add("Gather", rights, place))
-    slots = graph.add("Gather", graph.hold(np.maximum(which, 0).astype(np.int32)), place)
-    found = graph.add("Gather", graph.hold(values[leaf].astype(np.float32)), slots)
+    slots = graph.add("Gather", graph.hold(trees.slot), place)
+    found = graph.add("Gather", graph.hold(trees.values), slots)
+    if trees.turns is not None:
+        found = graph.add("Gather", found, graph.hold(trees.turns), axis=1)
     return graph.add("ReduceSum", graph.add("Cast", found, to=_DOUBLE), graph.hold(np.array([1])), keepdims=0)
-
-
-def _rounded_down(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """The largest single-precision number not above: x ≤ t then says the same of single-precision x."""
-    single = values.astype(np.float32)
-    return np.where(single > values, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 def _unknown(model: Any) -> InputError:

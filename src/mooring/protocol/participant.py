@@ -88,14 +88,16 @@ class Participant:
         self,
         data: Path,
         *,
-        result: Path,
+        result: str | Path,
         own_rows: Path | None = None,
         ignore: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Predictions:
-        """Score new rows with the joint model, here."""
+        """Score new rows with the joint model, here; `result` is the folder that the analyst delivered, or its URL."""
+        from mooring.protocol.fetching import fetched_result
         from mooring.protocol.prediction import predict_rows
 
-        return predict_rows(
-            self.vault, self.study, data, result=result, own_rows=own_rows, ignore=ignore, progress=progress
-        )
+        with fetched_result(result, self.study) as folder:
+            return predict_rows(
+                self.vault, self.study, data, result=folder, own_rows=own_rows, ignore=ignore, progress=progress
+            )

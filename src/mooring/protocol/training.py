@@ -113,7 +113,8 @@ def train(
     folder = Path(folder)
     kind = require_label(study)
     if learner not in LEARNERS:
-        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="Try auto.")
+        cure = "Boosted trees are trained with --engine dask." if learner == "xgboost" else "Try auto."
+        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure=cure)
     # Support vectors and landmarks are rows. Whoever holds its own secret and map can turn the common space back, so a
     # model that holds them would hand every participant the others' rows.
     learner = _WITHOUT_ROWS if learner == "auto" else learner

@@ -57,7 +57,6 @@ def predict(
     with running(format) as console:
         from mooring.protocol.addresses import is_url, local_path
         from mooring.protocol.durable import require_place, write_durably
-        from mooring.protocol.fetching import fetched_result
         from mooring.protocol.participant import Participant
         from mooring.protocol.study import Study
         from mooring.protocol.vault import Vault
@@ -72,8 +71,8 @@ def predict(
                 got="a folder without it" if local_path(result).is_dir() else "no folder",
                 cure="Give --result results/YOUR-NAME.",
             )
-        with fetched_result(result, agreed) as folder, progress("scoring") as moved:
-            found = participant.predict(data, result=folder, own_rows=beside, ignore=ignore or (), progress=moved)
+        with progress("scoring") as moved:
+            found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["prediction"])

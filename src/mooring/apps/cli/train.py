@@ -24,7 +24,8 @@ def train(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto, waves, linear, forest or svm; an svm's model holds rows, and is not delivered unasked."
+            help="auto, waves, linear, forest or svm, and with --engine dask xgboost; an svm's model holds rows, and is not "
+            "delivered unasked."
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
@@ -33,7 +34,9 @@ def train(
     workers: engines.Workers = None,
     passes: Annotated[
         int | None,
-        typer.Option(help="Passes over the rows.", show_default="2 to 20", rich_help_panel="Other engines"),
+        typer.Option(
+            help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel="Other engines"
+        ),
     ] = None,
     tls_ca: engines.TlsCa = None,
     tls_cert: engines.TlsCert = None,
@@ -44,7 +47,7 @@ def train(
 
     Example: mooring train --study study.toml --folder analysis --learner linear
 
-    In pieces, on all rows: mooring train --engine dask --learner waves
+    In pieces, on all rows: mooring train --engine dask --learner waves (or linear, or xgboost)
     """
     with running.running(format) as console:
         from mooring.protocol.study import Study

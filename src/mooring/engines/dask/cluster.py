@@ -183,8 +183,19 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
             tls_client_key=str(tls.key),
             require_encryption=True,
         )
+
+    class Closing(distributed.Client):  # type: ignore[misc]
+        """Closed at once if it cannot start: one that is left to the garbage collector can bring the next to a stop."""
+
+        def start(self, **options: Any) -> None:
+            try:
+                super().start(**options)
+            except BaseException:
+                self.close()
+                raise
+
     try:
-        client = distributed.Client(scheduler, timeout=_PATIENCE, security=security)
+        client = Closing(scheduler, timeout=_PATIENCE, security=security)
     except (TimeoutError, OSError, ValueError, TypeError, RuntimeError):
         raise InputError(
             "scheduler",

@@ -3,9 +3,11 @@
 Numbers are predicted by ridge regression, whose sums over rows are added up over workers: one pass, and exactly the model
 that the local engine makes of all rows. Classes are predicted by logistic regression through scikit-learn's `partial_fit`: a
 few chains of pieces run side by side, and their weights are averaged after every pass. Both work on the rows themselves
-("linear") or on random waves of them ("waves"), and become the same ONNX model as the local learners'.
+("linear") or on random waves of them ("waves"), and become the same ONNX model as the local learners'. Boosted trees
+("xgboost") are in `mooring.engines.dask.boosting`.
 
-As there, everybody is scored by a model that was trained on others only; all these models are trained in the same passes.
+As there, everybody is scored by a model that was trained on others only; but for boosted trees, all these models are trained
+in the same passes.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.dummy import DummyClassifier
 
+from mooring.engines.dask.boosting import boosted_models
 from mooring.engines.dask.cluster import Client, Future, in_turn
 from mooring.engines.dask.pieces import (
     LINEAR_C,
@@ -38,6 +41,7 @@ from mooring.engines.dask.pieces import (
     solved_ridge,
 )
 from mooring.engines.dask.places import StudyAtWork
+from mooring.engines.dask.together import require_xgboost
 from mooring.errors import InputError
 from mooring.learners import Fitted, score
 from mooring.protocol.collaboration_parts import PARTS_FOLDER, checked_parts
@@ -46,7 +50,7 @@ from mooring.protocol.study import Study
 from mooring.protocol.tables import Progress
 from mooring.protocol.training import Training, folds_of, keep_model, require_label, written
 
-IN_PIECES = ("waves", "linear")
+IN_PIECES = ("waves", "linear", "xgboost")
 _ROWS_SCORED = 50_000
 _PIECES_A_TASK = 8
 _CHAINS = 4
@@ -88,12 +92,17 @@ def train_in_pieces(
         )
     if passes is not None and passes < 1:
         raise InputError("passes", expected="one or more", got=str(passes), cure="Leave it out.")
+    if learner == "xgboost":
+        if passes is not None:
+            raise InputError("passes", expected="left out with xgboost", got="given", cure="It has rounds of its own.")
+        require_xgboost(client)
     space = read_space(folder, study)
     pieces, n_folds = _pieces(folder, space, seed)
     some = [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)]
     rows = sum(space.rows.values())
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
-    steps = _Steps(progress, len(some) * (3 if kind == "number" else 2 + passes))
+    trainings = n_folds + 2 if learner == "xgboost" else 1 if kind == "number" else passes
+    steps = _Steps(progress, len(some) * (2 + trainings))
     moments = Moments.none(study)
     told = client.submit(StudyAtWork.of, study, pure=False)
     for _, found in in_turn(client, (((), moments_of, (told, each)) for each in some)):
@@ -101,10 +110,13 @@ def train_in_pieces(
         steps.one()
     features = Features.of(learner, moments, seed=seed)
     models: list[Fitted]
-    if kind == "number":
-        models = _ridge(client, told, features, some, n_folds, steps)
-    elif np.count_nonzero(moments.labels) < 2:
+    if kind == "classes" and np.count_nonzero(moments.labels) < 2:
         models = [_always(features, int(np.argmax(moments.labels)))] * (n_folds + 1)
+    elif learner == "xgboost":
+        classes = np.flatnonzero(moments.labels) if kind == "classes" else None
+        models = boosted_models(client, told, features, pieces, some, rows, n_folds, classes, seed, steps)
+    elif kind == "number":
+        models = _ridge(client, told, features, some, n_folds, steps)
     else:
         models = _logistic(client, told, features, pieces, n_folds, moments, passes, seed, steps)
     overall, each, scored_rows, scored_labels = _scored(client, told, space, models, some, rows, seed, steps)

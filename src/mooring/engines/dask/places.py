@@ -79,6 +79,7 @@ def places_at(source: str | Path) -> list[Place]:
         address = str(source)
         system, root = file_system(address)
         try:
+            system.invalidate_cache()  # a client that lives long would be told an old listing
             listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
         except Exception as problem:
             raise refusal(problem, what="the source of bundles", address=address, doing="listed") from None

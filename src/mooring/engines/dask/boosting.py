@@ -1,0 +1,104 @@
+"""Boosted trees over workers: `mooring train --engine dask --learner xgboost`.
+
+Every model takes all workers: of every level of a tree they add up sums over their rows, over connections of XGBoost's own
+(`mooring.engines.dask.together`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.engines.dask.cluster import Client, Future, in_turn
+from mooring.engines.dask.pieces import Features, Piece
+from mooring.engines.dask.shares import BINS, CutRows, cut_rows
+from mooring.engines.dask.together import Boosting, trained_together
+from mooring.errors import InputError
+from mooring.learners import Fitted
+from mooring.learners.scikit import Kind
+from mooring.protocol.boosted import Boosted, FittedBoosted
+from mooring.protocol.trees import MOST_TREES
+
+ROUNDS, FEWEST_ROUNDS = 200, 20
+_DEPTH, _RATE = 6, 0.1
+_CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
+
+
+def rounds_for(n_classes: int) -> int:
+    """Rounds of boosting; fewer with many classes, of which each takes a tree a round."""
+    trees = n_classes if n_classes > 2 else 1
+    most = MOST_TREES // trees
+    if most < FEWEST_ROUNDS:
+        raise InputError(
+            "learner",
+            expected=f"one for more than {MOST_TREES // FEWEST_ROUNDS} classes",
+            got="xgboost, which makes a tree a class and round: more than participants accept",
+            cure="Choose the learner 'waves' or 'linear'.",
+        )
+    return min(ROUNDS, most)
+
+
+def settings_for(kind: Kind, n_classes: int, seed: int) -> dict[str, Any]:
+    """XGBoost's settings. Rows are not drawn: the model must not depend on how they are shared out."""
+    told: dict[str, Any] = {"objective": "reg:squarederror"}
+    if kind == "classes":
+        told = {"objective": "binary:logistic", "base_score": 0.5}
+        if n_classes > 2:
+            told = {"objective": "multi:softprob", "base_score": 0.5, "num_class": n_classes}
+    return {
+        **told,
+        "tree_method": "hist",
+        "max_bin": BINS,
+        "max_depth": _DEPTH,
+        "eta": _RATE,
+        "nthread": 1,
+        "seed": seed,
+        "verbosity": 0,
+        "disable_default_eval_metric": True,
+    }
+
+
+def boosted_models(
+    client: Client,
+    study: Future,
+    features: Features,
+    pieces: Sequence[Piece],
+    some: Sequence[list[Piece]],
+    n_rows: int,
+    n_folds: int,
+    classes: npt.NDArray[np.int64] | None,
+    seed: int,
+    steps: Any,
+) -> list[Fitted]:
+    """One model without each fold, and last the one of everybody; each takes all workers."""
+    n_classes = 0 if classes is None else classes.size
+    rounds = rounds_for(n_classes)
+    at_work = client.submit(_same, features, pure=False)
+    share = min(1.0, min(_CUT_ROWS, _CUT_NUMBERS // features.width) / n_rows)
+    found: dict[int, CutRows] = {}
+    for k, own in in_turn(client, ((k, cut_rows, (study, at_work, each, share, seed)) for k, each in enumerate(some))):
+        found[k] = own
+        steps.one()
+    drawn = CutRows(*(np.concatenate([getattr(found[k], name) for k in sorted(found)]) for name in ("folds", "rows")))
+    kind: Kind = "number" if classes is None else "classes"
+    boosting = Boosting(
+        study,
+        at_work,
+        settings_for(kind, n_classes, seed),
+        rounds,
+        classes,
+    )
+    models: list[Fitted] = []
+    for fold in (*range(n_folds), None):
+        others = [piece for piece in pieces if piece.fold != fold]
+        raw = trained_together(client, boosting, others, drawn.cuts(fold))
+        models.append(FittedBoosted(kind, features.centre, features.scale, Boosted(raw, classes)))
+        steps.one(len(some))
+    return models
+
+
+def _same(given: Any) -> Any:
+    return given

@@ -1,0 +1,369 @@
+"""Boosted trees over workers: the model that one process would train, however rows are shared out and workers are lost."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("distributed")
+pytest.importorskip("xgboost")
+
+import xgboost
+from distributed import Client
+from typer.testing import CliRunner
+
+from mooring.apps.cli.app import app
+from mooring.engines.dask import align_on_dask, boosting, together, train_on_dask
+from mooring.engines.dask.cluster import explained
+from mooring.engines.dask.pieces import Features, Piece, moments_of
+from mooring.engines.dask.shares import BINS, CutRows, cut_rows, loaded_share
+from mooring.errors import InputError, MissingExtraError, StorageError
+from mooring.protocol.boosted import singles
+from mooring.protocol.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.collaboration_parts import parts_in
+from mooring.protocol.columns import Label
+from mooring.protocol.models import Model
+from mooring.protocol.study import Study
+
+from .dask_study import make, matrix
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boosting, "ROUNDS", 40)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    study: Study
+    folder: Path
+    rows: np.ndarray
+    labels: np.ndarray
+    pieces: list[Piece]
+
+    def model(self) -> Model:
+        label = self.study.label
+        data = (self.folder / "model.onnx").read_bytes()
+        return Model.load(data, n_components=6, kind=label.kind, n_classes=len(label.classes))
+
+
+def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
+    """Rows whose label is told by two columns, of three participants; of four classes, nobody has the second."""
+    made = make(folder, kind="number" if label.kind == "number" else "classes", p=p)
+    study = replace(made.study, label=label)
+    for k in range(p):
+        path = made.inbox / f"site-{k}.bundle"
+        bundle = verify_bundle(path, made.study)
+        rows, own = made.secrets[k].invert(bundle.representation()), bundle.labels()
+        if label.kind == "classes":
+            own = np.digitize(rows[:, 0] - rows[:, 1], [-0.5, 0.4]) + 1
+            own[own == 1] = 0
+        assert own is not None
+        write_small_bundle(
+            path,
+            study,
+            representation=bundle.representation(),
+            anchor_representation=bundle.anchor_representation,
+            labels=own,
+            signer=made.keys[k],
+        )
+    work = folder / "work"
+    align_on_dask(client, study, made.inbox, work, rows_at_once=40, certify=False)
+    whole = matrix(study, work)
+    assert whole.labels is not None
+    there = parts_in(work)
+    pieces = [Piece(path, 0, 0) for member in study.participants for path in there[member.name]]
+    return World(study, work, whole.rows.astype(np.float64), whole.labels, pieces)
+
+
+@pytest.fixture(scope="module")
+def classes(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
+    label = Label("y", "classes", ("low", "nobody", "middle", "high"))
+    return world(cluster, tmp_path_factory.mktemp("classes"), label)
+
+
+@pytest.fixture(scope="module")
+def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world(cluster, tmp_path_factory.mktemp("number"), Label("y", "number", low=-50.0, high=50.0))
+
+
+def in_one_process(made: World) -> Any:
+    """What XGBoost itself makes of all rows at once."""
+    features = Features.of("xgboost", moments_of(made.study, made.pieces), seed=0)
+    rows = singles(made.rows, features.centre, features.scale)
+    known, labels = np.unique(made.labels, return_inverse=True)
+    n_classes = known.size if made.study.label.kind == "classes" else 0
+    told = boosting.settings_for(made.study.label.kind, n_classes, 0)
+    cuts = xgboost.QuantileDMatrix(CutRows(np.zeros(len(rows), dtype=np.int64), rows).cuts(None), nthread=1)
+    matrix = xgboost.QuantileDMatrix(rows, labels if n_classes else made.labels, nthread=1, ref=cuts)
+    found = xgboost.train(told, matrix, boosting.rounds_for(n_classes)).predict(xgboost.DMatrix(rows, nthread=1))
+    return known[found.argmax(axis=1)] if n_classes else found
+
+
+def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_them(
+    client: Client, classes: World, number: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, expected_numbers = in_one_process(classes), in_one_process(number)
+    far = 1e-3 * np.ptp(number.labels)
+    for count in (2, 1):
+        monkeypatch.setattr(together, "_workers", lambda client, count=count: sorted(client.nthreads())[:count])
+        told: list[tuple[float, float]] = []
+        tell = lambda done, total, told=told: told.append((done, total))  # noqa: E731
+        found = train_on_dask(client, classes.study, classes.folder, learner="xgboost", progress=tell)
+        assert told[-1][0] == told[-1][1]
+        assert (found.learner, found.holds_rows, found.score.n) == ("xgboost", False, len(classes.rows))
+        assert found.score.value > 0.75
+        assert np.mean(classes.model().predict(classes.rows) == expected) >= 0.999
+        found = train_on_dask(client, number.study, number.folder, learner="xgboost")
+        assert found.score.value > 0.85
+        assert np.mean(np.abs(number.model().predict(number.rows) - expected_numbers) < far) >= 0.999
+
+
+def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
+    pieces = []
+    for k, size in enumerate([900, 100, 500, 400, 100, 100]):
+        path = tmp_path / f"part-a-{k:06d}.parquet"
+        path.write_bytes(b"." * size)
+        pieces.append(Piece(path, 0, 0))
+    shares = together.dealt(pieces, 2)
+    assert [sum(each.path.stat().st_size for each in share) for share in shares] == [1100, 1000]
+    assert sorted(str(each.path) for share in shares for each in share) == [str(each.path) for each in pieces]
+    assert [len(share) for share in together.dealt(pieces[:3], 8)] == [1, 1, 1]
+
+
+def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
+    features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
+    pieces = [replace(piece, place=k, fold=k) for k, piece in enumerate(number.pieces)]
+    every = cut_rows(number.study, features, pieces, 1.0, 0)
+    own = singles(number.rows, features.centre, features.scale)
+    assert np.array_equal(every.rows, own)
+    half = cut_rows(number.study, features, pieces, 0.5, 0)
+    assert 0.4 < len(half.rows) / len(own) < 0.6
+    few = cut_rows(number.study, features, pieces, 1e-9, 0)
+    assert few.folds.tolist() == list(range(len(pieces)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mooring.engines.dask.pieces._AT_ONCE", 50)
+        again = cut_rows(number.study, features, pieces, 1e-9, 0)
+    assert np.array_equal(again.rows, few.rows)
+    apart = [cut_rows(number.study, features, [piece], 0.5, 0).rows for piece in pieces]
+    assert np.array_equal(half.rows, np.concatenate(apart))
+    others = np.sort(own[every.folds != 1], axis=0)
+    cuts = every.cuts(1)
+    assert len(cuts) == len(others) // 10 < BINS
+    groups = np.split(others, [k * len(others) // len(cuts) for k in range(1, len(cuts))])
+    assert min(len(each) for each in groups) >= 10
+    assert cuts == pytest.approx(np.array([each.mean(axis=0) for each in groups]), abs=1e-6)
+    assert not np.isin(cuts, own).any()
+    many = np.random.default_rng(0).standard_normal((20_000, 2)).astype(np.float32)
+    assert CutRows(np.zeros(20_000, dtype=np.int64), many).cuts(None).shape == (BINS, 2)
+    assert CutRows(np.zeros(7, dtype=np.int64), many[:7]).cuts(None) == pytest.approx(
+        many[:7].mean(axis=0)[None], abs=1e-6
+    )
+    _, there = loaded_share(number.study, features, cuts, pieces, None).get_quantile_cut()
+    assert set(cuts[1:].ravel()) <= set(there)
+
+
+def test_no_limit_of_a_tree_is_a_number_of_a_row(client: Client, number: World) -> None:
+    train_on_dask(client, number.study, number.folder, learner="xgboost")
+    features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
+    own = singles(number.rows, features.centre, features.scale)
+    model = onnx.load(number.folder / "model.onnx")
+    held = [onnx.numpy_helper.to_array(each) for each in model.graph.initializer]
+    limits = [each for each in held if each.dtype == np.float32 and each.ndim == 1 and each.size > 1000]
+    assert limits
+    above = np.nextafter(np.concatenate(limits), np.float32(np.inf))
+    assert not np.isin(np.setdiff1d(above, [np.nextafter(np.float32(0), np.float32(1))]), own).any()
+
+
+def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path) -> None:
+    """Of two, one has its labels turned round: each is predicted wrongly by the other, and would not be by both."""
+    made = make(tmp_path, p=2)
+    bundle = verify_bundle(made.inbox / "site-1.bundle", made.study)
+    labels = bundle.labels()
+    assert labels is not None
+    write_small_bundle(
+        made.inbox / "site-1.bundle",
+        made.study,
+        representation=bundle.representation(),
+        anchor_representation=bundle.anchor_representation,
+        labels=1 - labels,
+        signer=made.keys[1],
+    )
+    align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
+    scores = dict(train_on_dask(client, made.study, tmp_path / "work", learner="xgboost").participants)
+    assert [scores[name].value < 0.2 for name in ("site-0", "site-1")] == [True, True]
+
+
+# what goes wrong
+
+
+def halted(folder: str) -> None:
+    """On a worker: say when the fourth tree is to be grown, and wait until a worker was killed."""
+    update = xgboost.Booster.update
+
+    @wraps(update)
+    def waiting(self: Any, dtrain: Any, iteration: int, fobj: Any = None) -> None:
+        if iteration == 3:
+            Path(folder, "training").touch()
+            until = time.monotonic() + 60
+            while not Path(folder, "killed").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+        update(self, dtrain, iteration, fobj)
+
+    xgboost.Booster.update = waiting
+
+
+def as_before() -> None:
+    """On a worker: wait for nobody."""
+    xgboost.Booster.update = getattr(xgboost.Booster.update, "__wrapped__", xgboost.Booster.update)
+
+
+@pytest.mark.parametrize("count", [2, 1])
+def test_a_training_whose_worker_is_killed_is_begun_again(
+    client: Client, number: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Of two workers, the other says that it lost one; of one, nobody does."""
+    killed, tried = [], []
+    client.run(halted, str(tmp_path))
+    pids = client.run(os.getpid)
+    victim = pids[min(pids)]
+    once = together._once
+
+    def kills() -> None:
+        while not (tmp_path / "training").exists():
+            time.sleep(0.01)
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+        (tmp_path / "killed").touch()
+
+    def notes(*given: Any) -> bytes:
+        tried.append(given[-1].tobytes())
+        return once(*given)
+
+    killer = threading.Thread(target=kills, daemon=True)
+    killer.start()
+    monkeypatch.setattr(together, "_once", notes)
+    monkeypatch.setattr(together, "_workers", lambda client: sorted(client.nthreads())[:count])
+    train_on_dask(client, number.study, number.folder, learner="xgboost")
+    killer.join(60)
+    client.run(as_before)
+    assert killed == [victim]
+    assert len(tried) > len(set(tried)) == 4  # three folds and everybody, one of them begun again
+    far = 1e-3 * np.ptp(number.labels)
+    assert np.mean(np.abs(number.model().predict(number.rows) - in_one_process(number)) < far) >= 0.999
+
+
+def fails(*_: Any) -> None:
+    raise xgboost.core.XGBoostError("the other end is closed")
+
+
+def test_a_training_that_fails_again_and_again_is_told(
+    client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "trained_share", fails)
+    with pytest.raises(StorageError, match="begun 3 times"):
+        train_on_dask(client, classes.study, classes.folder, learner="xgboost")
+
+
+def hangs(*_: Any) -> None:
+    time.sleep(600)
+
+
+def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are_free_again(
+    client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = client.run(os.getpid)
+    for name, value in {"trained_share": hangs, "_BEGIN": 20, "_SETTLE": 0.5, "_TRIES": 1}.items():
+        monkeypatch.setattr(together, name, value)
+    monkeypatch.setattr(together, "_workers", lambda client: sorted(client.nthreads()))
+    clock = iter(range(0, 10_000, 15))
+    quick = type("Clock", (), {"monotonic": lambda: next(clock), "sleep": time.sleep})
+    monkeypatch.setattr(together, "time", quick)
+    with pytest.raises(StorageError, match="could not reach another"):
+        train_on_dask(client, classes.study, classes.folder, learner="xgboost")
+    client.wait_for_workers(1, timeout=60)  # Dask at times gives up one of those that it starts again
+    assert client.submit(abs, -1).result(timeout=60) == 1
+    assert not set(before.values()) & set(client.run(os.getpid).values())
+
+
+def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: World) -> None:
+    features = Features.of("xgboost", moments_of(classes.study, classes.pieces), seed=0)
+    given = (client.submit(boosting._same, each, pure=False) for each in (classes.study, features))
+    training = together.Boosting(*given, settings={}, rounds=1, classes=None)
+    part = classes.pieces[0].path
+    kept = part.read_bytes()
+    part.write_bytes(b"no part")
+    try:
+        with pytest.raises(StorageError, match="a part of it cannot be read"):
+            together.trained_together(client, training, classes.pieces, np.eye(9, 6, dtype=np.float32))
+    finally:
+        part.write_bytes(kept)
+
+
+def test_a_scheduler_that_is_lost_is_told(classes: World) -> None:
+    class Lost:
+        def nthreads(self) -> dict[str, int]:
+            raise OSError("timed out")
+
+    with pytest.raises(StorageError, match="connection to it was lost"), explained():
+        together.trained_together(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
+
+
+def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="rounds of its own"):
+        train_on_dask(client, classes.study, classes.folder, learner="xgboost", passes=3)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="more than 500 classes"):
+        boosting.rounds_for(501)
+    none = CutRows(np.zeros(3, dtype=np.int64), np.zeros((3, 6), dtype=np.float32)).cuts(0)
+    assert together.trained_together(client, together.Boosting(*[None] * 5), [], none) == b""  # nobody is left
+    assert [boosting.rounds_for(n) for n in (0, 2, 3, 50, 500)] == [200, 200, 200, 200, 20]
+
+
+class Elsewhere:
+    """A cluster of two workers, by what it says."""
+
+    def __init__(self, address: str, *versions: str) -> None:
+        self.scheduler = type("Scheduler", (), {"address": address})
+        self._versions = versions
+
+    def run(self, function: Any) -> dict[str, str]:
+        return {f"worker-{k}": each for k, each in enumerate(self._versions)}
+
+
+def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = xgboost.__version__
+    for others in ("none", "1.7.6"):
+        with pytest.raises(InputError, match=r"pip install 'mooring\[dask,xgboost\]'"):
+            together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, others))
+    monkeypatch.setattr(together, "_own_address", lambda scheduler: "10.0.0.7")
+    with pytest.raises(InputError, match="are not encrypted"):
+        together.require_xgboost(Elsewhere("tls://10.0.0.5:8786", here, here))
+    together.require_xgboost(Elsewhere("tls://10.0.0.5:8786", here))
+    together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
+    monkeypatch.undo()
+    assert together._own_address("tls://127.0.0.1:8786") == "127.0.0.1"
+    together.require_xgboost(Elsewhere("tls://127.0.0.1:8786", here, here))
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mooring\[dask,xgboost\]'"):
+        together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
+
+
+def test_the_command_trains_it_and_names_it(client: Client, number: World, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    number.study.write(study)
+    words = ["train", "--study", str(study), "--folder", str(number.folder), "--engine", "dask"]
+    words += ["--scheduler", client.scheduler.address, "--learner", "xgboost"]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, found.output
+    assert "Trained 'xgboost'" in found.output.replace("\n", " ")
+    assert "xgboost" in CliRunner().invoke(app, ["train", "--help"]).output
