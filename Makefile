@@ -26,8 +26,10 @@ lint: .venv/.dev
 types: .venv/.dev
 	$(BIN)/mypy
 
-unit: .venv/.dev
-	$(BIN)/python -m pytest
+unit: export OMP_NUM_THREADS := 1
+unit: export OPENBLAS_NUM_THREADS := 1
+unit: .venv/.dev  # a process a core, each with files of its own: what a file's tests share is made once
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 test-distributed: .venv-distributed/.ready
 	.venv-distributed/bin/python -m pytest tests/distributed
