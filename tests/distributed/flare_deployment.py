@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
+import shutil
 import socket
+import ssl
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import psutil
 
 from .flare_admin import MARK
@@ -33,6 +38,7 @@ builders:
   - path: nvflare.lighter.impl.cert.CertBuilder
   - path: nvflare.lighter.impl.signature.SignatureBuilder
 """
+FRAME, HELLO, PING, PONG = struct.Struct(">IHBBHHHH"), 4, 6, 7
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -94,7 +100,54 @@ class Deployment:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def start(self, name: str) -> None:
+    def alter_server(self) -> None:
+        """Have the server send sites what `altered` asks for."""
+        (self.place / "altered").mkdir()
+        custom, resources = self.local(SERVER) / "custom", self.local(SERVER) / "resources.json"
+        custom.mkdir(exist_ok=True)
+        shutil.copy(Path(__file__).with_name("flare_altered.py"), custom)
+        found = json.loads(resources.read_bytes())
+        altered = {"id": "altered", "path": "flare_altered.Altered", "args": {"folder": str(self.place / "altered")}}
+        resources.write_text(json.dumps({**found, "components": [*found["components"], altered]}))
+
+    def altered(self, **request: Any) -> Any:
+        """What came back when the altered server sent a site this."""
+        name = f"{time.monotonic_ns()}"
+        folder = self.place / "altered"
+        (folder / f"{name}.part").write_text(json.dumps(request))
+        os.replace(folder / f"{name}.part", folder / f"{name}.ask")
+        wait_until((folder / f"{name}.answer").exists, 60, "an answer of the altered server")
+        return json.loads((folder / f"{name}.answer").read_bytes())["answer"]
+
+    def is_heard(self, site: str, *, says: str, certificate: str | None) -> bool:
+        """Connect as a local process to where a site's jobs do, and say who one is: whether a ping is answered then."""
+        port = int(re.findall(r"internal listener for \w+://localhost:(\d+)", self.log(site))[-1])
+        data = msgpack.packb({"endpoint_name": says, "timestamp": 0.0})
+        with ExitStack() as stack:
+            line = stack.enter_context(socket.create_connection(("localhost", port), timeout=60))
+            if certificate is not None:
+                kit = self.kit(certificate) / "startup"
+                context = ssl.create_default_context(cafile=str(kit / "rootCA.pem"))
+                context.check_hostname = False
+                context.load_cert_chain(kit / "client.crt", kit / "client.key")
+                line = stack.enter_context(context.wrap_socket(line))
+            line.settimeout(0.5)
+            came, end = b"", time.monotonic() + 60
+            try:
+                line.sendall(FRAME.pack(FRAME.size + len(data), 0, HELLO, 0, 0, 0, 1, 1) + data)
+                while time.monotonic() < end:  # a ping that comes before FLARE has noted who we are is not answered
+                    line.sendall(FRAME.pack(FRAME.size, 0, PING, 0, 0, 0, 1, 2))
+                    with suppress(TimeoutError):
+                        came += line.recv(4096) or _closed()
+                    while len(came) >= FRAME.size and len(came) >= FRAME.unpack_from(came)[0]:
+                        if FRAME.unpack_from(came)[2] == PONG:
+                            return True
+                        came = came[FRAME.unpack_from(came)[0] :]
+            except (ConnectionError, ssl.SSLError):
+                return False
+        raise AssertionError("neither answered nor closed")
+
+    def start(self, name: str, **environment: str) -> None:
         """Run a kit's own script; --once leaves out its loop that would start a killed site again."""
         log = (self.place / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
@@ -103,7 +156,7 @@ class Deployment:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=self._environment(),
+            env=self._environment() | environment,
             start_new_session=True,
         )
         log.close()
@@ -169,6 +222,14 @@ class Deployment:
                     one.kill()
         process.wait(timeout=20)
 
+    def kill_job(self, name: str) -> None:
+        """As when a job runs out of memory: its process, and not the site's."""
+        family = psutil.Process(self.processes[name].pid).children(recursive=True)
+        jobs = [one for one in family if any("worker_process" in word for word in one.cmdline())]
+        assert jobs
+        for one in jobs:
+            one.kill()
+
     def stop(self) -> None:
         self.log_out()
         for name in list(self.processes):
@@ -176,6 +237,17 @@ class Deployment:
 
     def submit(self, job: Path) -> str:
         return str(self.ask(do="submit", job=str(job)))
+
+    def submit_by_command(self, job: Path) -> str:
+        """As the page says; FLARE's command writes the job's files anew, which its Python interface does not."""
+        words = ["nvflare", "job", "submit", "-j", str(job), "--startup-kit", str(self.kit(LEAD))]
+        words[0] = str(Path(sys.executable).with_name(words[0]))
+        done = subprocess.run(
+            words, cwd=self.place, capture_output=True, text=True, timeout=120, env=self._environment()
+        )
+        found = re.search(r"job_id: ([0-9a-f-]{36})", done.stdout)
+        assert found is not None, done.stdout + done.stderr
+        return found[1]
 
     def finished(self, job_id: str, seconds: float = 120) -> dict[str, Any]:
         """What FLARE says of a job when it is over."""
@@ -191,7 +263,12 @@ class Deployment:
     def _environment(self) -> dict[str, str]:
         """Its own interpreter first, as in an activated environment."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return os.environ | ENVIRONMENT | {"PATH": path, "HOME": str(self.place)}
+        own = {"PATH": path, "HOME": str(self.place), "NVFLARE_DATUM_DIR": str(self.place / "datums")}
+        return os.environ | ENVIRONMENT | own
+
+
+def _closed() -> bytes:
+    raise ConnectionError("closed")
 
 
 def write_hostile_job(folder: Path, *, executor: str, code: str | None) -> Path:

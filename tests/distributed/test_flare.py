@@ -1,4 +1,5 @@
-"""A study over a real FLARE deployment gives what it gives through files; sites refuse code; a dead site stops nobody."""
+"""A study over a real FLARE deployment gives what it gives through files; sites refuse code, and all else that an altered
+server asks; a dead site stops nobody."""
 
 import json
 import shutil
@@ -24,12 +25,13 @@ from mooring.protocol.study import Member, Study
 from mooring.protocol.training import MODEL_FILE
 from mooring.protocol.vault import Vault
 
-from .flare_deployment import SERVER, AdministratorError, Deployment, wait_until, write_hostile_job
+from .flare_deployment import SERVER, Deployment, wait_until, write_hostile_job
 
 SITES = ("north", "south", "east")
 N_ROWS = 120
 SHORT_WAIT = 15
-SERVER_ITSELF = "server"
+SERVER_ITSELF, GUARD = "server", "mooring_guard"
+PRIVATE, JOB_FROM_BEFORE = "known to nobody else", "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11"
 FLARES_OWN = "nvflare.app_common.np.np_trainer.NPTrainer"
 RUNNER = CliRunner()
 
@@ -114,6 +116,7 @@ def configure(place: Path, deployment: Deployment) -> None:
         *("--folder", place / "analyst" / "analysis", "--output", deployment.local(SERVER)),
     )
     (deployment.local(SERVER) / "authorization.json").unlink()  # an analyst that would let code through: sites must not
+    deployment.alter_server()
     mooring("flare", "job", "--study", study, "--output", place / "job")
 
 
@@ -172,25 +175,7 @@ def ended(played: Played, job_id: str) -> Run:
 
 @pytest.fixture(scope="module")
 def first(played: Played) -> Run:
-    return ended(played, played.deployment.submit(played.job))
-
-
-@pytest.fixture(scope="module")
-def spied(played: Played) -> Path:
-    """What code from the analyst would write, if a site ran it."""
-    return played.place / "spied"
-
-
-@pytest.fixture(scope="module")
-def beside_hostile_jobs(played: Played, first: Run, spied: Path) -> tuple[Run, dict[str, dict[str, Any]]]:
-    """Our job again, beside two that a site must refuse."""
-    code = f"open({str(spied)!r}, 'w').write('x')\nfrom mooring.engines.flare.executor import MooringExecutor as Spy\n"
-    carries = write_hostile_job(played.place / "carries-code", executor="spy.Spy", code=code)
-    names = write_hostile_job(played.place / "names-a-class", executor=FLARES_OWN, code=None)
-    ids = {"code": played.deployment.submit(carries), "class": played.deployment.submit(names)}
-    ours = played.deployment.submit(played.job)
-    again = ended(played, ours)
-    return again, {kind: played.deployment.finished(job_id) for kind, job_id in ids.items()}
+    return ended(played, played.deployment.submit_by_command(played.job))
 
 
 def test_a_job_gives_the_bundles_maps_and_model_that_files_give(
@@ -224,41 +209,53 @@ def test_sites_use_what_came_back(played: Played, first: Run) -> None:
 def test_the_administrator_cannot_look_around_at_a_site(played: Played, first: Run) -> None:
     assert "startup" in played.deployment.ask(do="look", site=SERVER_ITSELF)  # the server of this test allows it
     for name in SITES:
-        with pytest.raises(AdministratorError, match=r"(?i)not authorized|not permitted"):
-            played.deployment.ask(do="look", site=name)
+        assert "refused by the guard" in played.deployment.ask(do="look", site=name)
 
 
-def test_a_job_with_code_is_refused_by_every_site_while_ours_runs(
-    played: Played, beside_hostile_jobs: tuple[Run, dict[str, dict[str, Any]]], spied: Path
-) -> None:
-    again, refused = beside_hostile_jobs
-    assert again.outcome["outcome"] == "done"
-    assert refused["code"]["status"] != "FINISHED:COMPLETED"
-    assert str(refused["code"]).count("BYOC not permitted") >= len(SITES)
-    assert not spied.exists()
+@pytest.fixture(scope="module")
+def private(played: Played) -> Path:
+    """A file that no job has any business with."""
+    path = played.place / "private.txt"
+    path.write_text(PRIVATE)
+    return path
 
 
-def test_a_job_that_names_another_installed_class_is_refused(
-    played: Played, beside_hostile_jobs: tuple[Run, dict[str, dict[str, Any]]]
-) -> None:
-    assert beside_hostile_jobs[1]["class"]["status"] != "FINISHED:COMPLETED"
-    for name in SITES:
-        assert f"{FLARES_OWN!r}" in played.deployment.log(name)
-        assert "is not in allow_list" in played.deployment.log(name)
+def test_an_altered_server_learns_nothing_from_a_site_by_asking(played: Played, first: Run, private: Path) -> None:
+    for topic, body in (
+        ("sys.shell", f"cat {private}"),
+        ("sys.info", ""),
+        ("sys.report_env", ""),
+        ("train.restart", ""),
+    ):
+        said = played.deployment.altered(do="admin", site="south", topic=topic, body=body)
+        assert "refused by the guard" in said
+        assert PRIVATE not in said
+    said = played.deployment.altered(do="echo", site="south", file=str(private))
+    assert said["content"] is None
+    assert "_net_manager, echo is nothing that a job needs" in played.deployment.log("south")
 
 
-def test_a_second_run_issues_the_same_bundles_and_results(
-    first: Run, beside_hostile_jobs: tuple[Run, dict[str, dict[str, Any]]]
-) -> None:
-    again, _ = beside_hostile_jobs
-    assert {name: said["share"]["reissued"] for name, said in first.outcome["sites"].items()} == dict.fromkeys(SITES, 0)
-    assert {name: said["share"]["reissued"] for name, said in again.outcome["sites"].items()} == dict.fromkeys(SITES, 1)
-    assert again.bundles == first.bundles
-    assert again.results == first.results
+def test_a_job_from_before_a_site_had_the_guard_is_not_started(played: Played, first: Run) -> None:
+    meta = {"job_id": JOB_FROM_BEFORE, "name": "x", "deploy_map": {}}
+    folder = played.deployment.kit("south") / JOB_FROM_BEFORE
+    (folder / "app_south" / "custom").mkdir(parents=True)
+    (folder / "meta.json").write_text(json.dumps(meta))
+    asks: dict[str, Any] = {"do": "admin", "site": "south", "headers": {"job_id": JOB_FROM_BEFORE, "job_meta": meta}}
+    free = played.deployment.altered(**asks, topic="scheduler.check_resource", body={})
+    asks["headers"]["_resource_reserve_token"] = free["__headers__"]["_resource_reserve_token"]
+    said = played.deployment.altered(**asks, topic="train.start_job", body={})
+    assert "refused by the guard of this site: it was not deployed since" in said
 
 
-def test_a_server_that_restarts_in_mid_round_keeps_what_it_has(
-    played: Played, first: Run, beside_hostile_jobs: tuple[Run, dict[str, dict[str, Any]]]
+def test_nobody_on_a_sites_machine_can_pose_as_its_server(played: Played, first: Run) -> None:
+    deployment, job = played.deployment, f"north.{first.meta['job_id']}"
+    assert deployment.is_heard("north", says=job, certificate="north")  # as a job of its own would be
+    for name, certificate in ((job, None), (job, "south"), ("server", "north"), ("north.x", "north")):
+        assert not deployment.is_heard("north", says=name, certificate=certificate)
+
+
+def test_a_server_that_restarts_in_mid_round_keeps_what_it_has_and_sites_issue_the_same_again(
+    played: Played, first: Run
 ) -> None:
     fresh = played.place / "analyst" / "restarted"
     settings = ServerSettings.read(played.deployment.local(SERVER))
@@ -278,11 +275,12 @@ def test_a_server_that_restarts_in_mid_round_keeps_what_it_has(
     ]
     assert {path.stem: path.read_bytes() for path in (fresh / "inbox").glob("*.bundle")} == first.bundles
     assert played.results() == first.results
+    sites = json.loads((fresh / "flare.json").read_bytes())["sites"]
+    assert {said["share"]["reissued"] for said in first.outcome["sites"].values()} == {0}
+    assert {name: said["share"]["reissued"] for name, said in sites.items()} == dict.fromkeys(SITES, 1)
 
 
-def test_a_site_that_dies_in_the_round_does_not_stop_the_others(
-    played: Played, first: Run, beside_hostile_jobs: tuple[Run, dict[str, dict[str, Any]]]
-) -> None:
+def test_a_site_whose_job_dies_and_then_itself_does_not_stop_the_others(played: Played, first: Run) -> None:
     fresh = played.place / "analyst" / "without-east"
     settings = ServerSettings.read(played.deployment.local(SERVER))
     replace(settings, folder=fresh, wait_seconds=SHORT_WAIT).write(played.deployment.local(SERVER))
@@ -290,6 +288,9 @@ def test_a_site_that_dies_in_the_round_does_not_stop_the_others(
         job_id = played.deployment.submit(played.job)
         arrived = [fresh / "inbox" / f"{name}.bundle" for name in ("north", "south")]
         wait_until(lambda: all(path.exists() for path in arrived), 90, "the arrival of two bundles")
+        before = len(played.deployment.log(SERVER))
+        played.deployment.kill_job("east")  # the site reports it, and FLARE would fail the job
+        wait_until(lambda: "; the others go on" in played.deployment.log(SERVER)[before:], 60, "the site's report")
         played.deployment.kill("east")
     meta = played.deployment.finished(job_id)
     assert meta["status"] == "FINISHED:COMPLETED", played.deployment.log(SERVER)[-3000:]
@@ -300,3 +301,52 @@ def test_a_site_that_dies_in_the_round_does_not_stop_the_others(
     for path in arrived:
         assert path.read_bytes() == first.bundles[path.stem]
     assert played.results()["north/" + MODEL_FILE] != first.results["north/" + MODEL_FILE]
+
+
+@pytest.fixture(scope="module")
+def unguarded(played: Played, first: Run) -> str:
+    """A site whose resources.json has lost the guard; it comes last, since no job of ours can run there."""
+    name, deployment = "east", played.deployment
+    if name in deployment.processes:
+        deployment.kill(name)
+    path = deployment.local(name) / "resources.json"
+    resources = json.loads(path.read_bytes())
+    resources["components"] = [one for one in resources["components"] if one["id"] != GUARD]
+    path.write_text(json.dumps(resources))
+    deployment.start(name)
+    deployment.wait_for_sites([name])
+    return name
+
+
+def test_with_a_flare_that_the_guard_does_not_know_a_site_does_not_start(played: Played, first: Run) -> None:
+    deployment, other = played.deployment, played.place / "other"
+    if "east" in deployment.processes:
+        deployment.kill("east")
+    other.mkdir()
+    (other / "sitecustomize.py").write_text('import nvflare\nnvflare.__version__ = "2.9.1"\n')
+    deployment.start("east", PYTHONPATH=str(other))
+    deployment.processes.pop("east").wait(timeout=120)
+    assert "the guard knows FLARE 2.9.0, and this is 2.9.1" in deployment.log("east")
+
+
+def test_without_the_guard_an_altered_server_reads_any_file(played: Played, unguarded: str, private: Path) -> None:
+    deployment, asks = played.deployment, {"do": "admin", "site": unguarded, "topic": "sys.shell"}
+    wait_until(lambda: deployment.altered(**asks, body=f"cat {private}") == PRIVATE, 60, "an answer of that site")
+    assert deployment.altered(do="echo", site=unguarded, file=str(private))["content"] == PRIVATE
+
+
+def test_a_job_with_code_or_another_class_is_refused_by_the_guard_and_where_there_is_none_by_flares_locks(
+    played: Played, unguarded: str
+) -> None:
+    spied, deployment = played.place / "spied", played.deployment
+    code = f"open({str(spied)!r}, 'w').write('x')\nfrom mooring.engines.flare.executor import MooringExecutor as Spy\n"
+    carries = write_hostile_job(played.place / "carries-code", executor="spy.Spy", code=code)
+    names = write_hostile_job(played.place / "names-a-class", executor=FLARES_OWN, code=None)
+    ids = [deployment.submit(carries), deployment.submit(names)]
+    said = [str(deployment.finished(job_id)) for job_id in ids]
+    assert [text.count("refused by the guard") for text in said] == [2, 2]
+    assert f"{unguarded}: NVFLARE_ERROR: BYOC not permitted" in said[0]
+    assert "the app's configuration is not mooring's" in said[1]
+    assert f"{FLARES_OWN!r}" in deployment.log(unguarded)
+    assert "is not in allow_list" in deployment.log(unguarded)
+    assert not spied.exists()

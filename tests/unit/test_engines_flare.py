@@ -1,6 +1,7 @@
 """What a FLARE job does at a site and at the server, without FLARE: pieces, settings, policy, and both parts together."""
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -17,10 +18,10 @@ from typer.testing import CliRunner
 from mooring.apps.cli.app import app
 from mooring.engines.flare import pieces
 from mooring.engines.flare.analysts_part import AnalystsPart, answer_of
-from mooring.engines.flare.job import CONTROLLER, EXECUTOR, write_job
-from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK, ParticipantsPart
+from mooring.engines.flare.job import ANCHOR_TASK, CONTROLLER, EXECUTOR, RESULT_TASK, SHARE_TASK, write_job
+from mooring.engines.flare.participants_part import NoAnchorError, ParticipantsPart
 from mooring.engines.flare.pieces import Arrival, Counter, fetch_file, send_file
-from mooring.engines.flare.policy import ROLES, write_policy
+from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.columns import Column, Label
@@ -156,8 +157,6 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
 
 
 def test_only_the_dealers_anchor_is_carried(world: World) -> None:
-    with pytest.raises(StorageError, match="has not sent it"):
-        world.analyst.for_participant("south")
     with pytest.raises(InputError, match="dealer"):
         world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.answer)
     another = replace(world.study, dealer="south")
@@ -172,10 +171,64 @@ def test_a_site_may_use_an_anchor_that_came_another_way(world: World) -> None:
     world.deal()
     kept = world.place / "by-mail.anchor"
     kept.write_bytes(world.analyst.anchor.read_bytes())
-    told = {name: value for name, value in world.analyst.for_participant("south").items() if "anchor" not in name}
-    assert world.part("south", anchor=kept).do(SHARE_TASK, told, world.analyst.answer)["rows"] == 40
-    with pytest.raises(InputError, match="anchor"):
-        world.part("east").do(SHARE_TASK, told, world.analyst.answer)
+    world.analyst.anchor.unlink()  # the dealer is down
+    assert world.share("south", anchor=kept)["rows"] == 40
+    with pytest.raises(NoAnchorError, match="the dealer has not sent it"):
+        world.share("east")
+    assert world.share("north", anchor=kept)["rows"] == 40
+    assert world.analyst.analysed() == ("north", "south")
+
+
+def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at_work(world: World) -> None:
+    world.deal()
+    folder, arriving = world.settings("south").folder, world.settings("south").folder / ".arriving"
+    arriving.mkdir(parents=True)
+    left = [folder / ".0123456789abcdef.partial", arriving / ".0123456789abcdef.partial"]
+
+    def leave() -> None:
+        for path in left:
+            path.write_bytes(b"x")
+
+    leave()
+    world.share("south")
+    assert not any(path.exists() for path in left)
+    told = world.analyst.for_participant("south")
+
+    def ask(request: Any) -> Any:  # another job begins in the middle of this one
+        if request["do"] == "get":
+            leave()
+            world.share("south")
+            assert all(path.exists() for path in left)
+        return world.analyst.answer(request)
+
+    world.part("south").do(SHARE_TASK, told, ask)
+    world.share("south")
+    assert not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_comes_late_moves_the_others_only_if_the_server_does_not_say_late(world: World, late: bool) -> None:
+    part = replace(world.analyst, settings=replace(world.analyst.settings, late=late))
+    results = world.place / "analysis" / "results"
+    world.deal()
+    for name in ("north", "south"):
+        world.share(name)
+    assert part.analysed() == ("north", "south")
+    before = {path: path.read_bytes() for path in results.rglob("*.*")}
+    assert part.analysed() == ("north", "south")  # nobody new
+    assert {path: path.read_bytes() for path in results.rglob("*.*")} == before
+    world.share("east")
+    assert part.analysed() == SITES
+    same = [path.read_bytes() == content for path, content in before.items()]
+    assert len(same) == 4
+    assert all(same) == late
+    if not late:
+        assert not any(same)
+    assert world.fetch_result("east")["model"]
+    found = Participant(world.study, Vault.open(world.place / "east" / "vault")).predict(
+        world.place / "east" / "rows.csv", result=world.settings("east").result
+    )
+    assert len(found.values) == 40
 
 
 def test_a_changed_map_or_model_is_not_kept(world: World) -> None:
@@ -377,7 +430,7 @@ def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
     site.write(tmp_path)
     assert SiteSettings.read(tmp_path) == site
     assert (tmp_path / SETTINGS_FILE).stat().st_mode & 0o077 == 0
-    server = ServerSettings(Path("/s.toml"), Path("/v"), Path("/w"), "linear", 3, 4, 5)
+    server = ServerSettings(Path("/s.toml"), Path("/v"), Path("/w"), "linear", 3, 4, 5, late=True)
     server.write(tmp_path)
     assert ServerSettings.read(tmp_path) == server
 
@@ -411,7 +464,13 @@ def test_settings_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) ->
         SiteSettings.read(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("entry", ["least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"),
+        *("late = 1", "learner = 1", 'learner = "lienar"', 'learner = "svm"'),
+    ],
+)
 def test_a_servers_settings_are_checked(entry: str, tmp_path: Path) -> None:
     (tmp_path / SETTINGS_FILE).write_text(f'study = "s"\nvault = "v"\n{entry}\n')
     with pytest.raises(InputError):
@@ -427,6 +486,12 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
     assert resources["class_allow_list"] == [allowed]
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert {"id": "resource_manager", "path": "x.Y"} in resources["components"]
+    guards = [one for one in resources["components"] if one["id"] == "mooring_guard"]
+    assert resources["components"][:1] == guards == [{"id": "mooring_guard", "path": GUARDS[kind], "args": {}}]
+    module, _, name = GUARDS[kind].rpartition(".")
+    assert callable(getattr(importlib.import_module(module), name))
+    connections = json.loads((tmp_path / "comm_config.json").read_bytes())
+    assert connections["internal"]["resources"]["connection_security"] == "mtls"
     assert ("site_log_streamer" in str(resources)) == (kind == "server")
     assert ("/tmp/nvflare" in str(resources)) == (kind == "site")
     rights = json.loads((tmp_path / "authorization.json").read_bytes())["permissions"]
@@ -476,6 +541,10 @@ def test_the_commands_write_kit_and_job(world: World) -> None:
     run(*site, "--vault", str(world.place / "analyst" / "vault"), code=4)
     run("site", "--data", "nowhere.csv", "--output", str(kit), "--vault", str(here / "vault"), code=2)
     run("server", "--vault", str(here / "vault"), "--output", str(kit), code=4)
+    analyst = ("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit))
+    assert "linear" in str(run(*analyst, "--learner", "lienar", code=2).output)
+    run(*analyst, "--late")
+    assert ServerSettings.read(kit).late
     run("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit), "--wait-seconds", "60")
     assert ServerSettings.read(kit).wait_seconds == 60
     told = json.loads(run("job", "--output", str(world.place / "job")).stdout)

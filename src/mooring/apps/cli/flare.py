@@ -118,10 +118,17 @@ def server(
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
     folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
-    learner: Annotated[str, typer.Option(help="auto or linear.")] = "auto",
+    learner: Annotated[str, typer.Option(help="auto, waves, linear or forest.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="For training.")] = 0,
     least_sites: Annotated[int, typer.Option(min=2, help="With fewer bundles there is no model.")] = 2,
     wait_seconds: Annotated[int, typer.Option(min=1, help="How long a site may take to answer.")] = 3600,
+    late: Annotated[
+        bool,
+        typer.Option(
+            "--late",
+            help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map.",
+        ),
+    ] = False,
     format: Format = "words",
 ) -> None:
     """Write the analyst's settings and policy for the server.
@@ -130,10 +137,11 @@ def server(
     """
     with running(format) as console:
         from mooring.engines.flare.policy import write_policy
-        from mooring.engines.flare.settings import ServerSettings, opened_vault
+        from mooring.engines.flare.settings import ServerSettings, opened_vault, require_learner
         from mooring.errors import RefusedError
         from mooring.protocol.study import Study
 
+        require_learner(learner)
         agreed = Study.read(study)
         agreed.require_roster()
         if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
@@ -141,7 +149,7 @@ def server(
                 "the vault", reason="it is not that of the study's analyst", cure="Give the one that joined as analyst."
             )
         settings = ServerSettings(
-            study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds
+            study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
         )
         write_policy(output, "server")
         settings.write(output)
@@ -155,7 +163,9 @@ def server(
 
 def _tell(format: str, console: Console, output: Path, words: str) -> None:
     installed = find_spec("nvflare") is not None
-    files = [str(output / name) for name in ("mooring.toml", "resources.json", "authorization.json")]
+    files = [
+        str(output / name) for name in ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
+    ]
 
     def say(console: Console) -> None:
         console.print(f"Wrote {', '.join(files)}.", highlight=False, soft_wrap=True, markup=False)

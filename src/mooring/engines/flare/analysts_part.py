@@ -15,16 +15,17 @@ from typing import Any
 
 from mooring.engines.flare.pieces import Arrival, Counter, Message
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.errors import InputError, RefusedError
 from mooring.protocol.aligning import align_bundles
 from mooring.protocol.bundle import SUFFIX, verify_bundle
+from mooring.protocol.common_space import STATE_FILE
 from mooring.protocol.delivery import MAP_FILE, deliver
 from mooring.protocol.durable import explained, make_folder, write_durably
 from mooring.protocol.intake import MOST_BYTES, collect, printable
 from mooring.protocol.keys import SigningKey
 from mooring.protocol.signed import digest_of, opened, verified_header
 from mooring.protocol.study import Study
-from mooring.protocol.training import MODEL_FILE, train
+from mooring.protocol.training import MODEL_FILE, TRAINING_FILE, train
 from mooring.protocol.transfer import checked
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
@@ -98,17 +99,14 @@ class AnalystsPart:
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival)}
 
     def for_participant(self, name: str) -> dict[str, str | int]:
-        """What a participant's task says: a ticket to fetch the anchor with, and to send its bundle with."""
-        if not self.anchor.exists():
-            raise StorageError(
-                "the anchor",
-                reason="the dealer has not sent it",
-                cure=f"See to it that the site {self.study.dealing_member.name!r} is up, and submit the job again.",
-            )
+        """What a participant's task says: a ticket to send its bundle with, and to fetch the anchor with.
+
+        Without an anchor here, a site that has one of its own can share all the same; the others say that they have none.
+        """
         arrival = Arrival(self.bundle(name), MOST_BYTES, lambda path: self._accept_bundle(name, path))
-        told = _described({"anchor": self.anchor})
-        ticket = self.counter.ticket(arrival=arrival, files={"anchor": self.anchor})
-        return {"study": self.study.digest, "ticket": ticket, **told}
+        files = {"anchor": self.anchor} if self.anchor.exists() else {}
+        ticket = self.counter.ticket(arrival=arrival, files=files)
+        return {"study": self.study.digest, "ticket": ticket, **_described(files)}
 
     def for_result(self, name: str) -> dict[str, str | int]:
         """What the task says by which a participant fetches its result."""
@@ -117,7 +115,10 @@ class AnalystsPart:
         return {"study": self.study.digest, "ticket": self.counter.ticket(files=files), **_described(files)}
 
     def analysed(self) -> tuple[str, ...]:
-        """Check, align, train and write results of everything that has arrived, now or before; who gets one."""
+        """Check, align, train and write results of everything that has arrived, now or before; who gets one.
+
+        With `late` in the settings, and an alignment from before, those who are in it keep their maps, and the model stays.
+        """
         study, folder, settings = self.study, self.settings.folder, self.settings
         intake = collect(study, folder / INBOX, folder, command=_COMMAND)
         for entry in intake.set_aside:
@@ -130,11 +131,14 @@ class AnalystsPart:
                 got=str(len(intake.bundles)),
                 cure="What came is kept. When the others are up, submit the job again.",
             )
-        aligned = align_bundles(study, intake.bundles, folder, command=_COMMAND)
+        late = settings.late and (folder / STATE_FILE).is_file()
+        aligned = align_bundles(study, intake.bundles, folder, late=late, command=_COMMAND)
+        if late:
+            self.tell(f"admitted late: {', '.join(aligned.newcomers) or 'nobody'}")
         self.tell(
             f"aligned {len(aligned.space.names)} participants; set aside: {', '.join(aligned.set_aside) or 'none'}"
         )
-        if study.label.kind != "none":
+        if study.label.kind != "none" and not (late and (folder / TRAINING_FILE).is_file()):
             trained = train(study, folder, learner=settings.learner, seed=settings.seed, command=_COMMAND)
             self.tell(f"trained {trained.learner} on {trained.rows_used} rows")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered

@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.analysts_part import AnalystsPart, answer_of
-from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
+from mooring.engines.flare.job import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
 from mooring.errors import MooringError
 
 TOPIC = "mooring"
@@ -46,6 +46,7 @@ class MooringController(Controller):  # type: ignore[misc]
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
             return
+        self._let_nobody_end_the_job(fl_ctx)
         fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answered)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
@@ -71,6 +72,12 @@ class MooringController(Controller):  # type: ignore[misc]
         """An answer after its time; what it sent has no ticket any more."""
         self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
 
+    def _let_nobody_end_the_job(self, fl_ctx: FLContext) -> None:
+        """FLARE would end the job for everybody if one site answers that it does not know the task or the job."""
+        runner = fl_ctx.get_prop(FLContextKey.RUNNER)
+        if runner is not None:
+            runner.ABORT_RETURN_CODES = []
+
     def _round(self, part: AnalystsPart, answers: Answers, abort_signal: Signal, fl_ctx: FLContext) -> None:
         sites = part.known(client.name for client in fl_ctx.get_engine().get_clients())
         part.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
@@ -78,6 +85,8 @@ class MooringController(Controller):  # type: ignore[misc]
         if dealer in sites and not part.anchor.exists():
             found = self._asked(ANCHOR_TASK, {dealer: part.for_dealer()}, part, abort_signal, fl_ctx)
             answers.setdefault(dealer, {})["anchor"] = found[dealer]
+        if not part.anchor.exists():
+            part.tell(f"{dealer} has not sent the anchor: only sites that have one of their own can share")
         told = {name: part.for_participant(name) for name in sites}
         for name, answer in self._asked(SHARE_TASK, told, part, abort_signal, fl_ctx).items():
             answers.setdefault(name, {})["share"] = answer

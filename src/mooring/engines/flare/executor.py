@@ -11,7 +11,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from mooring.engines.flare.participants_part import ParticipantsPart
+from mooring.engines.flare.guard import is_guarded
+from mooring.engines.flare.participants_part import NoAnchorError, ParticipantsPart
 from mooring.engines.flare.pieces import Message
 from mooring.engines.flare.settings import SiteSettings
 from mooring.errors import MooringError, RefusedError, StorageError
@@ -37,6 +38,12 @@ class MooringExecutor(Executor):  # type: ignore[misc]
         """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log."""
         reply = make_reply(ReturnCode.OK)
         try:
+            if not is_guarded():
+                raise RefusedError(
+                    "the job",
+                    reason="this process runs without mooring's guard, which keeps an altered server out",
+                    cure="Run 'mooring flare site' again, and start FLARE anew.",
+                )
             folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
             part = ParticipantsPart(
                 SiteSettings.read(folder),
@@ -74,6 +81,8 @@ class MooringExecutor(Executor):  # type: ignore[misc]
 def _word_for(problem: MooringError) -> str:
     """What the server hears: nothing of the site's rows, columns or paths."""
     match problem:
+        case NoAnchorError():
+            return "failed: there is no anchor; the dealer's site has not sent it"
         case RefusedError():
             return "refused, to protect somebody; the site's log says why"
         case StorageError():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mooring.engines.flare.participants_part import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
 from mooring.errors import InputError
 from mooring.protocol.durable import make_folder, write_durably
-from mooring.protocol.study import Study
 
+if TYPE_CHECKING:  # the guard reads this module in every process of a site's, and needs little of mooring
+    from mooring.protocol.study import Study
+
+ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
 CONTROLLER = "mooring.engines.flare.controller.MooringController"
 _FEWEST_SITES = 2  # alignment needs two; more is for the server's least_sites to ask
@@ -34,18 +36,6 @@ def write_job(study: Study, folder: Path) -> None:
         "task_data_filters": [],
         "task_result_filters": [],
     }
-    site = {
-        "format_version": 2,
-        "executors": [
-            {
-                "tasks": [ANCHOR_TASK, SHARE_TASK, RESULT_TASK],
-                "executor": {"path": EXECUTOR, "args": {"study": study.digest}},
-            }
-        ],
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    }
     meta = {
         "name": f"mooring-{study.name}",
         "resource_spec": {},
@@ -56,8 +46,29 @@ def write_job(study: Study, folder: Path) -> None:
     make_folder(config, what="the job")
     _write(folder / "meta.json", meta)
     _write(config / "config_fed_server.json", server)
-    _write(config / "config_fed_client.json", site)
+    _write(config / "config_fed_client.json", site_config(study.digest))
+
+
+def site_config(digest: str) -> dict[str, Any]:
+    """The part of a job that sites read. The guard lets in nothing else, to the byte."""
+    return {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": [ANCHOR_TASK, SHARE_TASK, RESULT_TASK],
+                "executor": {"path": EXECUTOR, "args": {"study": digest}},
+            }
+        ],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+
+
+def to_json(content: dict[str, Any]) -> bytes:
+    """As it is written."""
+    return json.dumps(content, indent=2).encode()
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    write_durably(path, json.dumps(content, indent=2).encode(), what="the job")
+    write_durably(path, to_json(content), what="the job")

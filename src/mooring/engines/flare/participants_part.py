@@ -7,8 +7,9 @@ and digests of what can be fetched.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mooring.errors import InputError, StorageError
 from mooring.protocol.anchor_file import open_anchor
 from mooring.protocol.bundle import SUFFIX
 from mooring.protocol.delivery import MAP_FILE, Result, read_result
-from mooring.protocol.durable import make_folder, place_copy
+from mooring.protocol.durable import clear_partial_files, explained, make_folder, place_copy
 from mooring.protocol.models import MOST_MODEL_BYTES
 from mooring.protocol.participant import Participant
 from mooring.protocol.perturbation import Perturbation
@@ -29,9 +30,13 @@ from mooring.protocol.signed import digest_of
 from mooring.protocol.study import Study
 from mooring.protocol.training import MODEL_FILE
 
-ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
 _HEADER, _A_RECIPIENT = 2**17, 512
 _COMMAND = "mooring flare"
+_ARRIVING, _LOCK = ".arriving", ".flare.lock"
+
+
+class NoAnchorError(StorageError):
+    """There is no anchor to share with, yet."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,14 @@ class ParticipantsPart:
         """Do a task of the job, and say in plain values what was done."""
         participant = self._participant(told)
         make_folder(self.settings.folder, mode=0o700, what="the site's folder")
-        match task:
-            case "mooring.anchor":
-                return self._deal(participant, told, ask)
-            case "mooring.share":
-                return self._share(participant, told, ask)
-            case "mooring.result":
-                return self._keep_result(participant, told, ask)
+        with _tidied(self.settings.folder, self.settings.folder / _ARRIVING, self.settings.result):
+            match task:
+                case "mooring.anchor":
+                    return self._deal(participant, told, ask)
+                case "mooring.share":
+                    return self._share(participant, told, ask)
+                case "mooring.result":
+                    return self._keep_result(participant, told, ask)
         raise InputError("task", expected="one of mooring's", got="another", cure="Use the same version of mooring.")
 
     def _participant(self, told: Message) -> Participant:
@@ -116,6 +122,12 @@ class ParticipantsPart:
         return {"digest": shared.bundle_digest, "rows": shared.n_rows, "reissued": int(shared.reissued)}
 
     def _fetched_anchor(self, study: Study, told: Message, ask: Ask) -> Path:
+        if "anchor.size" not in told:
+            raise NoAnchorError(
+                "the anchor",
+                reason="the dealer has not sent it to the server, and mooring.toml names none",
+                cure="Submit the job again when the dealer's site is up, or name an anchor that came another way.",
+            )
         path = self.settings.folder / f"{study.name}.anchor"
         most = 9 * study.n_anchor_rows * study.n_components + _HEADER + _A_RECIPIENT * len(study.participants)
         fetch_file("anchor", path, _ticket(told), ask, **_announced(told, "anchor"), most=most, what="the anchor file")
@@ -123,7 +135,7 @@ class ParticipantsPart:
 
     def _keep_result(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
         study, vault, h = participant.study, participant.vault, participant.study.n_components
-        arriving = self.settings.folder / ".arriving"
+        arriving = self.settings.folder / _ARRIVING
         make_folder(arriving, mode=0o700, what="the site's folder")
         most = {MAP_FILE: 8 * (h * h + 2 * h) + _HEADER, MODEL_FILE: MOST_MODEL_BYTES}
         came = [name for name in most if f"{name}.size" in told]
@@ -146,6 +158,29 @@ class ParticipantsPart:
                 (arriving / name).unlink()
         with suppress(OSError):
             arriving.rmdir()
+
+
+@contextmanager
+def _tidied(folder: Path, *others: Path) -> Iterator[None]:
+    """Remove what a killed job left of files that it was writing, unless another job is at work here."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: what was left stays
+        yield
+        return
+    with explained("the site's folder"):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for each in (folder, *others):
+                clear_partial_files(each)
+        except BlockingIOError:
+            pass
+        fcntl.flock(lock, fcntl.LOCK_SH)  # while this job is at work, nobody clears
+        yield
+    finally:
+        os.close(lock)
 
 
 def _ticket(told: Message) -> str:

@@ -1,8 +1,9 @@
-"""A kit's policy: no code from outside, and of installed classes mooring's alone.
+"""A kit's policy: no code from outside, of installed classes mooring's alone, and a guard before everything that comes in.
 
-FLARE 2.9 has two locks, and both are needed. `authorization.json` says what each role may do: without the right `byoc`, a
-job that carries code is refused. `class_allow_list` in `resources.json` says which installed classes the configuration of a
-job may name; the list that FLARE ships with holds dozens.
+FLARE 2.9 has two locks. `authorization.json` says what each role may do: without the right `byoc`, a job that carries code
+is refused. `class_allow_list` in `resources.json` says which installed classes the configuration of a job may name; the list
+that FLARE ships with holds dozens. Both rest on a server that runs FLARE as it is shipped: the guard, which resources.json
+names too, does not.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from mooring.errors import InputError, StorageError
 from mooring.protocol.durable import write_durably
 
 ROLES = ("project_admin", "org_admin", "lead", "member")
-_RESOURCES, _AUTHORIZATION = "resources.json", "authorization.json"
+GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.engines.flare.guard.ServerGuard"}
+_RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
+_GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
 _SHARED_PLACE = "/tmp/nvflare"  # FLARE's own default for a server, which every server on a machine would use
+_INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
 _MOST_BYTES = 2**22
 _CAN_SUBMIT = ("project_admin", "lead")
 _OWN_ORGANISATION = "o:site"
@@ -54,12 +58,15 @@ def permissions() -> dict[str, Any]:
 
 
 def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
-    """Write authorization.json and resources.json to the `local` folder of a kit that FLARE provisioned.
+    """Write authorization.json, resources.json and comm_config.json to the `local` folder of a kit that FLARE provisioned.
 
-    The kit's own resources stay as they are, apart from the classes that a job may name, logs that a site would send to the
-    server, and the place where a server keeps jobs.
+    The kit's own resources stay as they are, apart from the guard, the classes that a job may name, logs that a site would
+    send to the server, and the place where a server keeps jobs. Its jobs connect to the process that started them with the
+    kit's certificate: FLARE would let anybody on the same machine connect there.
     """
     resources = _resources(folder)
+    kept = [one for one in resources["components"] if one.get("id") != _GUARD]
+    resources["components"] = [{"id": _GUARD, "path": GUARDS[kind], "args": {}}, *kept]
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [EXECUTOR if kind == "site" else CONTROLLER]
     if kind == "site":
@@ -67,25 +74,19 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
         resources["components"] = [one for one in resources["components"] if one.get("id") != _SENDS_LOGS]
     else:
         resources = _moved(resources, str(folder.resolve().parent / "storage"))
-    for name, content in ((_RESOURCES, resources), (_AUTHORIZATION, permissions())):
+    connections = _found(folder, _CONNECTIONS) or {}
+    connections["internal"] = _INTERNAL
+    files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
+    for name, content in files.items():
         write_durably(folder / name, json.dumps(content, indent=2).encode(), what="the policy")
 
 
 def _resources(folder: Path) -> dict[str, Any]:
     """What the kit has: its own resources, or those that FLARE provisioned."""
-    for name in (_RESOURCES, f"{_RESOURCES}.default"):
-        path = folder / name
-        try:
-            if not path.is_file():
-                continue
-            with path.open("rb") as file:
-                found = json.loads(file.read(_MOST_BYTES))
-        except OSError:
-            raise StorageError("the kit", reason=f"its {name} cannot be read", cure="Check its permissions.") from None
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or not isinstance(found.get("components"), list):
-            raise InputError(name, expected="JSON as FLARE writes it", got="something else", cure="Provision again.")
+    found = _found(folder, _RESOURCES)
+    if found is not None:
+        if not isinstance(found.get("components"), list) or not all(isinstance(x, dict) for x in found["components"]):
+            raise _not_flares(_RESOURCES)
         return found
     raise InputError(
         "output",
@@ -93,6 +94,29 @@ def _resources(folder: Path) -> dict[str, Any]:
         got="a folder without resources.json.default",
         cure="Give the path of the kit's local folder.",
     )
+
+
+def _found(folder: Path, name: str) -> dict[str, Any] | None:
+    """A file of the kit's, or of those that FLARE provisioned, or None."""
+    for each in (name, f"{name}.default"):
+        path = folder / each
+        try:
+            if not path.is_file():
+                continue
+            with path.open("rb") as file:
+                found = json.loads(file.read(_MOST_BYTES))
+        except OSError:
+            raise StorageError("the kit", reason=f"its {each} cannot be read", cure="Check its permissions.") from None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise _not_flares(each)
+        return found
+    return None
+
+
+def _not_flares(name: str) -> InputError:
+    return InputError(name, expected="JSON as FLARE writes it", got="something else", cure="Provision again.")
 
 
 def _moved(content: Any, place: str) -> Any:

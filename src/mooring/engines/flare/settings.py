@@ -21,6 +21,7 @@ from mooring.protocol.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"
 _MOST_BYTES = 2**20
+_NOT_DELIVERED = ("svm",)  # its model holds rows, and 'mooring deliver' would refuse it at the end of a job
 _SITE_HEAD = """\
 # What this site shares over NVIDIA FLARE. Nothing that a job sends can change it. Paths count from this folder.
 # labels = true: yes, the analyst may see every row's label. anchor = "" takes the sealed anchor through the server.
@@ -28,6 +29,7 @@ _SITE_HEAD = """\
 _SERVER_HEAD = """\
 # The analyst's part over NVIDIA FLARE. Paths count from this folder.
 # A site that has not answered after wait_seconds is left out of this round; with fewer bundles than least_sites, no model.
+# late = true: once there is an alignment, a job only admits newcomers; maps and model of the others stay as they are.
 """
 
 
@@ -113,6 +115,8 @@ class ServerSettings:
         With fewer bundles there is no model.
     wait_seconds : int
         How long a site may take to answer a task.
+    late : bool
+        Once there is an alignment, admit newcomers only: everybody else keeps its map, and the model stays.
     """
 
     study: Path
@@ -122,15 +126,17 @@ class ServerSettings:
     seed: int = 0
     least_sites: int = 2
     wait_seconds: int = 3600
+    late: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:
         """Read the server's settings from its local folder."""
         plain = _read(folder)
         paths = _paths(plain, folder, ("study", "vault", "folder"), needed=("study", "vault"))
-        learner = plain.pop("learner", "auto")
-        if not isinstance(learner, str):
-            raise _wrong("learner", "a learner's name")
+        learner, late = plain.pop("learner", "auto"), plain.pop("late", False)
+        require_learner(learner)
+        if not isinstance(late, bool):
+            raise _wrong("late", "true or false")
         numbers = {}
         for name, fallback, least in (("seed", 0, 0), ("least_sites", 2, 2), ("wait_seconds", 3600, 1)):
             value = plain.pop(name, fallback)
@@ -139,7 +145,7 @@ class ServerSettings:
             numbers[name] = value
         _require_none_left(plain)
         place = paths.get("folder", folder / "analysis")
-        return cls(paths["study"], paths["vault"], place, learner, **numbers)
+        return cls(paths["study"], paths["vault"], place, learner, late=late, **numbers)
 
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""
@@ -151,8 +157,22 @@ class ServerSettings:
             "seed": self.seed,
             "least_sites": self.least_sites,
             "wait_seconds": self.wait_seconds,
+            "late": self.late,
         }
         _write(folder, _SERVER_HEAD, plain)
+
+
+def require_learner(name: object) -> None:
+    """Refuse a learner that there is not, or whose model would not be delivered, before a job begins."""
+    from mooring.learners import LEARNERS  # a site, which reads its settings with this module, does not train
+
+    if name not in LEARNERS or name in _NOT_DELIVERED:
+        raise InputError(
+            "learner",
+            expected=f"one of {', '.join(each for each in LEARNERS if each not in _NOT_DELIVERED)}",
+            got=repr(name)[:80],
+            cure="Try auto.",
+        )
 
 
 def require_same_study(own: Study, digest: object) -> None:
