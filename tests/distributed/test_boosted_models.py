@@ -119,6 +119,17 @@ def test_rows_come_to_the_trees_as_they_do_in_training() -> None:
     assert not np.array_equal(((rows - centre) / scale).astype(np.float32), own)
 
 
+@pytest.mark.parametrize(("centre", "scale"), [(3e-4, 1e-6), (5e3, 0.1), (-1e30, 1e36)])
+def test_numbers_come_back_in_their_own_unit(centre: float, scale: float) -> None:
+    model = Boosted(trained(0, 5).raw, None, centre=centre, scale=scale)
+    fitted, found = written(model)
+    rows = at_the_limits(model.trees()[0], np.random.default_rng(0), n=50)
+    expected = model.margins(rows) * scale + centre
+    assert np.ptp(expected) > scale
+    assert np.allclose(fitted.predict(rows.astype(np.float64)), expected, rtol=1e-6, atol=1e-5 * scale)
+    assert np.allclose(found.predict(rows), expected, rtol=1e-6, atol=1e-5 * scale)
+
+
 def test_classes_keep_their_numbers() -> None:
     model = trained(3, 1)
     model.classes_ = np.array([1, 4, 6])

@@ -84,6 +84,20 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
         assert found.score is not None
 
 
+def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xgboost")
+    monkeypatch.setattr("mooring.engines.dask.boosting.ROUNDS", 30)
+    analyst = Analyst(study_of(place), tmp_path, key_of(place), DaskEngine(client))
+    analyst.align(analyst.collect(place / "inbox").bundles)
+    found = analyst.train("xgboost")
+    assert (found.learner, found.rows, found.score.value > 0.5) == ("xgboost", 180, True)
+    analyst.deliver(tmp_path / "results")
+    for name in NAMES:
+        own = participant(place, name).predict(place / name / "new-patients.csv", result=tmp_path / "results" / name)
+        assert own.score is not None
+        assert own.score.value > 0.2  # 15 rows each
+
+
 def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, tmp_path: Path) -> None:
     study = study_of(place)
     at_home = Analyst(study, tmp_path / "here").collect(place / "inbox")

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -18,11 +20,11 @@ pytest.importorskip("distributed")
 pytest.importorskip("xgboost")
 
 import xgboost
-from distributed import Client
+from distributed import Client, Semaphore
 from typer.testing import CliRunner
 
 from mooring.apps.cli.app import app
-from mooring.engines.dask import align_on_dask, boosting, together, train_on_dask
+from mooring.engines.dask import align_on_dask, boosting, together, train_on_dask, ways
 from mooring.engines.dask.cluster import explained
 from mooring.engines.dask.pieces import Features, Piece, moments_of
 from mooring.engines.dask.shares import BINS, CutRows, cut_rows, loaded_share
@@ -57,7 +59,10 @@ class World:
 
 
 def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
-    """Rows whose label is told by two columns, of three participants; of four classes, nobody has the second."""
+    """Rows whose label is told by two columns, of three participants; of four classes, nobody has the second.
+
+    Numbers are tiny, and their spread is tiny beside them.
+    """
     made = make(folder, kind="number" if label.kind == "number" else "classes", p=p)
     study = replace(made.study, label=label)
     for k in range(p):
@@ -67,7 +72,8 @@ def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
         if label.kind == "classes":
             own = np.digitize(rows[:, 0] - rows[:, 1], [-0.5, 0.4]) + 1
             own[own == 1] = 0
-        assert own is not None
+        else:
+            own = 3e-4 + 1e-6 * own
         write_small_bundle(
             path,
             study,
@@ -93,7 +99,7 @@ def classes(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return world(cluster, tmp_path_factory.mktemp("number"), Label("y", "number", low=-50.0, high=50.0))
+    return world(cluster, tmp_path_factory.mktemp("number"), Label("y", "number", low=2e-4, high=4e-4))
 
 
 def in_one_process(made: World) -> Any:
@@ -101,12 +107,13 @@ def in_one_process(made: World) -> Any:
     features = Features.of("xgboost", moments_of(made.study, made.pieces), seed=0)
     rows = singles(made.rows, features.centre, features.scale)
     known, labels = np.unique(made.labels, return_inverse=True)
+    mean, spread = np.mean(made.labels, dtype=np.float64), np.std(made.labels, dtype=np.float64)
     n_classes = known.size if made.study.label.kind == "classes" else 0
     told = boosting.settings_for(made.study.label.kind, n_classes, 0)
     cuts = xgboost.QuantileDMatrix(CutRows(np.zeros(len(rows), dtype=np.int64), rows).cuts(None), nthread=1)
-    matrix = xgboost.QuantileDMatrix(rows, labels if n_classes else made.labels, nthread=1, ref=cuts)
+    matrix = xgboost.QuantileDMatrix(rows, labels if n_classes else (made.labels - mean) / spread, nthread=1, ref=cuts)
     found = xgboost.train(told, matrix, boosting.rounds_for(n_classes)).predict(xgboost.DMatrix(rows, nthread=1))
-    return known[found.argmax(axis=1)] if n_classes else found
+    return known[found.argmax(axis=1)] if n_classes else mean + spread * found.astype(np.float64)
 
 
 def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_them(
@@ -156,6 +163,10 @@ def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     assert np.array_equal(again.rows, few.rows)
     apart = [cut_rows(number.study, features, [piece], 0.5, 0).rows for piece in pieces]
     assert np.array_equal(half.rows, np.concatenate(apart))
+    labels = number.labels.astype(np.float64)
+    assert half.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)
+    same = replace(half, labels=np.array([[3, 6.0, 12.0]]))
+    assert same.unit == (2.0, 1.0)
     others = np.sort(own[every.folds != 1], axis=0)
     cuts = every.cuts(1)
     assert len(cuts) == len(others) // 10 < BINS
@@ -282,7 +293,7 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
     client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = client.run(os.getpid)
-    for name, value in {"trained_share": hangs, "_BEGIN": 20, "_SETTLE": 0.5, "_TRIES": 1}.items():
+    for name, value in {"trained_share": hangs, "_BEGIN": 20, "_SETTLE": 0.5, "_TRIES": 1, "_RETURN": 5.0}.items():
         monkeypatch.setattr(together, name, value)
     monkeypatch.setattr(together, "_workers", lambda client: sorted(client.nthreads()))
     clock = iter(range(0, 10_000, 15))
@@ -309,7 +320,46 @@ def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: Wor
         part.write_bytes(kept)
 
 
-def test_a_scheduler_that_is_lost_is_told(classes: World) -> None:
+def test_trainings_take_turns_on_a_cluster(
+    client: Client, classes: World, number: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once would each wait for a worker that the other holds."""
+    inside, most, told = [], [], {}
+
+    def one(_: Client, own: together.Boosting, *more: Any) -> bytes:
+        inside.append(own)
+        until = time.monotonic() + 0.5
+        while len(inside) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        most.append(len(inside))
+        inside.remove(own)
+        if own.rounds == 1:
+            raise StorageError("a part", reason="it was lost", cure="Look for it.")
+        return b"done"
+
+    def begin(own: Client, rounds: int) -> None:
+        boosting = together.Boosting(None, None, {}, rounds, None)
+        try:
+            told[rounds] = together.trained_together(own, boosting, classes.pieces, np.eye(9, 6))
+        except StorageError as problem:
+            told[rounds] = problem.reason
+
+    monkeypatch.setattr(together, "_once", one)
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        begun = [threading.Thread(target=begin, args=(own, k)) for k, own in enumerate((client, other, client))]
+        for each in begun:
+            each.start()
+        for each in begun:
+            each.join(60)
+    assert told == {0: b"done", 1: "it was lost", 2: b"done"}
+    assert most == [1, 1, 1]
+    turn = Semaphore(name=together._TURN, scheduler_rpc=client.scheduler, loop=client.loop)
+    assert turn.get_value() == 0  # given back, not only taken back after a while
+
+
+def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "_turn", nullcontext)
+
     class Lost:
         def nthreads(self) -> dict[str, int]:
             raise OSError("timed out")
@@ -332,12 +382,12 @@ def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypa
 class Elsewhere:
     """A cluster of two workers, by what it says."""
 
-    def __init__(self, address: str, *versions: str) -> None:
+    def __init__(self, address: str, *versions: str, workers: str = "10.0.0.6") -> None:
         self.scheduler = type("Scheduler", (), {"address": address})
-        self._versions = versions
+        self._found = {f"tls://{workers}:{k}": each for k, each in enumerate(versions)}
 
     def run(self, function: Any) -> dict[str, str]:
-        return {f"worker-{k}": each for k, each in enumerate(self._versions)}
+        return self._found
 
 
 def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,17 +395,35 @@ def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.M
     for others in ("none", "1.7.6"):
         with pytest.raises(InputError, match=r"pip install 'mooring\[dask,xgboost\]'"):
             together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, others))
-    monkeypatch.setattr(together, "_own_address", lambda scheduler: "10.0.0.7")
-    with pytest.raises(InputError, match="are not encrypted"):
-        together.require_xgboost(Elsewhere("tls://10.0.0.5:8786", here, here))
-    together.require_xgboost(Elsewhere("tls://10.0.0.5:8786", here))
-    together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
-    monkeypatch.undo()
-    assert together._own_address("tls://127.0.0.1:8786") == "127.0.0.1"
-    together.require_xgboost(Elsewhere("tls://127.0.0.1:8786", here, here))
+    for scheduler in ("10.0.0.5", "127.0.0.1"):  # this machine's, with workers elsewhere
+        with pytest.raises(InputError, match="are not encrypted"):
+            together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here, here))
+        together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here))
+        together.require_xgboost(Elsewhere(f"tcp://{scheduler}:8786", here, here))
+    together.require_xgboost(Elsewhere("tls://127.0.0.1:8786", here, here, workers="127.0.0.1"))
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mooring\[dask,xgboost\]'"):
         together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
+
+
+def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, away, unknown = "tcp://127.0.0.1:1", "tcp://10.0.0.6:2", "tcp://known-to-others:3"
+    assert ways.own_address([here, "inproc://a", here]) == "127.0.0.1"
+    assert ways.is_here(here)
+    assert ways.is_here("inproc://a")
+
+    def nowhere(*_: Any, **__: Any) -> None:
+        raise socket.gaierror
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", nowhere)
+        assert not ways.is_here(unknown)
+        assert ways.own_address([unknown]) == "127.0.0.1"
+    found = {here: "127.0.0.1", away: "10.0.0.7", unknown: None}
+    monkeypatch.setattr(ways, "_way_to", found.get)
+    for others in ([here, away], [away, here], [unknown, here, away]):
+        assert ways.own_address(others) == "10.0.0.7"
+    assert not ways.is_here(away)
 
 
 def test_the_command_trains_it_and_names_it(client: Client, number: World, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What goes wrong on a cluster: killed workers, clients and schedulers, memory, folders that are not shared."""
 
+import logging
 import os
 import signal
 import socket
@@ -230,6 +231,7 @@ def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
     wait_for(address)
 
     def kills(done: float, total: float) -> None:
+        assert not logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)  # it would log a traceback
         scheduler.kill()
 
     with pytest.raises(StorageError, match="connection to it was lost"), connected(scheduler=address) as outsiders:

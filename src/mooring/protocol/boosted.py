@@ -37,10 +37,16 @@ class Boosted:
         The model, as XGBoost saves it; empty for one that no row was there for, which says 0 or the first class.
     classes : array, optional
         The classes it tells apart, by number; None where it predicts a number.
+    centre, scale : float
+        The number that it predicts is what its trees say, times `scale`, plus `centre`. To XGBoost a gain below 10⁻⁶ is
+        none, and squares above 10³⁸ do not fit into its numbers, so labels come to it with mean 0 and variance 1.
     """
 
-    def __init__(self, raw: bytes, classes: npt.NDArray[np.int64] | None) -> None:
+    def __init__(
+        self, raw: bytes, classes: npt.NDArray[np.int64] | None, *, centre: float = 0.0, scale: float = 1.0
+    ) -> None:
         self.raw, self.classes_ = raw, classes
+        self.centre, self.scale = centre, scale
         self._opened: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -61,7 +67,7 @@ class Boosted:
             return np.zeros(len(rows)) if self.classes_ is None else np.full(len(rows), self.classes_[0])
         found = self.margins(rows.astype(np.float32))
         if self.classes_ is None:
-            return found.astype(np.float64)
+            return np.asarray(found.astype(np.float64) * self.scale + self.centre)
         best = found.argmax(axis=1) if found.ndim > 1 else (found > 0).astype(np.int64)
         return np.asarray(self.classes_[best])
 

@@ -143,7 +143,8 @@ def _number(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
             total = _walk(graph, forest_trees(model), rows)
             return graph.add("Mul", total, graph.hold(np.float64(1 / len(model.estimators_))))
         case Boosted():
-            return _boosted(graph, model, rows)
+            stretched = graph.add("Mul", _boosted(graph, model, rows), graph.hold(np.float64(model.scale)))
+            return graph.add("Add", stretched, graph.hold(np.float64(model.centre)))
         case Ridge():
             return _linear(graph, rows, np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
         case Pipeline():

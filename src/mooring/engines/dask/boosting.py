@@ -25,6 +25,7 @@ from mooring.protocol.trees import MOST_TREES
 ROUNDS, FEWEST_ROUNDS = 200, 20
 _DEPTH, _RATE = 6, 0.1
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
+_CUT_FIELDS = ("folds", "rows", "labels")
 
 
 def rounds_for(n_classes: int) -> int:
@@ -79,23 +80,19 @@ def boosted_models(
     at_work = client.submit(_same, features, pure=False)
     share = min(1.0, min(_CUT_ROWS, _CUT_NUMBERS // features.width) / n_rows)
     found: dict[int, CutRows] = {}
-    for k, own in in_turn(client, ((k, cut_rows, (study, at_work, each, share, seed)) for k, each in enumerate(some))):
-        found[k] = own
+    for k, few in in_turn(client, ((k, cut_rows, (study, at_work, each, share, seed)) for k, each in enumerate(some))):
+        found[k] = few
         steps.one()
-    drawn = CutRows(*(np.concatenate([getattr(found[k], name) for k in sorted(found)]) for name in ("folds", "rows")))
+    drawn = CutRows(*(np.concatenate([getattr(found[k], name) for k in sorted(found)]) for name in _CUT_FIELDS))
     kind: Kind = "number" if classes is None else "classes"
-    boosting = Boosting(
-        study,
-        at_work,
-        settings_for(kind, n_classes, seed),
-        rounds,
-        classes,
-    )
+    unit = drawn.unit if classes is None else (0.0, 1.0)
+    boosting = Boosting(study, at_work, settings_for(kind, n_classes, seed), rounds, classes, unit)
     models: list[Fitted] = []
     for fold in (*range(n_folds), None):
         others = [piece for piece in pieces if piece.fold != fold]
         raw = trained_together(client, boosting, others, drawn.cuts(fold))
-        models.append(FittedBoosted(kind, features.centre, features.scale, Boosted(raw, classes)))
+        own = Boosted(raw, classes, centre=unit[0], scale=unit[1])
+        models.append(FittedBoosted(kind, features.centre, features.scale, own))
         steps.one(len(some))
     return models
 

@@ -261,10 +261,9 @@ def _distributed() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask logs every worker that ends; what matters is told as an error."""
-    loggers = [
-        logging.getLogger(name) for name in ("distributed", "distributed.nanny", "distributed.worker", "tornado")
-    ]
+    """Dask logs every worker that ends, and a scheduler that does; what matters is told as an error."""
+    names = ("distributed", "distributed.client", "distributed.nanny", "distributed.worker", "tornado")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,26 @@ _JOINED: list[str] = []
 
 @dataclass(frozen=True, eq=False)
 class CutRows:
-    """An even share of all rows, and the fold that each is left out in."""
+    """An even share of all rows, and the fold that each is left out in; and sums over the labels of all rows.
+
+    Attributes
+    ----------
+    folds : array of shape (drawn,)
+    rows : array of shape (drawn, h)
+    labels : array of shape (any, 3)
+        How many rows, and the sums of their labels and of the squares of these.
+    """
 
     folds: npt.NDArray[np.int64]
     rows: Singles
+    labels: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
+
+    @property
+    def unit(self) -> tuple[float, float]:
+        """The labels' mean, and their standard deviation or 1 where they are all the same."""
+        count, total, squares = self.labels.sum(axis=0)
+        mean = float(total / count)
+        return mean, float(np.sqrt(max(0.0, squares / count - mean**2))) or 1.0
 
     def cuts(self, fold: int | None) -> Singles:
         """Where numbers may be cut, by others' rows, or by everybody's for None: the columns of what this returns.
@@ -49,16 +65,18 @@ class CutRows:
 
 
 def cut_rows(study: Study, features: Features, pieces: Sequence[Piece], share: float, seed: int) -> CutRows:
-    """An even share of some parts' rows, and one of each at least, centred and scaled."""
-    folds, rows = [], [np.zeros((0, features.centre.size), dtype=np.float32)]
+    """An even share of some parts' rows, and one of each at least, centred and scaled; and sums over all labels."""
+    folds, rows, labels = [], [np.zeros((0, features.centre.size), dtype=np.float32)], [np.zeros(3)]
     for piece in pieces:
         rng = np.random.default_rng([seed, piece.place, int(piece.path.stem.rsplit("-", 1)[1]), _OWN_DRAW])
-        for k, (block, _) in enumerate(blocks_of(study, piece)):
+        for k, (block, told) in enumerate(blocks_of(study, piece)):
+            told = told.astype(np.float64)
+            labels.append(np.array([told.size, told.sum(), (told**2).sum()]))
             picks = rng.random(len(block)) < share
             picks[0] |= k == 0 and not picks.any()  # nobody goes without, however few rows it has
             folds.append(np.full(np.count_nonzero(picks), piece.fold))
             rows.append(singles(block[picks], features.centre, features.scale))
-    return CutRows(np.concatenate([np.zeros(0, dtype=np.int64), *folds]), np.concatenate(rows))
+    return CutRows(np.concatenate([np.zeros(0, dtype=np.int64), *folds]), np.concatenate(rows), np.array(labels))
 
 
 def loaded_share(
@@ -67,14 +85,15 @@ def loaded_share(
     cuts: Singles,
     pieces: Sequence[Piece],
     classes: npt.NDArray[np.int64] | None,
+    unit: tuple[float, float] = (0.0, 1.0),
 ) -> Any:
-    """A worker's share of the parts as XGBoost's matrix, read a block at a time."""
+    """A worker's share of the parts as XGBoost's matrix, read a block at a time; numbers to predict in their own unit."""
     import xgboost
 
     def blocks() -> Iterator[tuple[Singles, npt.NDArray[Any]]]:
         for piece in pieces:
             for rows, labels in blocks_of(study, piece):
-                told = labels if classes is None else np.searchsorted(classes, labels)
+                told = (labels - unit[0]) / unit[1] if classes is None else np.searchsorted(classes, labels)
                 yield singles(rows, features.centre, features.scale), told
 
     with xgboost.config_context(verbosity=0):

@@ -7,8 +7,6 @@ are there. They have neither encryption nor a password: over a network that was 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,12 +19,14 @@ import numpy.typing as npt
 from mooring.engines.dask.cluster import Client, Future
 from mooring.engines.dask.pieces import Piece
 from mooring.engines.dask.shares import Singles, has_joined, loaded_share, meeting_of, trained_share
+from mooring.engines.dask.ways import is_here, own_address
 from mooring.errors import InputError, StorageError
 from mooring.protocol.boosted import xgboost_here
 
 _TRIES = 3
 _BEGIN, _OTHERS, _SETTLE, _RETURN = 120, 1800, 30.0, 60.0  # seconds
-_LOOK = 0.1
+_LOOK, _AGAIN = 0.1, 5.0
+_TURN, _FIRST = "mooring-boosted-trees", 10
 
 
 class _LostError(Exception):
@@ -46,6 +46,8 @@ class Boosting:
     rounds : int
     classes : array, optional
         The classes that occur; None for numbers.
+    unit : (float, float)
+        What is taken from numbers before training, and what they are then divided by.
     """
 
     study: Future
@@ -53,6 +55,7 @@ class Boosting:
     settings: Mapping[str, Any]
     rounds: int
     classes: npt.NDArray[np.int64] | None
+    unit: tuple[float, float] = (0.0, 1.0)
 
 
 def require_xgboost(client: Client) -> None:
@@ -66,16 +69,12 @@ def require_xgboost(client: Client) -> None:
             got="another version, or none, on some of them",
             cure="Install the same on every worker: pip install 'mooring[dask,xgboost]'.",
         )
-    _require_open(str(client.scheduler.address), len(found))
+    _require_open(str(client.scheduler.address), list(found))
 
 
-def _require_open(scheduler: str, n_workers: int) -> None:
+def _require_open(scheduler: str, workers: Sequence[str]) -> None:
     """Where encryption was asked for, refuse connections that have none; on one machine they do not leave it."""
-    if (
-        not scheduler.startswith("tls://")
-        or n_workers == 1
-        or ipaddress.ip_address(_own_address(scheduler)).is_loopback
-    ):
+    if not scheduler.startswith("tls://") or len(workers) == 1 or all(map(is_here, (scheduler, *workers))):
         return
     raise InputError(
         "learner",
@@ -102,11 +101,12 @@ def trained_together(client: Client, boosting: Boosting, pieces: Sequence[Piece]
         return b""  # of one participant, nobody is left to learn from
     problem: Exception | None = None
     for _ in range(_TRIES):
-        workers = _workers(client)
-        try:
-            return _once(client, boosting, dict(zip(workers, dealt(pieces, len(workers)), strict=False)), cuts)
-        except _LostError as lost:
-            problem = lost
+        with _turn(client):
+            workers = _workers(client)
+            try:
+                return _once(client, boosting, dict(zip(workers, dealt(pieces, len(workers)), strict=False)), cuts)
+            except _LostError as lost:
+                problem = lost
     raise StorageError(
         "the training",
         reason=f"it was begun {_TRIES} times, and each time a worker was lost or could not reach another",
@@ -115,16 +115,37 @@ def trained_together(client: Client, boosting: Boosting, pieces: Sequence[Piece]
     ) from problem
 
 
+@contextmanager
+def _turn(client: Client) -> Iterator[None]:
+    """Keep other trainings of boosted trees off the cluster: each could wait for ever for workers that the other holds."""
+    from distributed import Semaphore
+
+    turn, held = Semaphore(name=_TURN, scheduler_rpc=client.scheduler, loop=client.loop), False
+    try:
+        while not held:
+            try:
+                held = turn.acquire(timeout=_AGAIN)
+            except OSError:  # the scheduler went away
+                raise asyncio.CancelledError from None
+        yield
+    finally:
+        # A turn that is not given back, of a process that was killed or interrupted, the scheduler takes back by itself.
+        client.loop.add_callback(turn.refresh_callback.stop)
+        if held:
+            turn.release()
+
+
 def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]], cuts: Singles) -> bytes:
     """One try, over these workers."""
     given = (boosting.study, boosting.features, cuts)
     loading = {
-        worker: _on(client, worker, loaded_share, *given, pieces, boosting.classes) for worker, pieces in shares.items()
+        worker: _on(client, worker, loaded_share, *given, pieces, boosting.classes, boosting.unit)
+        for worker, pieces in shares.items()
     }
     training: dict[str, Future] = {}
     try:
         _finish(client, loading)
-        with _meeting_place(client, len(shares)) as together:
+        with _meeting_place(client, list(shares)) as together:
             for (worker, matrix), own in zip(loading.items(), together, strict=True):
                 training[worker] = _on(client, worker, trained_share, matrix, boosting.settings, boosting.rounds, own)
             try:
@@ -218,41 +239,30 @@ def _there(client: Client) -> set[str]:
 
 
 def _on(client: Client, worker: str, function: Any, *given: Any) -> Future:
-    return client.submit(function, *given, workers=[worker], allow_other_workers=False, pure=False)
+    """A task for this worker, the next that it takes up: until all have, the others wait for it."""
+    return client.submit(function, *given, workers=[worker], allow_other_workers=False, pure=False, priority=_FIRST)
 
 
 @contextmanager
-def _meeting_place(client: Client, n_workers: int) -> Iterator[list[dict[str, Any] | None]]:
+def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict[str, Any] | None]]:
     """Where workers find each other, on this machine while the block runs; what each is told. One worker needs none."""
-    if n_workers == 1:
+    if len(workers) == 1:
         yield [None]
         return
     from xgboost.core import XGBoostError
     from xgboost.tracker import RabitTracker
 
     scheduler = str(client.scheduler.address)
-    _require_open(scheduler, n_workers)
-    tracker = RabitTracker(n_workers=n_workers, host_ip=_own_address(scheduler), sortby="task", timeout=_BEGIN)
+    _require_open(scheduler, workers)
+    own = own_address((scheduler, *workers))
+    tracker = RabitTracker(n_workers=len(workers), host_ip=own, sortby="task", timeout=_BEGIN)
     tracker.start()
     try:
         common = {**tracker.worker_args(), "dmlc_timeout": _OTHERS, "dmlc_retry": 3}
-        yield [{**common, "dmlc_task_id": f"{k:06d}"} for k in range(n_workers)]
+        yield [{**common, "dmlc_task_id": f"{k:06d}"} for k in range(len(workers))]
     finally:
         with suppress(XGBoostError):  # that it was stopped before all had said goodbye
             tracker.free()
-
-
-def _own_address(scheduler: str) -> str:
-    """The address of this machine on the way to the scheduler: loopback where that is here."""
-    from distributed.comm import get_address_host
-
-    if scheduler.startswith("inproc://"):
-        return "127.0.0.1"
-    host = get_address_host(scheduler)
-    family = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][0]
-    with socket.socket(family, socket.SOCK_DGRAM) as way:
-        way.connect((host, 9))  # sends nothing
-        return str(way.getsockname()[0])
 
 
 def _version() -> str:
