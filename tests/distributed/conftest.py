@@ -1,7 +1,7 @@
 """What tests of other engines and of stores share: one cluster and one S3-compatible server for all of them."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -9,8 +9,8 @@ import pytest
 from .object_store import moto
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+@contextmanager
+def two_workers() -> Iterator[Any]:
     """A client of two workers, each a process with one thread."""
     distributed = pytest.importorskip("distributed")
     with (
@@ -22,15 +22,21 @@ def cluster() -> Iterator[Any]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """The cluster that tests share."""
+    with two_workers() as client:
+        yield client
+
+
 @pytest.fixture
-def client(cluster: Any) -> Any:
-    """The same client, with both workers there: tests of faults end some, which are started again."""
-    for _ in range(24):
-        cluster.cluster.scale(2)  # one that ended before it had quite begun is otherwise given up
-        with suppress(TimeoutError):
-            cluster.wait_for_workers(2, timeout=5)
-            return cluster
-    raise AssertionError("workers that ended did not come back within two minutes")
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client of that cluster; of one of its own for a test that ends workers, which Dask does not always bring back."""
+    if request.node.get_closest_marker("ends_workers"):
+        with two_workers() as own:
+            yield own
+    else:
+        yield request.getfixturevalue("cluster")
 
 
 @pytest.fixture(scope="session")

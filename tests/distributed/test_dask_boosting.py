@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from mooring.apps.cli.app import app
 from mooring.engines.dask import align_on_dask, boosting, together, train_on_dask, ways
-from mooring.engines.dask.cluster import explained
+from mooring.engines.dask.cluster import explained, handed_out
 from mooring.engines.dask.pieces import Features, Piece, moments_of
 from mooring.engines.dask.shares import BINS, CutRows, cut_rows, loaded_share
 from mooring.errors import InputError, MissingExtraError, StorageError
@@ -195,25 +195,6 @@ def test_no_limit_of_a_tree_is_a_number_of_a_row(client: Client, number: World) 
     assert not np.isin(np.setdiff1d(above, [np.nextafter(np.float32(0), np.float32(1))]), own).any()
 
 
-def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path) -> None:
-    """Of two, one has its labels turned round: each is predicted wrongly by the other, and would not be by both."""
-    made = make(tmp_path, p=2)
-    bundle = verify_bundle(made.inbox / "site-1.bundle", made.study)
-    labels = bundle.labels()
-    assert labels is not None
-    write_small_bundle(
-        made.inbox / "site-1.bundle",
-        made.study,
-        representation=bundle.representation(),
-        anchor_representation=bundle.anchor_representation,
-        labels=1 - labels,
-        signer=made.keys[1],
-    )
-    align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
-    scores = dict(train_on_dask(client, made.study, tmp_path / "work", learner="xgboost").participants)
-    assert [scores[name].value < 0.2 for name in ("site-0", "site-1")] == [True, True]
-
-
 # what goes wrong
 
 
@@ -239,6 +220,7 @@ def as_before() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 1])
+@pytest.mark.ends_workers
 def test_a_training_whose_worker_is_killed_is_begun_again(
     client: Client, number: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -289,6 +271,7 @@ def hangs(*_: Any) -> None:
     time.sleep(600)
 
 
+@pytest.mark.ends_workers
 def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are_free_again(
     client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +291,7 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
 
 def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: World) -> None:
     features = Features.of("xgboost", moments_of(classes.study, classes.pieces), seed=0)
-    given = (client.submit(boosting._same, each, pure=False) for each in (classes.study, features))
+    given = (handed_out(client, each) for each in (classes.study, features))
     training = together.Boosting(*given, settings={}, rounds=1, classes=None)
     part = classes.pieces[0].path
     kept = part.read_bytes()

@@ -41,6 +41,7 @@ def kills_one(client: Client) -> int:
     return int(pid)
 
 
+@pytest.mark.ends_workers
 def test_a_worker_killed_while_parts_are_written_loses_nothing(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, n=10_000)
     expected = rows_at_home(made, tmp_path / "here")
@@ -57,6 +58,7 @@ def test_a_worker_killed_while_parts_are_written_loses_nothing(client: Client, t
     assert not list((work / "collaboration").glob(".*"))
 
 
+@pytest.mark.ends_workers
 def test_anchors_that_were_with_a_killed_worker_are_read_again(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, p=6)
     kept = align_on_dask(client, made.study, made.inbox, tmp_path / "kept", reduce_over_workers=True)
@@ -69,6 +71,7 @@ def test_anchors_that_were_with_a_killed_worker_are_read_again(client: Client, t
     assert np.array_equal(read_space(work, made.study).orthogonals, kept.aligned.space.orthogonals)
 
 
+@pytest.mark.ends_workers
 def test_work_that_ends_every_worker_is_told_with_its_cure(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = client.cluster.scheduler
     assert scheduler.allowed_failures == 3  # and the fourth is told

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.engines.dask.cluster import Client, Future, in_turn
+from mooring.engines.dask.cluster import Client, Future, handed_out, in_turn
 from mooring.engines.dask.pieces import Features, Piece
 from mooring.engines.dask.shares import BINS, CutRows, cut_rows
 from mooring.engines.dask.together import Boosting, trained_together
@@ -77,7 +77,7 @@ def boosted_models(
     """One model without each fold, and last the one of everybody; each takes all workers."""
     n_classes = 0 if classes is None else classes.size
     rounds = rounds_for(n_classes)
-    at_work = client.submit(_same, features, pure=False)
+    at_work = handed_out(client, features)
     share = min(1.0, min(_CUT_ROWS, _CUT_NUMBERS // features.width) / n_rows)
     found: dict[int, CutRows] = {}
     for k, few in in_turn(client, ((k, cut_rows, (study, at_work, each, share, seed)) for k, each in enumerate(some))):
@@ -95,7 +95,3 @@ def boosted_models(
         models.append(FittedBoosted(kind, features.centre, features.scale, own))
         steps.one(len(some))
     return models
-
-
-def _same(given: Any) -> Any:
-    return given

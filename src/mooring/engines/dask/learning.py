@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sklearn.dummy import DummyClassifier
 
 from mooring.engines.dask.boosting import boosted_models
-from mooring.engines.dask.cluster import Client, Future, in_turn
+from mooring.engines.dask.cluster import Client, Future, handed_out, in_turn
 from mooring.engines.dask.pieces import (
     LINEAR_C,
     RIDGE,
@@ -148,7 +148,7 @@ def _ridge(
     """One exact model without each fold, and last the one of everybody."""
     width = features.width + 2
     sums = np.zeros((n_folds, width, width))
-    at_work = client.submit(_same, features, pure=False)
+    at_work = handed_out(client, features)
     for _, found in in_turn(client, (((), ridge_sums, (study, at_work, each)) for each in some)):
         for fold, own in found.items():
             sums[fold] += own
@@ -173,7 +173,7 @@ def _logistic(
     """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
     classes = np.flatnonzero(moments.labels)
     alpha = 1 / (LINEAR_C[features.learner] * moments.count)
-    at_work = client.submit(_same, features, pure=False)  # as a task's result it goes to each worker once
+    at_work = handed_out(client, features)
     state: Future = client.submit(chain_start, at_work, classes, n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(seed)
     n_chains = min(_CHAINS, len(pieces))
@@ -223,7 +223,7 @@ def _scored(
     """Scores over an even share of everybody's rows, each row predicted by a model of others; and these rows and labels."""
     kind = models[-1].kind
     share = min(1.0, _ROWS_SCORED / n_rows)
-    at_work = client.submit(_same, list(models), pure=False)
+    at_work = handed_out(client, list(models))
     found: dict[int, tuple[Any, ...]] = {}
     jobs = ((k, sampled, (study, at_work, each, share, seed)) for k, each in enumerate(some))
     for k, sample in in_turn(client, jobs):
@@ -238,7 +238,3 @@ def _scored(
         if (mine := owners == place).any()
     )
     return overall, each, rows, truth
-
-
-def _same(given: Any) -> Any:
-    return given

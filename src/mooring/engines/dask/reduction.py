@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.solution import Termination
-from mooring.engines.dask.cluster import Client, Future
+from mooring.engines.dask.cluster import Client, Future, handed_out
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.bundle import Bundle
 from mooring.protocol.misfits import Fits, fit_to, garbage_fits
@@ -98,7 +98,7 @@ class AnchorsOnWorkers:
             ended = Termination.CONVERGED if found.converged else Termination.ITERATION_LIMIT
             objective, squares, origin = found.objective, found.squares, np.zeros(h)
         residual = gap / max(1.0, math.sqrt(p * h))
-        sums = [self._client.submit(_same, each, pure=False) for each in (S, p * template)]
+        sums = [handed_out(self._client, each) for each in (S, p * template)]
         told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
@@ -122,7 +122,7 @@ class AnchorsOnWorkers:
     def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
         parts, order = self._parts(bundles)
-        same = self._client.submit(_same, template, pure=False)
+        same = handed_out(self._client, template)
         told = [self._client.submit(newcomers, part.stack, part.rows, same, pure=False) for part in parts]
         found: list[Newcomer | None] = [None] * len(bundles)
         for places, some in zip(order, self._client.gather(told), strict=True):
@@ -169,7 +169,7 @@ def reduce_over_workers(
 
 def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
     # As results of tasks, these go to each worker once, and are made again if one is lost.
-    now, then = (None if each is None else client.submit(_same, each, pure=False) for each in (S, before))
+    now, then = (None if each is None else handed_out(client, each) for each in (S, before))
     return summed(
         client,
         [
@@ -258,10 +258,6 @@ def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[M
 def newcomers(stack: Stack, rows: Rows, template: Matrix) -> list[Newcomer]:
     """Each by itself against a template."""
     return [newcomer(template, stack[0][row], stack[1][row]) for row in rows]
-
-
-def _same(matrix: Matrix) -> Matrix:
-    return matrix
 
 
 def _one(stack: Stack, row: int) -> tuple[Matrix, Matrix]:

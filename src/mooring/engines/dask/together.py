@@ -214,7 +214,7 @@ def _workers(client: Client) -> list[str]:
     asked: dict[str, Future] = {}
     while time.monotonic() < until:
         there = sorted(_there(client))
-        asked |= {worker: _on(client, worker, _same, True) for worker in there if worker not in asked}
+        asked |= {worker: _on(client, worker, bool) for worker in there if worker not in asked}
         if there and all(asked[worker].done() for worker in there):
             break
         time.sleep(_LOOK)
@@ -271,7 +271,3 @@ def _version() -> str:
     except ImportError:
         return "none"
     return str(xgboost.__version__)
-
-
-def _same(given: Any) -> Any:
-    return given
