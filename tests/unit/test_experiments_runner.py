@@ -266,6 +266,7 @@ def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: Simpl
     assert pictures["rows"].tolist() == [
         "c-gdp-data-noise|known-secret",
         "c-gdp-data-noise|known-secret+denoised",
+        "c-gdp-data-noise|known-secret+denoised+learned",
         "aa-i-gdp-data-noise|known-anchor",
         "aa-i-gdp-anchor-noise|pseudoinverse",
         "aa-i-gdp-anchor-noise|procrustes",

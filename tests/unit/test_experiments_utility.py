@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mooring.apps.experiments.images import background as background_module
 from mooring.apps.experiments.images import digit_study, utility
 from mooring.apps.experiments.images.background import InBackground
 from mooring.apps.experiments.images.deployment import SPLITS, Deployment, deployed
@@ -334,3 +335,25 @@ def test_an_error_that_is_not_about_memory_is_no_reason_to_try_again() -> None:
     with pytest.raises(InputError):
         list(pieces_that_fit(work, [1, 2, 3], 3))
     assert tried == [3]
+
+
+def test_waiting_for_what_runs_behind_is_counted_and_work_of_ones_own_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, go = [0.0], threading.Event()
+
+    def work() -> None:
+        assert go.wait(5)
+        now[0] += 7
+
+    def clock() -> float:
+        read = now[0]
+        go.set()  # the work goes on only once somebody has begun to wait
+        return read
+
+    monkeypatch.setattr(background_module.time, "perf_counter", clock)
+    with InBackground() as background:
+        background.run(work)
+        now[0] += 100  # work of one's own
+        background.wait()
+        assert background.waited == 7
+        background.wait()  # nothing runs
+        assert background.waited == 7

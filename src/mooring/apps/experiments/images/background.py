@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -10,6 +11,11 @@ from typing import Self
 
 class InBackground:
     """Runs functions in the order given, at most one of them waiting; what fails, fails where the next one is given.
+
+    Attributes
+    ----------
+    waited : float
+        Seconds in which whoever gave the functions waited for them.
 
     Examples
     --------
@@ -24,6 +30,7 @@ class InBackground:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
+        self.waited = 0.0
 
     def run(self, function: Callable[[], None]) -> None:
         """Wait for the function before, then have this one run."""
@@ -34,7 +41,11 @@ class InBackground:
         """Wait until nothing runs."""
         if self._last is not None:
             last, self._last = self._last, None
-            last.result()
+            began = time.perf_counter()
+            try:
+                last.result()
+            finally:
+                self.waited += time.perf_counter() - began
 
     def __enter__(self) -> Self:
         return self

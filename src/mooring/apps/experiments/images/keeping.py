@@ -52,6 +52,11 @@ class Keeping:
     ) -> None:
         self._background.__exit__(kind, problem, trace)
 
+    @property
+    def waited(self) -> float:
+        """Seconds in which the main thread waited for the auditor and the store."""
+        return self._background.waited
+
     def wait(self) -> None:
         """Wait until all that was given is in the store."""
         self._background.wait()

@@ -17,6 +17,7 @@ SHOWN: tuple[tuple[str, str, str, str], ...] = (
     # method, attack shown, control without noise, attack by whose linkage the levels are chosen
     ("c-gdp-data-noise", "known-secret", "c-gdp", "known-secret"),
     ("c-gdp-data-noise", "known-secret+denoised", "c-gdp", "known-secret+denoised"),
+    ("c-gdp-data-noise", f"known-secret+denoised{LEARNED}", "c-gdp", f"known-secret+denoised{LEARNED}"),
     ("aa-i-gdp-data-noise", "known-anchor", "aa-i-gdp", "known-anchor"),
     ("aa-i-gdp-anchor-noise", "pseudoinverse", "aa-i-gdp", "pseudoinverse"),
     ("aa-i-gdp-anchor-noise", "procrustes", "aa-i-gdp", "procrustes"),
