@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,22 @@ import numpy as np
 
 from mooring.apps.experiments.data.downloads import find, sha256_of
 from mooring.apps.experiments.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
+from mooring.apps.experiments.data.face_model_on_gpu import face_model_on_gpu
 from mooring.apps.experiments.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
-from mooring.apps.experiments.images.auditing import Auditing, Decoder
+from mooring.apps.experiments.images.auditing import Auditing, Decoder, Embedder
 from mooring.apps.experiments.images.deployment import SPLITS, Split, Tensor, deployed
 from mooring.apps.experiments.images.prepared import Prepared, in_pieces, on_device, root_mean_square
 from mooring.apps.experiments.roles import TARGET
 from mooring.apps.experiments.settings.spec import Spec
 from mooring.learners.ensemble import FACES
-from mooring.measures import build_galleries
+from mooring.measures import OnnxEmbedding, build_galleries
 from mooring.projection import Projection, public_svd_projection
 from mooring.randomness import Streams
 
 _SHOWN = 10
+_STAYED_ON_CPU = (
+    "the face model ran on the CPU: it has layers that are not known for the GPU, or gave other vectors there"
+)
 _FACES_AT_ONCE = 4  # what passes between a network's layers then fits a core's cache
 
 
@@ -42,10 +46,10 @@ class FaceStudy:
     def __init__(self, spec: Spec, *, data_dir: Path | None, face_model: Path | None, device: str) -> None:
         self.spec, self.device = spec, device
         path = find(data_dir, f"faces/{FILE_NAME}") if face_model is None else face_model
-        self.model = open_face_model(path, n_threads=1)  # opened first: it is missing more often than the faces are
+        self.embed, notes = auditor(path, device)  # opened first: it is missing more often than the faces are
         self.faces: FaceRows = load_faces(find(data_dir, "celeba/celeba64.parquet"))
         self.checksums = {"celeba64.parquet": self.faces.checksum, path.name: sha256_of(path)}
-        self.notes = list(self.faces.notes)
+        self.notes = [*self.faces.notes, *notes]
         if self.checksums[path.name] != REFERENCE_CHECKSUM:
             self.notes.append(f"the face model is another one than mooring's own: {self.checksums[path.name]}")
 
@@ -85,8 +89,8 @@ class FaceStudy:
         auditing = Auditing(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
-            embed=self._embed,
-            references=self._embed(on_device(self.faces.rows(dealt.references), self.device, "float32")),
+            embed=self.embed,
+            references=self.embed(on_device(self.faces.rows(dealt.references), self.device, "float32")),
             galleries=face_galleries(dealt, target=TARGET, seed=seed),
             match_galleries=build_galleries(
                 smiling[queries] if few >= 10 else None,
@@ -96,7 +100,7 @@ class FaceStudy:
             ),
             shown=np.arange(min(_SHOWN, len(queries))),
         )
-        clean = self._embed(on_device(self.faces.rows(queries), self.device, "float32"))
+        clean = self.embed(on_device(self.faces.rows(queries), self.device, "float32"))
         return Prepared(
             deployment=deployment,
             auditing=auditing,
@@ -112,12 +116,24 @@ class FaceStudy:
             },
         )
 
-    def _embed(self, images: Tensor) -> Tensor:
-        """The face model's unit vectors; it runs on the CPU, wherever the images are, one thread a core."""
-        import torch
 
-        pixels = images.cpu().numpy()
-        pieces = [pixels[start : start + _FACES_AT_ONCE] for start in range(0, len(pixels), _FACES_AT_ONCE)]
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            vectors = np.concatenate(list(pool.map(self.model, pieces)))
-        return torch.as_tensor(vectors, dtype=torch.float32, device=images.device)
+def auditor(path: Path, device: str) -> tuple[Embedder, list[str]]:
+    """The face model in a file, where the images are if it can be had there; and what is to be told of that."""
+    on_cpu = open_face_model(path, n_threads=1)
+    if device == "cpu":
+        return partial(_embedded, on_cpu), []
+    on_gpu = face_model_on_gpu(path, like=on_cpu, device=device)
+    if on_gpu is None:
+        return partial(_embedded, on_cpu), [_STAYED_ON_CPU]
+    return on_gpu, []
+
+
+def _embedded(model: OnnxEmbedding, images: Tensor) -> Tensor:
+    """The face model's unit vectors; it runs on the CPU, wherever the images are, one thread a core."""
+    import torch
+
+    pixels = images.cpu().numpy()
+    pieces = [pixels[start : start + _FACES_AT_ONCE] for start in range(0, len(pixels), _FACES_AT_ONCE)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        vectors = np.concatenate(list(pool.map(model, pieces)))
+    return torch.as_tensor(vectors, dtype=torch.float32, device=images.device)
