@@ -128,8 +128,8 @@ def _batching(result: dict[str, Any]) -> str:
         alone, members = entry["training"]["members_timed_alone"], entry["training"]["members"]
         if alone < members:
             notes.append(
-                f"On {entry['training']['device']}, {alone} of the {members} networks were trained one at a time, and the "
-                "time of all was taken in proportion."
+                f"On {entry['training']['device']}, one at a time stands for {alone} of the {members} networks; the time of "
+                "all was taken in proportion."
             )
     lines += ["| " + " | ".join(batching.HEADINGS) + " |", "|---" * len(batching.HEADINGS) + "|"]
     lines += ["| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)]

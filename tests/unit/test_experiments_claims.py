@@ -509,3 +509,19 @@ def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
     assert read[0] == read[1] == read[2]
     assert read[3] < read[2]  # a curve of the paper's kind is read a little beyond its draws, as the paper does
     assert claims_fits.fitted(study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE
+
+
+def test_a_share_that_is_read_off_an_overshooting_curve_is_still_one() -> None:
+    v = np.linspace(0.0, 0.5, 40)
+    shares = np.where(v < 0.2, 0.1, 1.0)  # a step, past which a spline overshoots on either side
+    columns = {"linkage:procrustes": shares, "linkage:moments": 1.1 - shares}
+    rows = [
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, **{name: of[k] for name, of in columns.items()}}
+        for k, one in enumerate(v)
+    ]
+    study = Study(Results.from_rows(rows), {})
+    curve = claims_fits._curve(study, ANCHOR, "linkage:procrustes")
+    at = float(v[np.argmax(curve.at(v))])
+    assert float(curve.at(at)) > 1.01
+    assert claims_fits.fitted(study, method=ANCHOR, column="linkage:procrustes", at=at) == 1.0
+    assert claims_fits.fitted_band(study, method=ANCHOR, column="linkage:procrustes", at=at, end="high") == 1.0

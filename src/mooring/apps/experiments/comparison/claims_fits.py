@@ -2,7 +2,7 @@
 
 Each function takes a `Study` and, by keyword, what `paper.toml` says; it returns a number or the reason why there is none.
 Shares are between 0 and 1. A curve is fitted to all draws of a method with the paper's spline; controls are not among
-them. It is not read far outside of what was drawn.
+them. It is not read far outside of what was drawn, and where it overshoots, a share is still one, from 0 to 1.
 
 Legend: digits have their trade-off from a spline of utility on linkage; faces from two splines on the noise, read at the
 same noise.
@@ -173,11 +173,16 @@ def _within(curve: Curve, at: float) -> bool:
 def _read(curve: Curve, at: float) -> Answer:
     if not len(curve):
         return NOT_MEASURED
-    return number_or(float(curve.at(at)), NOT_MEASURED) if _within(curve, at) else OUTSIDE
+    return number_or(_share(float(curve.at(at))), NOT_MEASURED) if _within(curve, at) else OUTSIDE
 
 
 def _read_band(curve: Curve, at: float, end: End) -> Answer:
     if not len(curve):
         return NOT_MEASURED
     low, high = curve.band([at], n_resamples=N_RESAMPLES)
-    return number_or(float((low if end == "low" else high)[0]), NOT_MEASURED) if _within(curve, at) else OUTSIDE
+    return number_or(_share(float((low if end == "low" else high)[0])), NOT_MEASURED) if _within(curve, at) else OUTSIDE
+
+
+def _share(value: float) -> float:
+    """All curves that are read here are of shares; NaN stays what it is."""
+    return float(np.clip(value, 0.0, 1.0))
