@@ -13,6 +13,7 @@ from mooring.apps.experiments.comparison.claims import FUNCTIONS, NOT_RUN, Compa
 from mooring.apps.experiments.comparison.claims_settings import BUILT
 from mooring.apps.experiments.comparison.claims_study import Study
 from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.comparison.times import times
 from mooring.apps.experiments.data import faces
 from mooring.theory import transition_scale
 
@@ -406,7 +407,8 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
 def test_the_page_has_every_number_once_and_says_where_it_came_from() -> None:
     found = list(digit_comparisons().values())
     page = claims_page.markdown(found, {"mnist": digit_facts()})
-    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
+    tables = page[page.index("\n## Digits") :]
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
     assert len(rows) == len(found)
     assert {line.count("|") for line in rows} == {7, 4}  # six columns beside the paper, three for ours alone
     for told in ("`mooring reproduce mnist`", "A GPU", "torch 2.7", "mooring 0.1.0", "seeds: 1, 2", "5 minutes"):
@@ -492,6 +494,19 @@ def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
     told = claims_page._provenance("participants", {"seconds": seconds})
     assert "time: 17 minutes; of which the first deployment: anchor noise 30 s." in told
     assert "first deployment" not in claims_page._provenance("participants", {"seconds": {"points": 100.0}})
+
+
+def test_times_tell_the_papers_runs_from_what_stands_beside_them_and_from_waiting() -> None:
+    stages = {"preparing": 1, "controls": 2, "pooled raw": 10, "alone": 20, "anchor noise": 4}
+    seconds = {"reading": 1000.0}
+    for where, factor in (("deployment 0, 2 participants", 1), ("deployment 0, 5 participants", 10)):
+        seconds |= {f"{where}: {stage}": factor * float(value) for stage, value in stages.items()}
+        seconds[f"{where}: waiting for the auditor"] = factor * 100.0
+    seconds["deployment 10, 2 participants: controls"] = 5.0
+    *_, table = times({"participants": {"seconds": seconds, "machine": {"gpu": None}}, "mnist": {}})
+    (line,) = table.splitlines()[2:]
+    assert line == "| faces, by the number of participants | CPU | 77 s | 330 s | 1100 s | 5 s | 2512 s |"
+    assert times({"mnist": {}, "hospitals": {"seconds": {"points": 3.0}}}) == []
 
 
 def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:

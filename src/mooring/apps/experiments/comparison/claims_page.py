@@ -15,6 +15,7 @@ from mooring.apps.experiments.comparison.claims import (
     Facts,
     Number,
 )
+from mooring.apps.experiments.comparison.times import first_deployment, times, total
 
 _TITLES = {
     "mnist": "Digits (MNIST)",
@@ -41,7 +42,7 @@ def markdown(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> s
     facts : mapping of str to facts
         Of the studies that were run, by name.
     """
-    parts = ["# The paper's numbers beside mooring's", _introduction(comparisons)]
+    parts = ["# The paper's numbers beside mooring's", _introduction(comparisons), *times(facts)]
     for study in dict.fromkeys(one.number.study for one in comparisons):
         own = [one for one in comparisons if one.number.study == study]
         parts += [f"## {_TITLES.get(study, study)}", _provenance(study, facts.get(study))]
@@ -160,35 +161,14 @@ def _provenance(study: str, facts: Facts | None) -> str:
         ("versions", ", ".join(versions)),
         ("seeds", ", ".join(str(seed) for seed in facts.get("seeds") or [])),
         ("date", str(facts.get("date") or "")),
-        ("time", _duration(facts.get("seconds"))),
-        ("of which the first deployment", _first_deployment(facts.get("seconds"))),
+        ("time", total(facts)),
+        ("of which the first deployment", first_deployment(facts)),
     ]
     sentence = "; ".join(
         f"{name}: {value}" if k else f"{name} {value}" for k, (name, value) in enumerate(told) if value
     )
     notes = "".join(f"\n- {note}" for note in facts.get("notes") or [])
     return f"{sentence}." + (f"\n{notes}" if notes else "")
-
-
-def _duration(seconds: Any) -> str:
-    if not isinstance(seconds, Mapping):
-        return ""
-    total = sum(value for value in seconds.values() if isinstance(value, int | float))
-    if total <= 0:  # nothing was noted, which is not the same as no time
-        return ""
-    return f"{total / 60:.0f} minutes" if total >= 120 else f"{total:.0f} seconds"
-
-
-def _first_deployment(seconds: Any) -> str:
-    """The seconds of each stage of the first deployment: what the paper ran, and what it did not, apart."""
-    if not isinstance(seconds, Mapping):
-        return ""
-    stages: dict[str, float] = {}
-    for name, value in seconds.items():
-        where, _, stage = str(name).rpartition(": ")
-        if where.startswith("deployment 0,") and isinstance(value, int | float):
-            stages[stage] = stages.get(stage, 0.0) + value
-    return ", ".join(f"{stage} {value:.0f} s" for stage, value in stages.items() if value >= 0.5)
 
 
 def _table(comparisons: Sequence[Comparison]) -> str:
