@@ -472,12 +472,15 @@ def test_committed_results_are_redrawn_with_the_comparison(finished: tuple[Resul
     written = redraw.redraw(finished[1].parent, docs, say=said.append)
     assert said[0].startswith("mnist: ")
     assert {path.name for path in written if path.suffix == ".svg"} >= {"linkage.svg", "tradeoff.svg"}
-    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-2])
-    assert [path.name for path in written[-2:]] == ["paper-against-mooring.md", "findings.md"]
+    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-3])
+    assert [path.name for path in written[-3:]] == ["paper-against-mooring.md", "findings.md", "figures.md"]
+    page = (docs / "figures.md").read_text(encoding="utf-8")
+    for figure in written[:-3]:  # every figure once, named from where the page is, a caption beneath
+        assert page.count(f"]({figure.relative_to(docs).as_posix()})\n\n") == 1
     text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
     assert "mooring reproduce mnist" in text
     assert "not run" in text.lower()  # the studies that are not there
-    for path in written[:-2]:
+    for path in written[:-3]:
         assert path.read_bytes() == (finished[1] / "figures" / path.name).read_bytes()
 
 

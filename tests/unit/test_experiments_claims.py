@@ -344,6 +344,48 @@ def test_curves_are_not_read_outside_of_what_was_drawn() -> None:
     assert isinstance(claims_fits.fitted(study, method=PRIVATE, column="balanced_accuracy", at=30.5), float)
 
 
+def test_curves_are_not_read_in_a_gap_between_draws() -> None:
+    noise = {"data_noise_scale": (20.0, 30.0)}
+    rows = [row for row in digit_rows() if not noise["data_noise_scale"][0] < row.get("data_noise_scale", 0.0) < 30.0]
+    study = Study(Results.from_rows(rows), digit_facts())
+    how = {"method": PRIVATE, "column": "balanced_accuracy"}
+    assert claims_fits.fitted(study, at=25, **how) == claims_fits.GAP
+    assert claims_fits.fitted_band(study, at=25, end="low", **how) == claims_fits.GAP
+    assert claims_fits.mean_fitted(study, low=10, high=40, **how) == claims_fits.GAP
+    assert claims_fits.extreme_fitted(study, low=22, high=24, end="high", **how) == claims_fits.GAP
+    assert claims_fits.mean_fitted(study, low=40, high=80, **how) == claims_fits.OUTSIDE
+    assert isinstance(claims_fits.mean_fitted(study, low=30.5, high=40, **how), float)
+    whole = Study(Results.from_rows(digit_rows()), digit_facts())
+    level = claims_fits.fitted(whole, at=25, **how)
+    assert claims_fits.crossing_of(whole, level=level, **how) == pytest.approx(25, abs=0.01)
+    assert claims_fits.crossing_of(study, level=level, **how) == claims_fits.GAP
+    linked = claims_fits.fitted(whole, at=25, method=PRIVATE, column="linkage:known-secret")
+    assert claims_fits.utility_at_linkage(study, method=PRIVATE, attack="known-secret", level=linked) == claims_fits.GAP
+
+
+def test_the_page_says_in_how_many_deployments_a_number_could_be_read() -> None:
+    few = [row for row in digit_rows(1, n=50) if not 8 < row.get("data_noise_scale", 0.0) < 20]
+    rows = [*digit_rows(), *few, *digit_rows(2, n=50, shift=0.02)]
+    found = {one.number.id: one for one in compare({"mnist": (Results.from_rows(rows), digit_facts())})}
+    at_ten = found["mnist.utility.private.10.c-gdp"]
+    assert at_ten.read_in == (2, 3)
+    assert claims_page.spread_text(at_ten).endswith("% (2 of 3)")
+    assert not claims_page.spread_text(found["mnist.utility.control.i-gdp"]).endswith(")")
+    assert digit_comparisons()["mnist.utility.private.10.c-gdp"].read_in is None
+
+
+def test_numbers_of_participants_are_compared_with_as_many_identities_each() -> None:
+    rows = [
+        {"method": "i-gdp", "draw": 0, "n_participants": p, "identities_each": each, "balanced_accuracy": 0.5}
+        for each, counts in ((19, (2, 10, 50)), (98, (2, 10)))
+        for p in counts
+    ]
+    study = Study(Results.from_rows(rows), {})
+    assert study.allocated_alike([2, 10, 50]).results.values("identities_each") == [19]
+    assert study.allocated_alike([2, 10]).results.values("identities_each") == [98]
+    assert study.allocated_alike([2, 70]) is study
+
+
 def test_what_no_setting_changes_is_what_the_code_does() -> None:
     """The auditor's and the network's layers, as they are built, give the numbers that the comparison shows."""
     torch = pytest.importorskip("torch")

@@ -9,7 +9,6 @@ from mooring import InputError
 from mooring.apps.experiments.comparison import curves
 from mooring.apps.experiments.comparison.claims_study import column_of
 from mooring.apps.experiments.comparison.curves import (
-    Trajectory,
     crossing,
     crossings,
     fit,
@@ -168,16 +167,13 @@ def test_crossings_of_known_functions() -> None:
     assert crossing(hill, 0.75, low=1.5) == pytest.approx(3.0, abs=1e-3)
 
 
-def test_a_trajectory_reads_one_curve_where_the_other_crosses() -> None:
-    """Leakage 0.8 e^(−v) and utility 0.9 − 0.1 v: at leakage 0.2, v = ln 4; at utility 0.75, v = 1.5."""
-    v = np.linspace(0.0, 3.0, 100)
-    trajectory = Trajectory.fitted(v, 0.8 * np.exp(-v), 0.9 - 0.1 * v)
-    assert trajectory.utility_at_leakage(0.2) == pytest.approx(0.9 - 0.1 * np.log(4.0), abs=1e-4)
-    assert trajectory.leakage_at_utility(0.75) == pytest.approx(0.8 * np.exp(-1.5), abs=1e-4)
-    assert trajectory.utility_at_leakage(0.9) is None
-    leakage, utility = trajectory.bands([1.0], n_resamples=50)
-    assert leakage[0] <= 0.8 * np.exp(-1.0) + 1e-4
-    assert utility[1] >= 0.8 - 1e-4
+def test_the_widest_gap_is_that_between_draws_which_reaches_into_a_stretch() -> None:
+    curve = fit(np.array([0.0, 0.1, 0.2, 0.6, 0.7, 0.8, 1.0]), np.zeros(7))
+    assert curve.widest_gap(0.4, 0.4) == pytest.approx(0.4)
+    assert curve.widest_gap(0.0, 0.15) == pytest.approx(0.1)
+    assert curve.widest_gap(0.1, 1.0) == pytest.approx(0.4)
+    assert curve.widest_gap(0.2, 0.2) == 0  # on a draw
+    assert curve.widest_gap(1.2, 1.3) == 0  # beyond the draws there is no gap between them
 
 
 @pytest.mark.parametrize("n", range(0, 30))

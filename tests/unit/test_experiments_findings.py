@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mooring.apps.experiments.comparison import findings_reading
-from mooring.apps.experiments.comparison.claims import Comparison, paper_numbers
+from mooring.apps.experiments.comparison.claims import FORMULA, NOT_RUN, Comparison, paper_numbers
 from mooring.apps.experiments.comparison.curves import fit
 from mooring.apps.experiments.comparison.findings import findings
 from mooring.apps.experiments.comparison.findings_reading import percent_at
@@ -19,16 +20,22 @@ ALONE, POOLED = 0.80, 0.95
 
 
 def digits(*, worst_anchor: float = 0.60, i_gdp: float = 0.55) -> Results:
-    """Curves that are straight lines: every crossing is known."""
-    base = {"deployment": 0, "n_participants": 10, "strongest_attacks": True}
+    """Curves that are straight lines: every crossing is known; of a second deployment, I-GDP alone."""
+    other = {"n_participants": 10, "method": "i-gdp", "draw": 0, "deployment": 1, "balanced_accuracy": 0.66}
+    return Results.from_rows([*digit_rows(worst_anchor=worst_anchor, i_gdp=i_gdp), other])
+
+
+def digit_rows(
+    *, worst_anchor: float = 0.60, i_gdp: float = 0.55, deployment: int = 0, alone: float = ALONE
+) -> list[dict[str, Any]]:
+    base: dict[str, Any] = {"deployment": deployment, "n_participants": 10, "strongest_attacks": True}
     rows = [
         {**base, "method": "c-gdp", "draw": 0, "balanced_accuracy": 0.91}
         | {"linkage:known-secret": 0.37, "linkage:known-secret+learned": 0.98},
         {**base, "method": "aa-i-gdp", "draw": 0, "balanced_accuracy": 0.91, "linkage:known-anchor": 0.37},
         {**base, "method": "i-gdp", "draw": 0, "balanced_accuracy": i_gdp, "match:moments": 0.987},
         {**base, "method": "pooled-raw", "draw": 0, "balanced_accuracy": POOLED},
-        *({**base, "method": "local-only", "draw": k, "balanced_accuracy": ALONE + 0.01 * (k - 1)} for k in range(3)),
-        {**base, "method": "i-gdp", "draw": 0, "deployment": 1, "balanced_accuracy": 0.66},
+        *({**base, "method": "local-only", "draw": k, "balanced_accuracy": alone + 0.01 * (k - 1)} for k in range(3)),
     ]
     for k, t in enumerate(np.linspace(0, 1, 60)):
         anchor = {"anchor_noise_scale": 0.5 * t, "balanced_accuracy": 1.0 - (1.0 - worst_anchor) * t}
@@ -52,7 +59,7 @@ def digits(*, worst_anchor: float = 0.60, i_gdp: float = 0.55) -> Results:
         match = {"linkage:known-secret": 0.37 - 0.2 * t, "match:known-secret": 1.0 - 0.5 * t}
         rows.append({**base, **noisy, **match, "method": "c-gdp-data-noise", "draw": k})
         rows.append({**base, **noisy, **match, "method": "aa-i-gdp-data-noise", "draw": k, "discrepancy": 2e-14})
-    return Results.from_rows(rows)
+    return rows
 
 
 def faces(*, last: float) -> Results:
@@ -134,7 +141,10 @@ def test_how_much_of_the_paper_holds_is_counted() -> None:
         Comparison(replace(number, kind="result"), ours, large=large) for ours, large in ((1.0, False), (2.0, True))
     ]
     page = flowing(findings({}, [*shown, Comparison(replace(number, kind="result"), None)]))
-    assert "Of the 2 results of its section 5 that we could measure, 1 agree" in page
+    assert "**1 of the paper's 3 measurements come out again,**" in page  # one differs, one could not be read
+    formula = replace(number, kind="result", ours=FORMULA)
+    unrun = Comparison(replace(number, kind="result"), None, note=NOT_RUN)
+    assert "**1 of the paper's 2 measurements" in flowing(findings({}, [*shown, Comparison(formula, 1.0), unrun]))
 
 
 def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
@@ -143,16 +153,25 @@ def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
         base = {"deployment": 0, "n_participants": 50, "rows_each": each}
         rows += [
             {**base, "method": "local-own", "draw": 0, "auc_own_clean": alone},
-            {**base, "method": "aa-i-gdp", "draw": 0, "auc_own_clean": 0.9},
-            {**base, "method": "i-gdp", "draw": 0, "balanced_accuracy": 0.6, "match:moments": 0.3},
+            {**base, "method": "aa-i-gdp", "draw": 0, "auc_own_clean": 0.9, "auc_own_clean:linear": 0.91},
+            {**base, "method": "pooled-raw", "draw": 0, "auc_own_clean": 0.92},
+            {
+                **base,
+                "method": "i-gdp",
+                "draw": 0,
+                "auc_own_clean": 0.6,
+                "match:moments": 0.3,
+                "auc_own_clean:linear": 0.5,
+            },
         ]
         for k, noise in enumerate((0.1, 1.0)):
             score = {"draw": k, "auc_own_clean": 0.85 - 0.1 * noise, "match:moments": 1.0 - 0.5 * noise}
             rows.append({**base, **score, "method": "aa-i-gdp-data-noise", "data_noise_scale": noise})
             rows.append({**base, **score, "method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": noise})
     page = flowing(findings({"census": Results.from_rows(rows)}))
-    assert "| census | 50 | 70.0 % | 90.0 % | 75.0 % | 50.0 % | 75.0 % | 50.0 % |" in page
-    assert "| census | 700 | 80.0 % | 90.0 %" in page
+    assert "| census | 50 | 70.0 % | 92.0 % | 90.0 % | 60.0 % | 30.0 % | 75.0 % | 50.0 % | 75.0 % | 50.0 % |" in page
+    assert "| census | 700 | 80.0 % | 92.0 %" in page
+    assert "I-GDP scores 50.0 % on census with 50 rows at most each, and the joint model without noise 91.0 %" in page
 
 
 def test_a_level_that_is_never_reached_is_said() -> None:
@@ -168,24 +187,42 @@ def test_studies_that_were_not_run_are_left_out() -> None:
     assert "## What we take from it" in findings({})
 
 
-@pytest.mark.parametrize("p", [2, 10])
-def test_participants_are_told_one_a_line_with_most_identities(p: int) -> None:
+@pytest.mark.parametrize("grows", [True, False])
+def test_participants_are_told_one_a_line_each_allocation_as_a_series(grows: bool) -> None:
     rows = []
     for each, shift in ((19, 0.0), (98, 0.05)):
-        base = {"deployment": 0, "n_participants": p, "identities_each": each, "strongest_attacks": True}
-        rows.append({**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6 + shift})
-        rows.append({**base, "method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5 + shift})
-        for k, v in enumerate(np.linspace(0, 0.1, 50)):
-            draw = {
-                "draw": k,
-                "anchor_noise_scale": v,
-                "balanced_accuracy": 0.9 + shift - 2 * v,
-                "linkage:moments": 0.7,
-            }
-            rows.append({**base, **draw, "method": "aa-i-gdp-anchor-noise"})
+        for p in (2, 10):
+            base = {"deployment": 0, "n_participants": p, "identities_each": each, "strongest_attacks": True}
+            rows.append({**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6 + shift})
+            rows.append({**base, "method": "pooled-raw", "draw": 0, "balanced_accuracy": 0.94})
+            rows.append({**base, "method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5 + shift})
+            more = 0.01 * (p == 10) * (1 if grows or each == 98 else -1)
+            for k, v in enumerate(np.linspace(0, 0.1, 50)):
+                links = {"linkage:moments": 0.7, "anchor_noise_scale": v}
+                draw = {"draw": k, "balanced_accuracy": 0.88 + shift + more - 2 * v}
+                rows.append({**base, **draw, **links, "method": "aa-i-gdp-anchor-noise"})
     page = flowing(findings({"participants": Results.from_rows(rows)}))
-    assert f"| {p} | 98 | 65.0 % | 93.0 % | 85.0 % | 55.0 % | 70.0 % |" in page
-    assert "| 19 |" not in page
+    assert "| 98 | 2 | 65.0 % | 94.0 % | 91.0 % | 83.0 % | 55.0 % | 70.0 % |" in page
+    assert "| 98 | 10 | 65.0 % | 94.0 % | 92.0 % | 84.0 % | 55.0 % | 70.0 % |" in page
+    assert "| 19 | 2 | 60.0 % | 94.0 % | 86.0 % | 78.0 % | 50.0 % | 70.0 % |" in page
+    assert f"with 19 this {'holds' if grows else 'does not hold throughout'} and with 98 this holds" in page
+
+
+def test_a_figure_stands_beside_its_range_over_deployments() -> None:
+    both = Results.from_rows([*digit_rows(), *digit_rows(deployment=1, alone=ALONE - 0.1)])
+    page = flowing(findings({"mnist": both}))
+    assert "reaches 80.0 % (70.0 % to 80.0 % over 2 deployments)" in page
+    assert "from about v = 0.25 (0.25 to 0.38 over 2 deployments) on" in page  # 1 − 0.4 t = 0.7 at t = ¾
+    assert "links 36.0 % under anchor noise and 32.0 % (27.0 % to 32.0 % over 2 deployments) under noise" in page
+
+
+def test_a_level_crossed_where_there_are_no_draws_is_not_read() -> None:
+    rows = digits()
+    v = rows["anchor_noise_scale"]
+    gone = (rows["method"] == "aa-i-gdp-anchor-noise") & (v > 0.2) & (v < 0.3)
+    study = findings_reading.Reader(rows.only(~gone))
+    assert study.falls_to_alone(findings_reading.ANCHOR) is None  # it would be at 0.25
+    assert findings_reading.Reader(rows).falls_to_alone(findings_reading.ANCHOR) == pytest.approx(0.25, abs=1e-3)
 
 
 def test_a_spline_that_overshoots_is_not_read_as_certainty() -> None:

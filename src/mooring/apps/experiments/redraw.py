@@ -2,8 +2,9 @@
 
     python -m mooring.apps.experiments.redraw results docs
 
-reads results/<study>/ and writes docs/figures/<study>/, docs/paper-against-mooring.md and docs/findings.md. Figures that
-show faces are not drawn here, even where pictures are at hand: people's faces do not belong into a repository.
+reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and
+docs/findings.md. Figures that show faces are not drawn here, even where pictures are at hand: people's faces do not belong
+into a repository.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from mooring.apps.experiments.figures.drawing import Figure
 from mooring.apps.experiments.presenting import compared, draw_figures
-from mooring.apps.experiments.settings.spec import STUDIES
+from mooring.apps.experiments.settings.spec import STUDIES, read_spec
 from mooring.apps.experiments.storing.finished import Finished, read_finished
 from mooring.errors import InputError, MooringError
 
-COMPARISON, FINDINGS = "paper-against-mooring.md", "findings.md"
+COMPARISON, FINDINGS, GALLERY = "paper-against-mooring.md", "findings.md", "figures.md"
 _FACES = ("celeba", "participants")
 
 
@@ -44,28 +46,29 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         )
     from mooring.apps.experiments.comparison.claims_page import markdown
     from mooring.apps.experiments.comparison.findings import findings
+    from mooring.apps.experiments.gallery import gallery
     from mooring.protocol.durable import make_folder, write_durably
 
     finished: dict[str, Finished] = {}
-    written: list[Path] = []
+    figures: dict[str, list[Figure]] = {}
     for name in there:
         finished[name] = read_finished(results / name)
         if name in _FACES:
             finished[name] = replace(finished[name], pictures=None)
-        figures = draw_figures(finished[name], docs / "figures" / name)
-        written += [figure.path for figure in figures]
-        say(f"{name}: {len(figures)} figures")
-    path = docs / COMPARISON
+        figures[name] = draw_figures(finished[name], docs / "figures" / name)
+        say(f"{name}: {len(figures[name])} figures")
     make_folder(docs, what="the folder of documents")
     comparisons = compared(finished)
-    text = markdown(comparisons, {name: one.facts for name, one in finished.items()})
-    write_durably(path, text.encode(), what="the comparison with the paper")
-    say(f"{path}")
-    findings_path = docs / FINDINGS
-    told = findings({name: one.results for name, one in finished.items()}, comparisons)
-    write_durably(findings_path, told.encode(), what="the page of findings")
-    say(f"{findings_path}")
-    return [*written, path, findings_path]
+    titles = {name: read_spec(name).title for name in there}
+    pages = {
+        COMPARISON: markdown(comparisons, {name: one.facts for name, one in finished.items()}),
+        FINDINGS: findings({name: one.results for name, one in finished.items()}, comparisons),
+        GALLERY: gallery(figures, titles, under=docs),
+    }
+    for name, text in pages.items():
+        write_durably(docs / name, text.encode(), what=f"the page {name}")
+        say(f"{docs / name}")
+    return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
 
 
 def main(words: list[str]) -> int:

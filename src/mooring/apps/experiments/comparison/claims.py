@@ -32,6 +32,8 @@ NOT_RUN = "not run"
 LARGE_POINTS = 3.0
 LARGE_SHARES: Mapping[Unit, float] = MappingProxyType({"": 0.1, "count": 0.2, "s": 0.2})
 LARGE_FACTOR = 10.0
+FORMULA = "transition"
+"""The function whose answer takes no run: v_PT."""
 _SAME = 1e-9
 
 _VARYING = (  # what every deployment has a value of its own for, whatever its number of draws
@@ -140,6 +142,8 @@ class Comparison:
         The likely reason of a large difference; why ours is missing; of how many draws a count is.
     spread : (float, float) or None
         The lowest and the highest of ours over several deployments.
+    read_in : (int, int) or None
+        In how many deployments, of how many, ours could be read.
     """
 
     number: Number
@@ -149,6 +153,7 @@ class Comparison:
     large: bool = False
     note: str = ""
     spread: tuple[float, float] | None = None
+    read_in: tuple[int, int] | None = None
 
 
 @cache
@@ -178,9 +183,9 @@ def _compared(number: Number, found: tuple[Results, Facts] | None) -> Comparison
     answer = _answer(number, first)
     if isinstance(answer, str):
         return Comparison(number, None, note=answer)
-    spread = _spread(number, results, facts)
+    spread, read_in = _spread(number, results, facts)
     if number.value is None:
-        return Comparison(number, answer, spread=spread)
+        return Comparison(number, answer, spread=spread, read_in=read_in)
     n_draws = _n_draws(number, first)
     scaled = answer * number.of / n_draws if number.of and n_draws else answer
     difference = scaled - number.value
@@ -188,7 +193,7 @@ def _compared(number: Number, found: tuple[Results, Facts] | None) -> Comparison
     large = _is_large(number, scaled, difference)
     notes = [f"of {n_draws} draws, the paper's of {number.of}"] if number.of and n_draws not in (number.of, 0) else []
     notes += [_reason(number, first)] if large else []
-    return Comparison(number, answer, difference, relative, large, "; ".join(filter(None, notes)), spread)
+    return Comparison(number, answer, difference, relative, large, "; ".join(filter(None, notes)), spread, read_in)
 
 
 def _answer(number: Number, study: Study) -> Answer:
@@ -201,14 +206,19 @@ def _answer(number: Number, study: Study) -> Answer:
     return answer * 100.0 if number.unit == "%" else answer
 
 
-def _spread(number: Number, results: Results, facts: Facts) -> tuple[float, float] | None:
-    """The lowest and highest of ours over the deployments; None for what depends on the number of draws."""
+def _spread(
+    number: Number, results: Results, facts: Facts
+) -> tuple[tuple[float, float] | None, tuple[int, int] | None]:
+    """The lowest and highest of ours over the deployments in which it can be read, and in how many of how many.
+
+    None for what depends on the number of draws, and where there is one deployment.
+    """
     deployments = results.values("deployment")
     if len(deployments) < 2 or FUNCTIONS[number.ours] not in _VARYING:
-        return None
+        return None, None
     answers = [_answer(number, Study(results.where(deployment=each), facts)) for each in deployments]
     numbers = [answer for answer in answers if not isinstance(answer, str)]
-    return (min(numbers), max(numbers)) if len(numbers) > 1 else None
+    return (min(numbers), max(numbers)) if len(numbers) > 1 else None, (len(numbers), len(deployments))
 
 
 def _n_draws(number: Number, study: Study) -> int:

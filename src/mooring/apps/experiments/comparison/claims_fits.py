@@ -2,7 +2,8 @@
 
 Each function takes a `Study` and, by keyword, what `paper.toml` says; it returns a number or the reason why there is none.
 Shares are between 0 and 1. A curve is fitted to all draws of a method with the paper's spline; controls are not among
-them. It is not read far outside of what was drawn, and where it overshoots, a share is still one, from 0 to 1.
+them. It is read neither far outside of what was drawn nor in a wide gap between draws, where a spline says nothing; and
+where it overshoots, a share is still one, from 0 to 1.
 
 Legend: digits have their trade-off from a spline of utility on linkage; faces from two splines on the noise, read at the
 same noise.
@@ -10,21 +11,33 @@ same noise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from mooring.apps.experiments.comparison.claims_counts import mean_of
 from mooring.apps.experiments.comparison.claims_study import NOT_MEASURED, Answer, Study, column_of, noise_of, number_or
-from mooring.apps.experiments.comparison.curves import N_RESAMPLES, Curve, Trajectory, crossing, crossings, fit
+from mooring.apps.experiments.comparison.curves import (
+    N_RESAMPLES,
+    WIDEST_GAP,
+    Curve,
+    Floats,
+    crossing,
+    crossings,
+    fit,
+    fit_together,
+)
 
 End = Literal["low", "high"]
 UTILITY = "balanced_accuracy"
 _BEYOND = 0.05  # how far past the draws a curve may be read, as a share of their range
 _GRID = 501
 _ENDS: tuple[End, End] = ("low", "high")
+_EXTREME = {"low": "min", "high": "max"}
 NEVER = "the fitted curve never crosses this level"
 OUTSIDE = "outside of what was drawn"
+GAP = "too few draws near"
 
 
 def fitted(study: Study, *, method: str, column: str, at: float) -> Answer:
@@ -48,7 +61,8 @@ def crossing_of(
     curve = _curve(study, method, column)
     if isinstance(wanted, str) or not len(curve):
         return NOT_MEASURED
-    return number_or(crossing(curve, wanted), NEVER)
+    found = crossing(curve, wanted)
+    return GAP if found is not None and _is_gap(curve, found) else number_or(found, NEVER)
 
 
 def n_crossings(study: Study, *, method: str, column: str, level: float) -> Answer:
@@ -59,14 +73,12 @@ def n_crossings(study: Study, *, method: str, column: str, level: float) -> Answ
 
 def mean_fitted(study: Study, *, method: str, column: str, low: float, high: float) -> Answer:
     """The mean of a curve between two noises."""
-    curve = _curve(study, method, column)
-    return number_or(float(curve.at(np.linspace(low, high, _GRID)).mean()), NOT_MEASURED)
+    return _over(_curve(study, method, column), low, high, lambda values: float(values.mean()))
 
 
 def extreme_fitted(study: Study, *, method: str, column: str, low: float, high: float, end: End) -> Answer:
     """The lowest or highest value of a curve between two noises."""
-    values = _curve(study, method, column).at(np.linspace(low, high, _GRID))
-    return number_or(float(values.min() if end == "low" else values.max()), NOT_MEASURED)
+    return _over(_curve(study, method, column), low, high, lambda values: float(getattr(values, _EXTREME[end])()))
 
 
 def on_linkage(study: Study, *, method: str, attack: str, at: float) -> Answer:
@@ -100,8 +112,8 @@ def bands_overlap(study: Study, *, method: str, attack: str, over: str, over_att
 
 def utility_at_linkage(study: Study, *, method: str, attack: str, level: float) -> Answer:
     """Fitted utility at the first noise at which fitted linkage crosses a level."""
-    trajectory = _trajectory(study, method, attack)
-    return number_or(trajectory.utility_at_leakage(level), NEVER) if len(trajectory.leakage) else NOT_MEASURED
+    linkage, utility = _linkage_and_utility(study, method, attack)
+    return _along(linkage, utility, level)
 
 
 def gain_at_linkage(study: Study, *, method: str, attack: str, level: float, over: str) -> Answer:
@@ -117,27 +129,27 @@ def linkage_at_utility(
 ) -> Answer:
     """Fitted linkage at the first noise at which fitted utility crosses a level, or a control's utility."""
     wanted = _level(study, level, level_of)
-    trajectory = _trajectory(study, method, attack)
-    if isinstance(wanted, str) or not len(trajectory.leakage):
-        return NOT_MEASURED
-    return number_or(trajectory.leakage_at_utility(wanted), NEVER)
+    linkage, utility = _linkage_and_utility(study, method, attack)
+    return wanted if isinstance(wanted, str) else _along(utility, linkage, wanted)
 
 
 def extreme_over_participants(
     study: Study, *, method: str, column: str, at: float, participants: list[int], end: End
 ) -> Answer:
-    """The lowest or highest of several participant counts' curves at one noise."""
-    found = [fitted(study.at(p), method=method, column=column, at=at) for p in participants]
+    """The lowest or highest of several participant counts' curves at one noise, all with as many identities each."""
+    alike = study.allocated_alike(participants)
+    found = [fitted(alike.at(p), method=method, column=column, at=at) for p in participants]
     numbers = [value for value in found if not isinstance(value, str)]
     return number_or((min if end == "low" else max)(numbers, default=None), NOT_MEASURED)
 
 
 def farthest_from_control(study: Study, *, method: str, control: str, at: float, participants: list[int]) -> Answer:
-    """The largest distance, over participant counts, of fitted utility at one noise from a control's."""
+    """The same of the distance of fitted utility at one noise from a control's: the largest."""
     distances = []
+    alike = study.allocated_alike(participants)
     for p in participants:
-        one = fitted(study.at(p), method=method, column=UTILITY, at=at)
-        other = _level(study.at(p), None, control)
+        one = fitted(alike.at(p), method=method, column=UTILITY, at=at)
+        other = _level(alike.at(p), None, control)
         if not isinstance(one, str) and not isinstance(other, str):
             distances.append(abs(one - other))
     return number_or(max(distances, default=None), NOT_MEASURED)
@@ -153,9 +165,10 @@ def _curve_on_linkage(study: Study, method: str, attack: str) -> Curve:
     return fit(rows[f"linkage:{attack}"], rows[UTILITY])
 
 
-def _trajectory(study: Study, method: str, attack: str) -> Trajectory:
+def _linkage_and_utility(study: Study, method: str, attack: str) -> list[Curve]:
+    """Two splines on the same noise and the same draws: the paper's trade-off for faces."""
     rows = study.draws(method)
-    return Trajectory.fitted(noise_of(rows, method), rows[f"linkage:{attack}"], rows[UTILITY])
+    return fit_together(noise_of(rows, method), rows[f"linkage:{attack}"], rows[UTILITY])
 
 
 def _level(study: Study, level: float | None, level_of: str | None) -> Answer:
@@ -170,17 +183,42 @@ def _within(curve: Curve, at: float) -> bool:
     return bool(curve.low - margin <= at <= curve.high + margin)
 
 
-def _read(curve: Curve, at: float) -> Answer:
+def _is_gap(curve: Curve, low: float, high: float | None = None) -> bool:
+    return curve.widest_gap(low, low if high is None else high) > WIDEST_GAP
+
+
+def _unread(curve: Curve, low: float, high: float) -> str | None:
+    """Why a curve is not read between two points; None where it is."""
     if not len(curve):
         return NOT_MEASURED
-    return number_or(_share(float(curve.at(at))), NOT_MEASURED) if _within(curve, at) else OUTSIDE
+    if not (_within(curve, low) and _within(curve, high)):
+        return OUTSIDE
+    return GAP if _is_gap(curve, low, high) else None
+
+
+def _read(curve: Curve, at: float) -> Answer:
+    return _unread(curve, at, at) or number_or(_share(float(curve.at(at))), NOT_MEASURED)
+
+
+def _over(curve: Curve, low: float, high: float, of: Callable[[Floats], float]) -> Answer:
+    """A curve between two points, by one number."""
+    return _unread(curve, low, high) or number_or(_share(of(curve.at(np.linspace(low, high, _GRID)))), NOT_MEASURED)
+
+
+def _along(crossed: Curve, read: Curve, level: float) -> Answer:
+    """One curve at the first noise at which another, of the same draws, crosses a level."""
+    if not len(crossed):
+        return NOT_MEASURED
+    noise = crossing(crossed, level)
+    return NEVER if noise is None else _read(read, noise)
 
 
 def _read_band(curve: Curve, at: float, end: End) -> Answer:
-    if not len(curve):
-        return NOT_MEASURED
+    unread = _unread(curve, at, at)
+    if unread:
+        return unread
     low, high = curve.band([at], n_resamples=N_RESAMPLES)
-    return number_or(_share(float((low if end == "low" else high)[0])), NOT_MEASURED) if _within(curve, at) else OUTSIDE
+    return number_or(_share(float((low if end == "low" else high)[0])), NOT_MEASURED)
 
 
 def _share(value: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mooring.apps.experiments.comparison.claims import (
+    FORMULA,
     LARGE_FACTOR,
     LARGE_POINTS,
     LARGE_SHARES,
@@ -98,11 +99,13 @@ def ours_text(comparison: Comparison) -> str:
 
 
 def spread_text(comparison: Comparison) -> str:
-    """The lowest and the highest of ours over several deployments; empty where there is one."""
+    """The lowest and the highest of ours over several deployments, and over how many if not all; empty for one."""
+    read, of = comparison.read_in or (0, 0)
+    told = f" ({read} of {of})" if read < of else ""
     if comparison.spread is None:
-        return ""
+        return told.strip()
     low, high = (_ours(value, comparison.number) for value in comparison.spread)
-    return _with_unit(f"{low} to {high}", comparison.number)
+    return _with_unit(f"{low} to {high}", comparison.number) + told
 
 
 def difference_text(comparison: Comparison) -> str:
@@ -124,23 +127,30 @@ def difference_text(comparison: Comparison) -> str:
 def _introduction(comparisons: Sequence[Comparison]) -> str:
     results = [one for one in comparisons if one.number.kind == "result"]
     settings = [one for one in comparisons if one.number.kind == "setting"]
-    found, alike = [one for one in results if one.ours is not None], [one for one in settings if one.ours is not None]
+    alike = [one for one in settings if one.ours is not None]
+    built = sum(one.number.ours == "as_built" for one in alike)
+    found = [one for one in results if one.ours is not None]
+    computed = sum(one.number.ours == FORMULA for one in found)
     return (
         "Every number that section 5 of the paper states, in its order, and what mooring's own run gives for it. The "
         "paper's transforms, anchors, noise and networks are its own draws; ours are others, so agreement means 'about "
         "the same', not 'the same digits'.\n\n"
-        f"The section states {len(settings)} settings and {len(results)} results. Of the settings, {len(alike)} were "
-        f"read back from runs, and {sum(one.large for one in alike)} of these differ. Of the results, {len(found)} were "
-        f"measured, and {sum(one.large for one in found)} of these differ by much.\n\n"
+        f"The section states {len(settings)} settings and {len(results)} results. Of the settings, {len(alike) - built} "
+        f"were read back from runs and {built} are constants that a test holds against the code; "
+        f"{sum(one.large for one in alike)} differ. Of the results, {len(found)} were had, {computed} of them by a formula "
+        f"alone; {sum(one.large for one in found)} differ by much, and {len(results) - len(found)} could not be read from "
+        "our runs.\n\n"
         f"'By much' is a rule: more than {LARGE_POINTS:g} percentage points for a share; more than "
         f"{100 * LARGE_SHARES['count']:g} % for a count or seconds; more than {100 * LARGE_SHARES['']:g} % for other "
         f"numbers, or a factor of {LARGE_FACTOR:g} where only the order of magnitude matters; any difference for a "
         "setting. Counts of "
         "draws are compared after scaling them to the paper's number of draws. Only then is a reason given: the likely "
         "one, not one that was proved. Our number is that of deployment 0; 'over deployments' is the lowest and the "
-        "highest over all that were run, with other splits, transforms, anchors and noise. Linkage is a lower bound on "
-        "what leaks: a stronger attack may link more. The strongest attack we know is the best of several, chosen after "
-        "the fact, so that it lies above 10 % even where all of them guess; 'by luck alone' says how far on average. The "
+        "highest over all that were run, with other splits, transforms, anchors and noise. These have fewer draws; where a "
+        "number could not be read in all of them, such as from a curve with too few draws near, '(3 of 5)' says in how "
+        "many it was. Linkage is a lower bound on what leaks: a stronger attack may link more. The strongest attack we know "
+        "is the best of several, chosen after the fact, so that it lies above 10 % even where all of them guess; 'by luck "
+        "alone' says how far on average. The "
         "last table of each study has what the paper does not show."
     )
 
@@ -159,6 +169,7 @@ def _provenance(study: str, facts: Facts | None) -> str:
         ("Rerun with", f"`{command}`"),
         ("machine", ", ".join(hardware)),
         ("versions", ", ".join(versions)),
+        ("draws of each noise after the first deployment", _later_draws(facts)),
         ("seeds", ", ".join(str(seed) for seed in facts.get("seeds") or [])),
         ("date", str(facts.get("date") or "")),
         ("time", total(facts)),
@@ -169,6 +180,13 @@ def _provenance(study: str, facts: Facts | None) -> str:
     )
     notes = "".join(f"\n- {note}" for note in facts.get("notes") or [])
     return f"{sentence}." + (f"\n{notes}" if notes else "")
+
+
+def _later_draws(facts: Facts) -> str:
+    """How many draws of each noise the deployments after the first have; empty where there are none."""
+    several = len(facts.get("seeds") or []) > 1
+    draws = ((facts.get("spec") or {}).get("extra_deployments") or {}).get("draws")
+    return str(draws) if several and draws else ""
 
 
 def _table(comparisons: Sequence[Comparison]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,14 @@ class Study:
         rows = self.results.where(n_participants=n_participants)
         allocations = rows.values("identities_each")
         return Study(rows.where(identities_each=allocations[-1]) if allocations else rows, self.facts)
+
+    def allocated_alike(self, participants: Sequence[int]) -> Study:
+        """The rows of the allocation that has all these numbers of participants, so that they differ in nothing else."""
+        for each in reversed(self.results.values("identities_each")):
+            rows = self.results.where(identities_each=each)
+            if set(participants) <= set(rows.values("n_participants")):
+                return Study(rows, self.facts)
+        return self
 
     @property
     def n_participants(self) -> int | None:

@@ -32,6 +32,9 @@ Band = tuple[Floats, Floats]
 N_KNOTS = 5
 N_RESAMPLES = 10_000
 LEVEL = 0.95
+WIDEST_GAP = 0.15
+"""Between two draws, as a share of their range: in a wider one a spline says nothing. 200 draws leave none, 24 may."""
+
 RIDGE = 1e-8
 _DEGREE = 3
 _DRAWS_A_KNOT = 8  # distinct x that each knot needs, beyond those of the cubic
@@ -75,6 +78,12 @@ class Curve:
     def grid(self, n_points: int = 200) -> Floats:
         """Evenly spaced x over the range."""
         return np.linspace(self.low, self.high, n_points)
+
+    def widest_gap(self, low: float, high: float) -> float:
+        """The widest stretch without a draw that reaches into [low, high], as a share of the range."""
+        xs = np.sort(self.x)
+        reaches_in = (xs[:-1] < high) & (low < xs[1:])
+        return float(np.diff(self._scaled(xs))[reaches_in].max(initial=0.0))
 
     def basis(self, x: Floats) -> Floats:
         """The basis functions at x, one column each."""
@@ -223,42 +232,6 @@ def crossings(curve: Curve, level: float, *, low: float | None = None) -> list[f
             left, right = (middle, right) if same_side else (left, middle)
         found.append(right)
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class Trajectory:
-    """Leakage and utility as two splines on the same noise: the paper's trade-off for faces.
-
-    Attributes
-    ----------
-    leakage, utility : Curve
-        Fitted to the same draws.
-    """
-
-    leakage: Curve
-    utility: Curve
-
-    @classmethod
-    def fitted(cls, noise: ArrayLike, leakage: ArrayLike, utility: ArrayLike) -> Trajectory:
-        """The trajectory of these draws."""
-        return cls(*fit_together(noise, leakage, utility))
-
-    def utility_at_leakage(self, level: float) -> float | None:
-        """The fitted utility at the first noise at which fitted leakage crosses a level."""
-        noise = crossing(self.leakage, level)
-        return None if noise is None else float(self.utility.at(noise))
-
-    def leakage_at_utility(self, level: float) -> float | None:
-        """The fitted leakage at the first noise at which fitted utility crosses a level."""
-        noise = crossing(self.utility, level)
-        return None if noise is None else float(self.leakage.at(noise))
-
-    def bands(
-        self, grid: ArrayLike, *, rng: np.random.Generator | None = None, n_resamples: int = N_RESAMPLES
-    ) -> tuple[Band, Band]:
-        """The bands of leakage and of utility on a grid of noise, from shared resamples."""
-        leakage, utility = shared_bands([self.leakage, self.utility], grid, rng=rng, n_resamples=n_resamples)
-        return leakage, utility
 
 
 def _ridge(size: int) -> Floats:

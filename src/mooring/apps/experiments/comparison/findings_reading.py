@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mooring.apps.experiments.comparison.claims import paper_numbers
-from mooring.apps.experiments.comparison.curves import Curve, Floats, crossing, fit
+from mooring.apps.experiments.comparison.curves import WIDEST_GAP, Curve, Floats, crossing, fit
 from mooring.apps.experiments.comparison.results import Kind, Results
 
 ANCHOR, DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
@@ -15,7 +16,7 @@ ANCHOR, DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Figures read from one study's first deployment."""
+    """Figures read from one deployment of a study."""
 
     rows: Results
 
@@ -34,16 +35,51 @@ class Reader:
         return fit(rows[noise_column(method)], rows.strongest(kind))
 
     def falls_to(self, method: str, column: str, level: float) -> float | None:
-        """The noise at which a curve falls to a level."""
-        return crossing(self.curve(method, column), level)
+        """The noise at which a curve falls to a level; None where it does not, or where no draws are near."""
+        curve = self.curve(method, column)
+        found = crossing(curve, level)
+        return None if found is None or curve.widest_gap(found, found) > WIDEST_GAP else found
+
+    def falls_to_alone(self, method: str) -> float | None:
+        """The noise at which the joint model, scored as deployed, is worth no more than training alone."""
+        column = "balanced_accuracy_clean" if method == DATA else "balanced_accuracy"
+        return self.falls_to(method, column, self.mean("local-only"))
+
+    def matched_at_worst(self, method: str) -> float:
+        """The share of rows that the strongest attack picks out at the noise where it does worst."""
+        return -largest_of(-self.rows.where(method=method).strongest("match"))
 
 
-def about_i_gdp(study: Reader) -> str:
+@dataclass(frozen=True, eq=False)
+class Deployments:
+    """All deployments of a study: what is read is the first one's, and beside it from where to where it goes."""
+
+    rows: Results
+
+    @property
+    def first(self) -> Reader:
+        """Deployment 0."""
+        return Reader(self.rows.where(deployment=0))
+
+    def read(self, one: Callable[[Reader], float]) -> list[float]:
+        """A figure in every deployment that has it."""
+        found = [one(Reader(self.rows.where(deployment=each))) for each in self.rows.values("deployment")]
+        return [value for value in found if np.isfinite(value)]
+
+    def percent(self, one: Callable[[Reader], float]) -> str:
+        """A share in the first deployment, and from where to where it goes over all that have it."""
+        found, told = self.read(one), percent(one(self.first))
+        if len({percent(value) for value in found}) < 2:
+            return told
+        return f"{told} ({percent(min(found))} to {percent(max(found))} over {len(found)} deployments)"
+
+
+def about_i_gdp(study: Deployments) -> str:
     """What I-GDP is worth, and what of it leaks."""
     return (
         "To I-GDP, which uploads no anchor, the paper assigns no leakage. Its accuracy is "
-        f"{percent(study.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks out "
-        f"{percent_over(study.rows.where(method='i-gdp').strongest('match'))} of the rows."
+        f"{study.percent(lambda one: one.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks "
+        f"out {study.percent(lambda one: one.matched_at_worst('i-gdp'))} of the rows."
     )
 
 
@@ -89,15 +125,23 @@ def percent_over(shares: Floats) -> str:
     return percent(mean_of(shares)) + spread
 
 
-def percent_at(curve: Curve, x: float | None) -> str:
-    """What a curve of shares says at x; where a spline overshoots and leaves 0 to 1, what the draws on either side say."""
-    if x is None:
-        return "an unknown share"
+def share_at(curve: Curve, x: float | None) -> float:
+    """What a curve of shares says at x; where a spline overshoots and leaves 0 to 1, what the draws on either side say.
+
+    NaN where there is no x.
+    """
+    if x is None or not len(curve):
+        return float("nan")
     share = float(curve.at(min(max(x, curve.low), curve.high)))
     if not 0 <= share <= 1:
         order = np.argsort(curve.x)
         share = float(np.interp(x, curve.x[order], curve.y[order]))
-    return percent(share)
+    return share
+
+
+def percent_at(curve: Curve, x: float | None) -> str:
+    """The same in per cent."""
+    return "an unknown share" if x is None else percent(share_at(curve, x))
 
 
 def in_powers_of_ten(number: float) -> str:
@@ -108,11 +152,20 @@ def in_powers_of_ten(number: float) -> str:
     return f"{mantissa} · 10^{int(exponent)}"
 
 
-def below_alone(symbol: str, level: float | None) -> str:
-    """From which noise on a joint model is worth less than training alone."""
+def at_alone(study: Reader, method: str, kind: Kind) -> float:
+    """What the strongest attack reaches at the noise at which joining is worth no more than training alone."""
+    return share_at(study.strongest(method, kind), study.falls_to_alone(method))
+
+
+def below_alone(symbol: str, study: Deployments, method: str) -> str:
+    """From which noise on a joint model is worth less than training alone, and how that differs between deployments."""
+    level = study.first.falls_to_alone(method)
     if level is None:
         return "stays above training alone over the whole range"
-    return f"falls below training alone from about {symbol} = {level:.2g} on, by the fitted curve"
+    found = study.read(lambda one: one.falls_to_alone(method) or float("nan"))
+    ends = [f"{value:.2g}" for value in (min(found), max(found))]
+    spread = f" ({ends[0]} to {ends[1]} over {len(found)} deployments)" if len(set(ends)) > 1 else ""
+    return f"falls below training alone from about {symbol} = {level:.2g}{spread} on, by the fitted curve"
 
 
 def place_among(value: float, spread: list[float]) -> str:

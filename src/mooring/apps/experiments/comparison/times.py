@@ -25,16 +25,17 @@ def times(facts: Mapping[str, Facts]) -> list[str]:
     --------
     >>> seconds = {"deployment 0, 10 participants: controls": 12.4, "deployment 1, 10 participants: controls": 30.0}
     >>> print(times({"mnist": {"seconds": seconds, "machine": {"gpu": "a GPU"}}})[-1].splitlines()[-1])
-    | digits | a GPU | 12 s |  |  | 30 s | 42 s |
+    | digits | a GPU | 12 s |  | – | 30 s | 42 s |
     """
     lines = [_line(study, facts[study]) for study in _NAMES if study in facts and _seconds(facts[study])]
     if not lines:
         return []
     return [
         "## How long they took",
-        "In the first deployment, the paper's runs are its six methods with all draws and all attacks, our strongest among "
+        "In the first deployment, the paper's runs are its methods with all draws and all attacks, our strongest among "
         "them; beside them stand pooled rows, training alone, and both noises at once. The auditor works while the rest "
-        f"goes on; '{_WAITING}' is how long the rest stood still for it.",
+        f"goes on; '{_WAITING}' is how long the rest stood still for it, '–' where the other seconds contain it. 'All' is "
+        "all that was timed; what was not is in the notes.",
         "\n".join(["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|", *lines]),
     ]
 
@@ -58,7 +59,8 @@ def _line(study: str, facts: Facts) -> str:
     others = sum(value for name, value in seconds.items() if name.startswith("deployment ") and _FIRST not in name)
     beside = sum(first.values()) - papers - waiting
     machine = facts.get("machine") or {}
-    cells = [f"{value:.0f} s" if value >= 0.5 else "" for value in (papers, beside, waiting, others)]
+    told = [f"{value:.0f} s" if value >= 0.5 else "" for value in (papers, beside, waiting, others)]
+    cells = told if _WAITING in first else [*told[:2], "–", told[3]]
     return (
         "| "
         + " | ".join((_NAMES[study], str(machine.get("gpu") or "CPU"), *cells, f"{sum(seconds.values()):.0f} s"))
