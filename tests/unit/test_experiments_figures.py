@@ -11,15 +11,17 @@ import pytest
 
 from mooring.apps.experiments.comparison.luck import best_by_luck
 from mooring.apps.experiments.comparison.results import Results
+from mooring.apps.experiments.figures.attack_curves import highest
 from mooring.apps.experiments.figures.both_noises import _smooth
 from mooring.apps.experiments.figures.draw import draw as draw_study
 from mooring.apps.experiments.figures.draw import drawn
 from mooring.apps.experiments.figures.drawing import house_style, written
-from mooring.apps.experiments.figures.fits import Fits
+from mooring.apps.experiments.figures.fits import Fits, Line, Track, held
 from mooring.apps.experiments.figures.landscape import differences, error_share
 from mooring.apps.experiments.figures.material import strongest
 from mooring.apps.experiments.figures.pareto import frontier
 from mooring.apps.experiments.figures.pictures import _row_words, draw_pictures
+from mooring.apps.experiments.figures.ribbons import spanned
 from mooring.apps.experiments.figures.style import spread_out
 from mooring.apps.experiments.figures.table_readings import levels, means_by_setting, paired_gains, strongest_noise
 from mooring.apps.experiments.figures.wording import attack_words
@@ -401,12 +403,12 @@ def test_every_curve_of_the_strongest_attack_has_a_band(name):
     results, _ = synthetic(study, n_draws=40, every=1)
     drawing = drawings(study, results)[name]
     for axes in drawing.canvas.axes[:1]:
-        shades = [patch for patch in axes.patches if len(patch.get_xy()) > 10]
+        shades = [patch for patch in axes.patches if patch.get_label() == "_ribbon"]
         black = [patch for patch in shades if patch.get_facecolor()[:3] == (0, 0, 0)]
         assert len(black if study == "mnist" else shades) == (2 if study == "mnist" else 5)
         assert all(patch.get_facecolor()[3] < 0.2 for patch in shades)
         for patch in shades:
-            x = np.asarray(patch.get_xy())[:, 0]
+            x = patch.get_path().vertices[:, 0]
             assert np.isfinite(x).all()
             assert np.ptp(x) > 0
     assert "fewer than five draws" in drawing.caption
@@ -527,7 +529,8 @@ def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
     assert len(fronts) == 2
     for front in fronts:
         assert np.all(np.diff(front.get_xdata()) >= 0)
-        assert np.all(np.diff(front.get_ydata()) > 0)
+        assert np.all(np.diff(front.get_ydata()[:-1]) > 0)
+        assert front.get_ydata()[-1] == front.get_ydata()[-2]  # level, as far as the greatest leakage
 
 
 def test_the_deployed_tradeoff_has_the_strongest_attack_by_both_measures(mnist):
@@ -733,6 +736,268 @@ def test_grey_pictures_are_small_and_coloured_ones_keep_their_colours(tmp_path):
             assert path.stat().st_size < 100_000 < (tmp_path / "whole.png").stat().st_size
 
 
+# What figures must not show: frontiers that something beats, curves of attacks that no attack follows, bands that cross.
+
+
+def with_control(rows, method, **values):
+    """The same rows, those of one method without noise with other values."""
+    return [row | values if row["method"] == method else row for row in rows]
+
+
+def marked(axes):
+    """Every operating point with a marker of its own, as (leakage, utility), noisy or not."""
+    shown = [line for line in axes.get_lines() if line.get_marker() not in ("None", "", None)]
+    return np.concatenate([np.asarray(line.get_xydata(), dtype=float) for line in shown])
+
+
+@pytest.mark.parametrize("name", ["tradeoff-as-deployed", "both-noises"])
+def test_nothing_beats_the_frontier_of_images_with_or_without_noise(name):
+    safe = {"linkage:moments": 0.11, "match:moments": 0.12, "balanced_accuracy": 0.7, "balanced_accuracy_clean": 0.7}
+    best = {"balanced_accuracy": 0.95, "balanced_accuracy_clean": 0.95}
+    rows = with_control(with_control(image_rows(every=1), "i-gdp", **safe), "aa-i-gdp", **best)
+    drawing = drawings("mnist", Results.from_rows(rows))[name]
+    panels = [axes for axes in drawing.canvas.axes if any(line.get_label() == "frontier" for line in axes.get_lines())]
+    assert len(panels) == 2 if name == "tradeoff-as-deployed" else panels
+    for axes in panels:
+        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        corners, points = front.get_xydata()[:-1], marked(axes)
+        beaten = (points[:, None, 0] <= corners[None, :, 0]) & (points[:, None, 1] > corners[None, :, 1])
+        assert not beaten.any()
+        assert corners[0].tolist() == [pytest.approx(12.0 if axes is panels[0] else 11.0), pytest.approx(70.0)]
+        assert corners[-1][1] == pytest.approx(95.0)
+        labels = {str(line.get_label()) for line in axes.get_lines()}
+        assert {"I-GDP, no noise", "C-GDP, no noise", "AA-I-GDP, no noise"} <= labels
+    if name == "both-noises":
+        assert "I-GDP without noise 1" in drawing.caption
+
+
+@pytest.mark.parametrize("study", ["hospitals", "census"])
+def test_nothing_beats_the_frontier_of_tables_with_or_without_noise(study):
+    sizes = (50, 700) if study == "census" else (200,)
+    safe = {"match:moments": 0.15, "error:moments": 1.2, "balanced_accuracy": 0.9, "balanced_accuracy_clean": 0.9}
+    rows = with_control(table_rows(sizes=sizes), "i-gdp", **safe)
+    panels = drawings(study, Results.from_rows(rows))["tradeoff"].canvas.axes
+    for place, axes in enumerate(panels):
+        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        # I-GDP beats everything here: its level runs from its own leakage to the greatest.
+        assert np.asarray(front.get_ydata()) == pytest.approx([90.0, 90.0])
+        assert front.get_xdata()[0] == pytest.approx(15.0 if place % 2 == 0 else 1.2)
+        assert abs(front.get_xdata()[1] - front.get_xdata()[0]) > 0.5
+
+
+@pytest.mark.parametrize(("apart", "words"), [(0.0, 1), (0.001, 1), (0.02, 2)])
+def test_two_methods_without_noise_have_two_lines_where_they_differ(apart, words):
+    rows = with_control(image_rows("celeba"), "c-gdp", balanced_accuracy=0.82)
+    found = drawings("celeba", Results.from_rows(with_control(rows, "aa-i-gdp", balanced_accuracy=0.82 + apart)))
+    shared = lines(found["utility"], "C-GDP and AA-I-GDP, no noise")
+    each = [heights(lines(found["utility"], f"{method}, no noise")) for method in ("C-GDP", "AA-I-GDP")]
+    if words == 1:
+        assert len(shared) == 2  # one a panel
+        assert each == [set(), set()]
+    else:
+        assert not shared
+        assert each == [{82.0}, {84.0}]
+
+
+def steep_rows(study="celeba", *, n_deployments=1):
+    """Linkage that falls from 85 % so steeply that a spline begins far above; strongest attacks on few draws only."""
+    rng = np.random.default_rng(2)
+    rows = image_rows(study, n_draws=120, every=8, n_deployments=n_deployments)
+    for row in rows:
+        if row["method"] == "aa-i-gdp-anchor-noise":
+            v = row["anchor_noise_scale"] = 4 * row["anchor_noise_scale"] ** 2  # most draws near none, as in the study
+            linked = 0.1 + 0.75 / (1 + (v / 0.015) ** 3) + rng.normal(0, 0.004)
+            row |= {f"linkage:{attack}": linked for attack in ("pseudoinverse", "procrustes", "alignment-map")}
+            if row["strongest_attacks"]:
+                row["linkage:moments"] = linked - 0.02
+        elif row["method"] in ("c-gdp", "aa-i-gdp"):
+            row |= {name: 0.85 for name in row if name.startswith("linkage:")}
+    return rows
+
+
+def test_no_attack_is_drawn_above_what_it_finds_without_noise():
+    results = Results.from_rows(steep_rows())
+    own = results.where(method="aa-i-gdp-anchor-noise")
+    free = Fits(FEW_RESAMPLES).line(own["anchor_noise_scale"], 100 * own["linkage:procrustes"])
+    assert free.y.max() > 88  # so there is something to stop
+    found = drawings("celeba", results)
+    for name in ("linkage", "linkage-strongest"):
+        curves = [line for line in found[name].canvas.axes[1].get_lines() if line.get_linestyle() != "None"]
+        assert len(curves) >= 3
+        for line in curves:
+            assert line.get_label() == "strongest, matched directly" or np.nanmax(line.get_ydata()) <= 85 + 1e-9
+    for label in ("anchor noise, Procrustes (paper)", "anchor noise, strongest attack we know"):
+        (track,) = lines(found["tradeoff"], label)
+        assert np.nanmax(track.get_xdata()) <= 85 + 1e-9
+    assert "above what the attack finds without noise" in found["linkage"].caption
+    lucky = [
+        row | {"linkage:procrustes": row["linkage:procrustes"] + 0.08} if "linkage:procrustes" in row else row
+        for row in image_rows(n_deployments=1)
+    ]
+    of_digits = drawings("mnist", Results.from_rows(lucky))["tradeoff"]
+    x, y = lines(of_digits, "anchor noise, Procrustes (paper)")[0].get_data()
+    assert x.max() > 38
+    assert np.all(x[np.isfinite(y)] <= 37 + 1e-9)
+
+
+def test_the_strongest_attack_is_nowhere_below_one_that_is_shown():
+    found = drawings("celeba", Results.from_rows(steep_rows()))
+    for name, words in (("linkage", "strongest attack we know"), ("linkage-strongest", "strongest, by the auditor")):
+        axes = found[name].canvas.axes[1]
+        (strong,) = [line for line in axes.get_lines() if line.get_label() == words]
+        others = [line for line in axes.get_lines() if "OP)" in str(line.get_label()) or "MP)" in str(line.get_label())]
+        assert others
+        for other in others:
+            there = np.interp(strong.get_xdata(), *other.get_data())
+            assert np.all(strong.get_ydata() >= there - 1e-9)
+
+
+def test_a_raised_curve_keeps_its_own_range_and_bands():
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    own = Line(x, np.array([5.0, 5, 5, 5]), np.array([4.0, 4, 4, np.nan]), np.array([6.0, 6, 6, np.nan]))
+    other = Line(x[1:] + 0.0, np.array([7.0, 3, 9]), np.array([6.5, 2, 8]), np.array([np.nan, 4, 10]))
+    raised = highest(own, [other, None])
+    np.testing.assert_allclose(raised.y, [5, 7, 5, 9])
+    np.testing.assert_allclose(raised.lower, [4, 6.5, 4, np.nan])
+    np.testing.assert_allclose(raised.upper, [6, 7, 6, np.nan])
+
+
+def test_a_ribbon_covers_both_bands_once_however_its_track_bends():
+    noise = np.linspace(0, 1, 61)
+    # Leakage falls and comes back while utility falls, and the bands widen: corners joined straight would cross.
+    across, up = 20 + 60 * (1 - noise) ** 2 + 8 * np.sin(9 * noise), 85 - 25 * noise
+    wide, high = 1 + 6 * noise, 8 - 7 * noise
+    track = Track(noise, Line(noise, across, across - wide, across + wide), Line(noise, up, up - high, up + high))
+    region = spanned(track)
+    pieces = region.vertices.reshape(-1, 5, 2)[:, :4]
+    x, y = pieces[..., 0], pieces[..., 1]
+    areas = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
+    assert (areas > 0).all()  # all the same way round: nothing cancels, whatever overlaps
+    corners = np.concatenate(
+        [np.stack([across + a * wide, up + b * high], axis=1) for a in (-0.9, 0.9) for b in (-0.9, 0.9)]
+    )
+    assert region.contains_points(np.concatenate([corners, np.stack([across, up], axis=1)])).all()
+    assert x.min() >= (across - wide).min() - 1e-9
+    assert y.max() <= (up + high).max() + 1e-9
+    nowhere = np.full(61, np.nan)
+    assert spanned(Track(noise, Line(noise, across, nowhere, nowhere), track.up)) is None
+
+
+def test_every_ribbon_of_a_tradeoff_turns_one_way():
+    patches = drawings("celeba", Results.from_rows(steep_rows()))["tradeoff"].canvas.axes[0].patches
+    ribbons = [patch for patch in patches if patch.get_label() == "_ribbon"]
+    assert len(ribbons) >= 3
+    for patch in ribbons:
+        x, y = np.moveaxis(patch.get_path().vertices.reshape(-1, 5, 2)[:, :4], -1, 0)
+        assert ((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1) > 0).all()
+
+
+def test_utility_of_the_strongest_tradeoff_rests_on_all_draws():
+    rows = image_rows("celeba", n_draws=80, every=8, n_deployments=1)
+    for row in rows:
+        if row["method"] == "aa-i-gdp-anchor-noise":
+            row["balanced_accuracy"] = 0.9 if row["strongest_attacks"] else 0.7
+    (track,) = lines(drawings("celeba", Results.from_rows(rows))["tradeoff"], "anchor noise, strongest attack we know")
+    assert abs(np.median(track.get_ydata()) - 72.5) < 2  # a draw in eight is at 90
+
+
+def test_linkage_without_noise_names_the_decoder_where_there_are_two():
+    rows = image_rows(n_deployments=1)
+    learned = [
+        row | {"linkage:known-secret+learned": 0.9} if row["method"] == "c-gdp-data-noise" else row for row in rows
+    ]
+    plain, two = (drawings("mnist", Results.from_rows(one))["linkage"].canvas.axes for one in (rows, learned))
+    assert "no noise" in {line.get_label() for line in plain[0].get_lines()}
+    assert "no noise, paper's decoder" in {line.get_label() for line in two[0].get_lines()}
+    assert "no noise" in {line.get_label() for line in two[1].get_lines()}
+
+
+def test_numbers_on_contours_are_upright(tmp_path):
+    drawing = drawings("mnist", Results.from_rows(image_rows(n_draws=60, every=1)))["both-noises"]
+    with house_style():
+        written(drawing, tmp_path)
+    numbers = [text for axes in drawing.canvas.axes for text in axes.texts if text.get_text().isdigit()]
+    assert len(numbers) > 3
+    assert {text.get_rotation() for text in numbers} == {0.0}
+
+
+def test_a_surface_has_the_colour_of_its_draws_where_they_are_all_alike():
+    rows = image_rows(n_draws=40, every=1)
+    for row in rows:
+        row |= {name: 1.0 for name in row if name.startswith("match:")}
+    drawing = drawings("mnist", Results.from_rows(rows))["both-noises"]
+    (axes,) = [axes for axes in drawing.canvas.axes if axes.get_title(loc="left") == "Matched directly, %"]
+    import matplotlib
+
+    dark = matplotlib.colormaps["OrRd"](1.0)
+    fills = [
+        colour
+        for one in axes.collections
+        if getattr(one, "filled", False)
+        for colour, path in zip(one.get_facecolor(), one.get_paths(), strict=False)
+        if len(path.vertices)
+    ]
+    assert fills
+    np.testing.assert_allclose(fills, [dark] * len(fills))
+
+
+def test_no_curve_is_drawn_through_a_stretch_without_draws():
+    rows = [
+        row
+        for row in image_rows("celeba", n_draws=60, n_deployments=2, every=1)
+        if row["deployment"] == 0
+        or not (row["method"] == "aa-i-gdp-anchor-noise" and 0.1 < row["anchor_noise_scale"] < 0.2)
+    ]
+    drawing = drawings("celeba", Results.from_rows(rows))["deployments"]
+    for axes in (drawing.canvas.axes[1], drawing.canvas.axes[3]):
+        first, second = [line for line in axes.get_lines() if line.get_label() == "one deployment"]
+        (middle,) = [line for line in axes.get_lines() if line.get_label() == "mean of deployments"]
+        assert np.isfinite(first.get_ydata()).all()
+        for line in (second, middle):
+            x, y = line.get_data()
+            assert np.isnan(y[(x > 0.115) & (x < 0.185)]).all()
+            assert np.isfinite(y[x < 0.09]).all()
+            assert np.isfinite(y[x > 0.22]).all()
+        orange = [band for colour, band in bands(axes) if colour[0] > colour[2]]
+        assert orange
+        assert not any(((band[:, 0] > 0.12) & (band[:, 0] < 0.18)).any() for band in orange)
+    assert "too few draws there" in drawing.caption
+    assert "no curve between two draws" in drawing.caption
+    words = [text.get_text() for legend in drawing.canvas.legends for text in legend.get_texts()]
+    assert "range between them, where all have enough draws" in words
+
+
+def test_a_curve_is_held_by_neighbours_that_are_near():
+    x = np.array([0.0, 1, 2, 3, 4, 5, 8, 9, 10])
+    assert held(x, np.array([0.0, 4.5, 5.0, 6.5, 8.0, 8.5, 10.0])).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_tracks_of_several_participants_can_be_told_apart():
+    results, _ = synthetic("participants", n_draws=40)
+    axes = drawings("participants", results)["tradeoff"].canvas.axes[0]
+    black = [line for line in axes.get_lines() if str(line.get_label()).startswith("strongest attack we know")]
+    cores = [line for line in axes.get_lines() if str(line.get_label()).startswith("_core")]
+    assert len(black) == len(cores) == 5
+    assert len({line.get_color() for line in cores}) == 5
+    for outside, inside in zip(black, cores, strict=True):
+        np.testing.assert_array_equal(outside.get_xydata(), inside.get_xydata())
+        assert outside.get_linewidth() > inside.get_linewidth() > 1
+    names = {text.get_text(): text for text in axes.texts}
+    assert set(names) == {f"p = {p}" for p in (2, 5, 10, 20, 50)}
+    for line in cores:
+        assert tuple(line.get_xydata()[0]) == pytest.approx(names[str(line.get_label()).removeprefix("_core ")].xy)
+    places = np.sort([text.get_position()[1] for text in names.values()])
+    assert np.diff(places).min() > 2  # names do not lie on each other
+
+
 # The parts.
 
 
@@ -783,7 +1048,7 @@ def test_noise_of_a_landscape_is_read_in_units_of_its_cells():
     assert len(panels) == 1
     texts = [text.get_text() for text in found["gain"].canvas.axes[0].texts]
     assert texts == ["+18", "+15"]
-    assert found["gain"].canvas.axes[0].get_title(loc="left") == "private-data noise σ = 0.5"
+    assert found["gain"].canvas.axes[0].get_title(loc="left") == "private-data noise σ = 0.5 s"
 
 
 def test_levels_of_noise_are_matched_between_deployments_by_their_order():

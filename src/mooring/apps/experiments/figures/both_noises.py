@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mooring.apps.experiments.figures.drawing import Drawing
 from mooring.apps.experiments.figures.material import Material, column, local_only, luck, percent, pooled_raw, strongest
-from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.operating import draw_frontier, mark_noiseless, noiseless_points
 from mooring.apps.experiments.figures.style import (
     comparison_levels,
     empty_canvas,
@@ -20,7 +20,6 @@ from mooring.apps.experiments.figures.style import (
 from mooring.apps.experiments.figures.tradeoff import deployed_points
 from mooring.apps.experiments.figures.wording import (
     ANCHOR_NOISE,
-    BLACK,
     BOTH_NOISES,
     CLEAN_AXIS,
     DATA_NOISE,
@@ -65,8 +64,7 @@ def draw_both_noises(material: Material) -> list[Drawing]:
         _surface(above, leaky, sigma, v, leakage, f"{_WORDS[kind].capitalize()}, %", "OrRd")
         counts = _frontier(front, material, paper, kind)
         shares += [
-            f"{_WORDS[kind]}, "
-            + ", ".join(f"{METHOD_WORDS[method].removeprefix('C-GDP, ')} {n}" for method, n in counts.items())
+            f"{_WORDS[kind]}, " + ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items())
         ]
     _legend(below, fronts[0])
     luckily = " ".join(luck(material, kind, _METHODS).strip() for kind in measured).strip()
@@ -74,8 +72,9 @@ def draw_both_noises(material: Material) -> list[Drawing]:
         "Above: balanced accuracy as deployed, and the share of records that the strongest attack we know gives away "
         "(ten-way; a lower bound), over the scales of both noises: matched to their source directly, and linked by the "
         "paper's auditor. Dots are draws, coloured by what was measured; the surface smooths them; the edges are draws with "
-        "one noise only. Below: the same draws, utility against leakage; the black steps join the draws that no other "
-        f"beats. On that frontier: {'; '.join(shares)}. Dotted: guessing. {luckily}"
+        "one noise only. Below: the same draws, utility against leakage; the black steps join the points that no other "
+        "beats, those without noise among them, and run on level to the greatest leakage. On that frontier: "
+        f"{'; '.join(shares)}. Dotted: guessing. {luckily}"
     ).strip()
     return [Drawing("both-noises", title, caption, canvas)]
 
@@ -104,11 +103,8 @@ def _surface(canvas: Any, axes: Axes, sigma: Array, v: Array, z: Array, heading:
     scale = {"cmap": colours, "vmin": low, "vmax": high}
     smooth = _smooth(sigma, v, z)
     if smooth is not None:
-        levels = np.arange(low, high + 2.5, 5)
-        axes.contourf(*smooth, levels=levels, extend="both", **scale)
-        lines = axes.contour(*smooth, levels=levels[:-1:2], colors=INK, linewidths=0.7, alpha=0.6)
-        axes.clabel(lines, fmt="%.0f", fontsize=8)
-    drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=INK, linewidths=0.3, **scale)
+        _bands(axes, smooth, np.arange(low, high + 2.5, 5), colours)
+    drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=GREY, linewidths=0.6, **scale)
     across, up = (
         float(sigma.max()) or 1.0,
         float(v.max()) or 1.0,
@@ -117,6 +113,29 @@ def _surface(canvas: Any, axes: Axes, sigma: Array, v: Array, z: Array, heading:
     axes.set_ylim(-0.02 * up, 1.02 * up)
     bar = canvas.colorbar(drawn, ax=axes, aspect=28, pad=0.02)
     bar.outline.set_visible(False)
+
+
+def _bands(axes: Axes, smooth: Any, levels: Array, colours: str) -> None:
+    """The surface in steps, with upright numbers on its lines.
+
+    A step has the colour of the surface's own mean within it, not of its middle: where all is 100 %, the surface is as dark
+    as the draws.
+    """
+    from matplotlib import colormaps
+
+    x, y, z = smooth
+    low, high = levels[0], levels[-1]
+    inside = np.clip(z, low, high)
+    known = inside.compressed()
+    which = np.clip(np.searchsorted(levels, known, side="left") - 1, 0, len(levels) - 2)
+    counts = np.bincount(which, minlength=len(levels) - 1)
+    middles = (levels[:-1] + levels[1:]) / 2
+    means = np.where(counts > 0, np.bincount(which, known, len(middles)) / np.maximum(counts, 1), middles)
+    shades = colormaps[colours]((means - low) / (high - low))
+    axes.contourf(x, y, inside, levels=levels, colors=shades)
+    lines = axes.contour(x, y, z, levels=levels[:-1:2], colors=INK, linewidths=0.7, alpha=0.6)
+    for number in axes.clabel(lines, fmt="%.0f", fontsize=8, inline_spacing=2):
+        number.set(rotation=0, transform_rotates_text=False, alpha=1.0)
 
 
 def _smooth(sigma: Array, v: Array, z: Array) -> Any:
@@ -143,17 +162,19 @@ def _frontier(axes: Axes, material: Material, paper: Results, kind: Kind) -> dic
         title=f"The frontier: {_WORDS[kind]}", xlabel=f"{_WORDS[kind]} by the strongest attack, %", ylabel=CLEAN_AXIS
     )
     x, y = deployed_points(axes, paper, kind, strength=0.5)
-    best = frontier(x, y)
-    if len(best):
-        axes.plot(x[best], y[best], color=BLACK, linewidth=2.4, drawstyle="steps-post", label="frontier", zorder=5)
+    quiet = noiseless_points(paper, kind)
+    best = draw_frontier(axes, x, y, quiet, kind)
+    mark_noiseless(axes, quiet)
     chance = guessing_level(material.study)
-    percent_axis(axes, low=utility_floor(chance, y))
+    percent_axis(axes, low=utility_floor(chance, y, np.array([one.utility for one in quiet])))
     percent_axis(axes, across=True)
     axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
     labels = comparison_levels(axes, local=local_only(paper), pooled=pooled_raw(paper), chance=chance)
     end_labels(axes, labels)
-    method = np.concatenate([np.full(len(paper.where(method=name)), k) for k, name in enumerate(_METHODS)])
-    return {name: int((method[best] == k).sum()) for k, name in enumerate(_METHODS)}
+    names = [METHOD_WORDS[method].removeprefix("C-GDP, ") for method in _METHODS]
+    noisy = np.repeat(names, [len(paper.where(method=method)) for method in _METHODS])
+    held = np.append(noisy, [one.words for one in quiet])[best]
+    return {name: int((held == name).sum()) for name in [*names, *(one.words for one in quiet)]}
 
 
 def _legend(below: Any, axes: Axes) -> None:

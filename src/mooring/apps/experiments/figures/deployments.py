@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.apps.experiments.figures.drawing import Drawing
-from mooring.apps.experiments.figures.fits import BAND_RULE, Line
+from mooring.apps.experiments.figures.fits import BAND_RULE, GAP_RULE, Line, held
 from mooring.apps.experiments.figures.material import (
     Material,
     column,
@@ -94,13 +94,20 @@ def draw_deployments(material: Material) -> list[Drawing]:
                 notes.append(f"{heading.lower()}, {what}: {between} between, {within:.1f} within")
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))  # one entry a name
     kept = ["one deployment", "mean of deployments", "between", "within the first"]
-    words = ["one deployment", "their mean", "range between deployments", "noise within the first (95 %)"]
+    words = [
+        "one deployment (gap: no draws)",
+        "their mean",
+        "range between them, where all have enough draws",
+        "noise within the first (95 %)",
+    ]
     shown = [(handles[name], text) for name, text in zip(kept, words, strict=True) if name in handles]
     canvas.legend([one for one, _ in shown], [text for _, text in shown], loc="outside lower center", ncols=4)
     caption = (
         f"{len(known)} deployments: other splits, projections, maps, anchors and seeds. Thin curves: one each; thick: their "
         "mean. The orange band is the range of the deployments' curves; the blue band is the 95 % band of the first "
-        f"deployment over its noise draws, which is what the paper's bands show. There is {BAND_RULE}. "
+        f"deployment over its noise draws, which is what the paper's bands show. There is {BAND_RULE}, and the orange range "
+        f"ends where that holds for one of the deployments: it has too few draws there to be compared. There is {GAP_RULE}, "
+        "and no mean where one of the curves is missing. "
         f"Widths in percentage points, averaged over the noise: {'; '.join(notes) or 'too few draws'}."
         f"{luck(material, 'match', (DATA_NOISE, ANCHOR_NOISE), everywhere=True)}"
     )
@@ -115,9 +122,11 @@ def _panel(
     first: Line | None = None
     for deployment in known:
         rows = material.results.where(method=method, deployment=deployment)
-        line = material.fits.line(column(rows, scale), measure(rows))
+        noise, found = column(rows, scale), measure(rows)
+        line = material.fits.line(noise, found)
         if line is None:
             continue
+        line = line.only(held(noise[np.isfinite(found)], line.x))
         lines.append(line)
         first = line if deployment == 0 else first
         axes.plot(line.x, line.y, color=GREY, linewidth=0.8, alpha=0.9, label="one deployment", zorder=3)

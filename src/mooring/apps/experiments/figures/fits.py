@@ -1,7 +1,8 @@
 """Curves and bands of percentages for figures, each computed once however many figures show it.
 
-A curve is drawn within the range of its draws. Its band begins and ends where enough draws are near: at ends with few, a
-bootstrap has nothing to resample and its band says nothing. Neither leaves 0 … 100.
+A curve is drawn within the range of its draws; where draws are few, a figure may leave out the stretches without any: see
+`held`. Its band begins and ends where enough draws are near: at ends with few, a bootstrap has nothing to resample and its
+band says nothing. Neither leaves 0 … 100.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _POINTS = 120
 _FEWEST = 5
 _NEAR = 0.1  # of the range of the draws, either side of a point
 BAND_RULE = "no band at ends where fewer than five draws lie within a tenth of the range"
+GAP_RULE = f"no curve between two draws further apart than {100 * curves.WIDEST_GAP:.0f} % of the range"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,25 @@ class Line:
     y: Array
     lower: Array
     upper: Array
+
+    def capped(self, top: float | None) -> Line:
+        """The same, curve and band, nowhere above a value; unchanged where there is none."""
+        if top is None:
+            return self
+        y, lower, upper = (np.minimum(edge, top) for edge in (self.y, self.lower, self.upper))
+        return Line(self.x, y, lower, upper)
+
+    def on(self, grid: Array) -> Line:
+        """The same on another grid; NaN outside its range."""
+        y, lower, upper = (
+            np.interp(grid, self.x, edge, left=np.nan, right=np.nan) for edge in (self.y, self.lower, self.upper)
+        )
+        return Line(grid, y, lower, upper)
+
+    def only(self, there: NDArray[np.bool_]) -> Line:
+        """The same where `there` says so, NaN elsewhere."""
+        y, lower, upper = (np.where(there, edge, np.nan) for edge in (self.y, self.lower, self.upper))
+        return Line(self.x, y, lower, upper)
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,20 @@ def supported(x: Array, grid: Array) -> NDArray[np.bool_]:
     reach = _NEAR * float(np.ptp(x))
     enough = (np.abs(grid[:, None] - x[None]) <= reach).sum(axis=1) >= _FEWEST
     return np.asarray(np.logical_or.accumulate(enough) & np.logical_or.accumulate(enough[::-1])[::-1], dtype=bool)
+
+
+def held(x: Array, grid: Array) -> NDArray[np.bool_]:
+    """Where on a grid a curve rests on draws: not between two neighbours that are too far apart.
+
+    Examples
+    --------
+    >>> held(np.array([0.0, 1.0, 2.0, 6.0, 7.0]), np.array([0.5, 2.0, 4.0, 6.5])).tolist()
+    [True, True, False, True]
+    """
+    places = np.unique(x[np.isfinite(x)])
+    after = np.clip(np.searchsorted(places, grid, side="left"), 1, len(places) - 1)
+    wide = places[after] - places[after - 1] > curves.WIDEST_GAP * float(np.ptp(places))
+    return np.asarray(~wide | np.isin(grid, places), dtype=bool)
 
 
 def _enough(x: Array) -> bool:

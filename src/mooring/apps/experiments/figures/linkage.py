@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mooring.apps.experiments.figures.attack_curves import (
+    CURVE_RULE,
+    PAPER_ATTACKS,
+    SCALES,
+    has_learned_decoder,
+    noiseless_linkage,
+    paper_line,
+    strongest_line,
+)
 from mooring.apps.experiments.figures.drawing import Drawing
 from mooring.apps.experiments.figures.fits import BAND_RULE
 from mooring.apps.experiments.figures.material import (
     Material,
     column,
-    control,
     converged,
     luck,
     mean,
@@ -54,8 +62,6 @@ if TYPE_CHECKING:
 
     from mooring.apps.experiments.comparison.results import Results
 
-_ANCHOR_ATTACKS = ("pseudoinverse", "alignment-map", "procrustes")
-
 
 def draw_linkage(material: Material) -> list[Drawing]:
     """The paper's attacks under either noise, and the strongest attack by the same auditor."""
@@ -72,7 +78,8 @@ def draw_linkage(material: Material) -> list[Drawing]:
         "in (b) are draws on which the solver converged, open ones those where it reached its limit of iterations. Curves "
         f"are the paper's splines with 95 % bootstrap bands, {BAND_RULE}. The black line is the "
         f"strongest attack of all that were run, judged by the same auditor; in (b) it rests on the {n_full} draws on "
-        "which every attack was run. Dash-dotted: the same without noise. Dotted: guessing."
+        f"which every attack was run. {CURVE_RULE}. Dash-dotted: the paper's attack without noise, by the paper's decoder. "
+        "Dotted: guessing."
         f"{luck(material, 'linkage', (DATA_NOISE, ANCHOR_NOISE))} "
         "Lower is safer, and every curve is a lower bound on leakage."
     )
@@ -98,12 +105,13 @@ def draw_linkage_strongest(material: Material) -> list[Drawing]:
         colour = ATTACK_COLOURS[attack]
         observations(one, x, by_matching, colour=BLACK, marker="D", strength=0.3, size=3.2)
         observations(one, x, by_auditor, colour=BLACK, marker="o", strength=0.3, size=3.2)
-        paper_line = material.fits.line(x, percent(own, f"linkage:{attack}"))
+        paper = paper_line(material, material.paper, method, attack)
+        by_same_auditor = strongest_line(material, material.paper, method)
         end_labels(
             one,
             [
-                fitted(one, paper_line, colour=colour, label=f"the paper's: {attack_words(attack)}"),
-                darkest(one, material.fits.line(x, by_auditor), label="strongest, by the auditor", style=(0, (4, 1.5))),
+                fitted(one, paper, colour=colour, label=f"the paper's: {attack_words(attack)}"),
+                darkest(one, by_same_auditor, label="strongest, by the auditor", style=(0, (4, 1.5))),
                 darkest(one, material.fits.line(x, by_matching), label="strongest, matched directly"),
                 level(one, LINKAGE_CHANCE, GUESSING, colour=GREY, style=":"),
             ],
@@ -119,7 +127,7 @@ def draw_linkage_strongest(material: Material) -> list[Drawing]:
         "strongest attack of all that were run, judged by that auditor; the solid black curve is the strongest attack when "
         "rebuilt records are matched straight in the projected space, with no network in between. Attacks on anchor noise: "
         f"{', '.join(attack_words(name) for name in found) or 'none'}. Black curves rest on the draws on which every attack "
-        f"was run, with {BAND_RULE}.{''.join(by_luck)} All are lower bounds: a better attack may exist."
+        f"was run, with {BAND_RULE}. {CURVE_RULE}.{''.join(by_luck)} All are lower bounds: a better attack may exist."
     )
     return [Drawing("linkage-strongest", title, caption, canvas)]
 
@@ -133,17 +141,17 @@ def _data_noise_panel(axes: Axes, material: Material, paper: Results) -> None:
         not_run(axes)
         return
     labels: list[EndLabel | None] = []
-    series = [(own, "known-secret", "C-GDP, known secret")]
+    series = [(own, DATA_NOISE, "known-secret", "C-GDP, known secret")]
     if len(aligned) and not _coincide(own, aligned):
-        series.append((aligned, "known-anchor", "AA-I-GDP, known anchor"))
+        series.append((aligned, ALIGNED_DATA_NOISE, "known-anchor", "AA-I-GDP, known anchor"))
     elif len(aligned):
-        series = [(own, "known-secret", "C-GDP and AA-I-GDP")]
-    for rows, attack, words in series:
+        series = [(own, DATA_NOISE, "known-secret", "C-GDP and AA-I-GDP")]
+    for rows, method, attack, words in series:
         x, y = column(rows, "data_noise_scale"), percent(rows, f"linkage:{attack}")
         observations(axes, x, y, colour=ATTACK_COLOURS[attack], marker=ATTACK_MARKERS[attack])
-        labels.append(fitted(axes, material.fits.line(x, y), colour=ATTACK_COLOURS[attack], label=words))
-    labels.append(_strongest_line(axes, material, own, "data_noise_scale"))
-    labels.append(noiseless_level(axes, control(paper, COMMON, "linkage:known-secret"), "no noise"))
+        line = paper_line(material, paper, method, attack)
+        labels.append(fitted(axes, line, colour=ATTACK_COLOURS[attack], label=words))
+    labels += [_strongest_line(axes, material, paper, DATA_NOISE), _noiseless(axes, paper, DATA_NOISE)]
     labels.append(level(axes, LINKAGE_CHANCE, GUESSING, colour=GREY, style=":"))
     end_labels(axes, labels)
 
@@ -158,23 +166,30 @@ def _anchor_noise_panel(axes: Axes, material: Material, paper: Results) -> None:
         return
     x, shut = column(own, "anchor_noise_scale"), converged(own)
     labels: list[EndLabel | None] = []
-    for attack in _ANCHOR_ATTACKS:
+    for attack in PAPER_ATTACKS[ANCHOR_NOISE]:
         y = percent(own, f"linkage:{attack}")
         if mean(y) is None:
             continue
         colour = ATTACK_COLOURS[attack]
         observations(axes, x, y, colour=colour, marker=ATTACK_MARKERS[attack], filled=shut, strength=0.28)
-        labels.append(fitted(axes, material.fits.line(x, y), colour=colour, label=attack_words(attack)))
-    labels.append(_strongest_line(axes, material, own, "anchor_noise_scale"))
-    labels.append(noiseless_level(axes, control(paper, ALIGNED, "linkage:known-anchor"), "no noise"))
+        line = paper_line(material, paper, ANCHOR_NOISE, attack)
+        labels.append(fitted(axes, line, colour=colour, label=attack_words(attack)))
+    labels += [_strongest_line(axes, material, paper, ANCHOR_NOISE), _noiseless(axes, paper, ANCHOR_NOISE)]
     labels.append(level(axes, LINKAGE_CHANCE, GUESSING, colour=GREY, style=":"))
     end_labels(axes, labels)
 
 
-def _strongest_line(axes: Axes, material: Material, rows: Results, scale: str) -> EndLabel | None:
-    x, y = column(rows, scale), strongest(rows, "linkage")
+def _strongest_line(axes: Axes, material: Material, paper: Results, method: str) -> EndLabel | None:
+    rows = paper.where(method=method)
+    x, y = column(rows, SCALES[method]), strongest(rows, "linkage")
     observations(axes, x, y, colour=BLACK, marker="D", strength=0.3, size=3.0)
-    return darkest(axes, material.fits.line(x, y), label=STRONGEST)
+    return darkest(axes, strongest_line(material, paper, method), label=STRONGEST)
+
+
+def _noiseless(axes: Axes, paper: Results, method: str) -> EndLabel | None:
+    """What the paper's attack links without noise; the label says whose decoder where others were tried too."""
+    words = "no noise, paper's decoder" if has_learned_decoder(paper, method) else "no noise"
+    return noiseless_level(axes, noiseless_linkage(paper, method), words)
 
 
 def _finish(axes: Axes, heading: str, across: str, up: str, *, top: float = 100.0) -> None:

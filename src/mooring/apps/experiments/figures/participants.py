@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.apps.experiments.figures.attack_curves import CURVE_RULE, paper_track, strongest_track
 from mooring.apps.experiments.figures.drawing import Drawing
 from mooring.apps.experiments.figures.fits import BAND_RULE
 from mooring.apps.experiments.figures.material import (
@@ -24,8 +25,8 @@ from mooring.apps.experiments.figures.material import (
     strongest,
     values,
 )
+from mooring.apps.experiments.figures.ribbons import RIBBON_RULE, cored_track, label_starts, track_ribbon
 from mooring.apps.experiments.figures.style import new_canvas, observations, percent_axis, utility_floor
-from mooring.apps.experiments.figures.tradeoff import track_ribbon
 from mooring.apps.experiments.figures.wording import (
     ANCHOR_AXIS,
     ANCHOR_NOISE,
@@ -80,10 +81,11 @@ def _tradeoff(material: Material, name: str) -> Drawing:
         x = strongest(own, "linkage") if by_strongest else percent(own, "linkage:procrustes")
         y = percent(own, "balanced_accuracy")
         observations(axes, x, y, colour=colour, filled=converged(own), strength=0.3, size=3.2)
-        found = material.fits.track(column(own, "anchor_noise_scale"), x, y)
+        black = strongest_track(material, rows, ANCHOR_NOISE)
+        found = black if by_strongest else paper_track(material, rows, ANCHOR_NOISE, "procrustes")
         track_ribbon(axes, found, colour, "-", label, width=2.2)
         if not by_strongest:
-            _strongest_track(axes, material, own, colour)
+            cored_track(axes, black, colour, f"{STRONGEST}, colour of p inside", label)
         leak = (
             control_strongest(rows, COMMON, "linkage")
             if by_strongest
@@ -99,18 +101,21 @@ def _tradeoff(material: Material, name: str) -> Drawing:
     canvas = _panels(material, title, linkage_axis(material.study), paired)
     for one in canvas.axes[::2]:
         percent_axis(one, across=True)
+        label_starts(one)
         one.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
     taken = (
-        "leakage is identity linkage by the strongest attack we know, and curves rest on the draws on which every attack "
+        "leakage is identity linkage by the strongest attack we know, and rests on the draws on which every attack "
         f"was run{_matched(material)}"
         if by_strongest
         else "leakage is identity linkage: by the Procrustes attack, as in the paper, in colour, and by the strongest "
-        "attack we know in black, each ending in its colour where noise is strongest"
+        "attack we know in black with its colour inside, named where noise is weakest and ending in a diamond where it is "
+        "strongest"
     )
     caption = (
         f"Anchor noise with more and more participants; {taken}. Upper left is better. Curves pair two splines on the "
-        f"noise, with 95 % bands over draws, {BAND_RULE}. Filled points converged, open ones reached the limit of "
-        f"iterations. Stars: C-GDP without noise. Dashed lines: I-GDP. Dotted: guessing."
+        f"noise; {RIBBON_RULE}, over draws, {BAND_RULE}. {CURVE_RULE}. "
+        "Filled points converged, open ones reached the limit of iterations. Stars: C-GDP without noise. "
+        "Dashed lines: I-GDP. Dotted: guessing."
         f"{luck(material, 'linkage', (ANCHOR_NOISE,))} {_strip_words()} {_identity_words(material)}"
     )
     return Drawing(name, title, caption, canvas)
@@ -125,16 +130,6 @@ def _matched(material: Material) -> str:
         f" (matched straight in the projected space, it finds from {np.nanmin(found):.0f} to {np.nanmax(found):.0f} % of "
         "the records, over all draws)"
     )
-
-
-def _strongest_track(axes: Axes, material: Material, own: Results, colour: str) -> None:
-    """The strongest attack by the paper's auditor, black, with the colour of its p where noise is strongest."""
-    x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
-    found = material.fits.track(column(own, "anchor_noise_scale"), x, y)
-    track_ribbon(axes, found, BLACK, "-", STRONGEST, width=2.2)
-    if found is not None:
-        end = (found.across.y[-1:], found.up.y[-1:])
-        axes.plot(*end, "D", color=colour, markeredgecolor=BLACK, markersize=6, label="_end", zorder=8)
 
 
 def _utility_by_noise(material: Material) -> Drawing:

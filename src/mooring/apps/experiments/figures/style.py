@@ -153,9 +153,9 @@ def comparison_levels(
     ]
 
 
-def noiseless_level(axes: Axes, y: float | None, text: str) -> EndLabel | None:
+def noiseless_level(axes: Axes, y: float | None, text: str, *, colour: str = BLUE) -> EndLabel | None:
     """The same method without noise."""
-    return level(axes, y, text, colour=BLUE, style="-.", width=1.2)
+    return level(axes, y, text, colour=colour, style="-.", width=1.2)
 
 
 def end_labels(axes: Axes, labels: Sequence[EndLabel | None], *, size: float = _LABEL_SIZE) -> None:

@@ -13,7 +13,6 @@ from mooring.apps.experiments.figures.material import (
     accuracy_of,
     column,
     control,
-    control_strongest,
     local_only,
     luck,
     mean,
@@ -22,7 +21,7 @@ from mooring.apps.experiments.figures.material import (
     strongest,
     values,
 )
-from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.operating import draw_frontier, mark_noiseless, noiseless_points
 from mooring.apps.experiments.figures.style import (
     EndLabel,
     comparison_levels,
@@ -50,7 +49,6 @@ from mooring.apps.experiments.figures.wording import (
     ALIGNED,
     ANCHOR_AXIS,
     ANCHOR_NOISE,
-    BLACK,
     BOTH_NOISES,
     CLEAN_AXIS,
     COMMON,
@@ -65,9 +63,7 @@ from mooring.apps.experiments.figures.wording import (
     LOCAL_ONLY,
     LOCAL_OWN,
     METHOD_COLOURS,
-    METHOD_WORDS,
     POOLED_RAW,
-    PURPLE,
     STRONGEST,
     title_of,
 )
@@ -144,8 +140,9 @@ def _tradeoff(material: Material, groups: list[tuple[str, Results]]) -> Drawing:
         f"Upper left is better, {_deployments(material)}. Left: the share of records that the strongest attack we know "
         "matches to their source among ten of the same class. Right: its relative error; the axis runs backwards, so that "
         "safer is left there too. Dotted: a guess among ten, and a guess of the mean record. Small points: single runs; "
-        "large ones: the mean at each noise; the black steps join the noisy means that no other beats. In the shaded "
-        f"region a participant does better alone. {ALONE_WORDS} Leakage is a lower bound."
+        "large ones: the mean at each noise; the black steps join the means that no other beats, those without noise "
+        "among them, and run on level to the greatest leakage. "
+        f"In the shaded region a participant does better alone. {ALONE_WORDS} Leakage is a lower bound."
         f"{luck(material, 'match', noisy_methods(material.results), everywhere=True)}"
     )
     return Drawing("tradeoff", title, caption, canvas)
@@ -244,18 +241,10 @@ def _points(axes: Axes, rows: Results, kind: Kind) -> None:
         every_x.append(x)
         every_y.append(y)
     x, y = np.concatenate(every_x), np.concatenate(every_y)
-    best = frontier(-x if kind == "error" else x, y)
-    if len(best):
-        axes.plot(x[best], y[best], color=BLACK, linewidth=2.2, drawstyle="steps-post", label="frontier", zorder=1.8)
-    plain = COMMON if len(rows.where(method=COMMON)) else ALIGNED
-    for method, marker, colour in ((INDEPENDENT, "P", PURPLE), (plain, "*", INK)):
-        leak = control_strongest(rows, method, kind)
-        worth = accuracy_of(rows, method)
-        if leak is not None and worth is not None:
-            words = "I-GDP" if method == INDEPENDENT else f"{METHOD_WORDS[method]}, no noise"
-            axes.plot([leak], [worth], marker, color=colour, markersize=11, linestyle="none", label=words, zorder=6)
-            x = np.append(x, leak)
-    _leakage_axis(axes, rows, kind, x)
+    quiet = noiseless_points(rows, kind)
+    draw_frontier(axes, x, y, quiet, kind, width=2.2, level=1.8)
+    mark_noiseless(axes, quiet)
+    _leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
     alone = accuracy_of(rows, LOCAL_OWN)
     shade_below(axes, local_only(rows) if alone is None else alone)
     labels = comparison_levels(axes, local=None, pooled=pooled_raw(rows), chance=50.0 if low < 50 else None)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.apps.experiments.figures.attack_curves import CURVE_RULE, paper_curve, paper_track, strongest_track
 from mooring.apps.experiments.figures.drawing import Drawing
-from mooring.apps.experiments.figures.fits import BAND_RULE, Line, Track
+from mooring.apps.experiments.figures.fits import BAND_RULE
 from mooring.apps.experiments.figures.material import (
     Material,
     accuracy_of,
-    column,
     control,
-    control_strongest,
     converged,
     local_only,
     luck,
@@ -22,7 +21,8 @@ from mooring.apps.experiments.figures.material import (
     pooled_raw,
     strongest,
 )
-from mooring.apps.experiments.figures.pareto import frontier
+from mooring.apps.experiments.figures.operating import draw_frontier, mark_noiseless, noiseless_points
+from mooring.apps.experiments.figures.ribbons import RIBBON_RULE, ribbon, track_ribbon
 from mooring.apps.experiments.figures.style import (
     comparison_levels,
     end_labels,
@@ -47,7 +47,6 @@ from mooring.apps.experiments.figures.wording import (
     LINKAGE_CHANCE,
     MATCH_AXIS,
     METHOD_COLOURS,
-    PURPLE,
     STRONGEST,
     UTILITY_AXIS,
     VERMILION,
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from mooring.apps.experiments.comparison.results import Kind, Results
 
 Array = NDArray[np.float64]
-_SCALES = {DATA_NOISE: "data_noise_scale", ANCHOR_NOISE: "anchor_noise_scale"}
 _PAPER: tuple[tuple[str, str, str, Any, str], ...] = (
     (DATA_NOISE, "known-secret", BLUE, "-", "private-data noise, known secret (paper)"),
     (ANCHOR_NOISE, "procrustes", VERMILION, "--", "anchor noise, Procrustes (paper)"),
@@ -85,30 +83,30 @@ def draw_tradeoff(material: Material) -> list[Drawing]:
         x, y = percent(own, f"linkage:{attack}"), percent(own, "balanced_accuracy")
         observations(one, x, y, colour=colour, filled=converged(own) if method == ANCHOR_NOISE else None, strength=0.3)
         if material.study == "mnist":
-            ribbon(one, material.fits.line(x, y), colour=colour, style=style, label=words)
+            ribbon(one, paper_curve(material, paper, method, attack), colour=colour, style=style, label=words)
         else:
-            track_ribbon(one, material.fits.track(column(own, _SCALES[method]), x, y), colour, style, words)
+            track_ribbon(one, paper_track(material, paper, method, attack), colour, style, words)
     for method, (style, words) in _DARK.items():
         own = paper.where(method=method)
         x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
         observations(one, x, y, colour=BLACK, marker="D", strength=0.35, size=3.0)
-        found = material.fits.track(column(own, _SCALES[method]), x, y)
+        found = strongest_track(material, paper, method)
         track_ribbon(one, found, BLACK, style, f"{words}, {STRONGEST}", width=2.6)
     _star(one, control(paper, COMMON, "linkage:known-secret"), accuracy_of(paper, COMMON), "C-GDP, no noise")
     _decorate(one, material, paper)
     canvas.legend(*_legend(one), loc="outside lower center", ncols=2)
     paired = (
-        "Curves are splines of accuracy on linkage"
+        "Coloured curves are splines of accuracy on linkage with 95 % bands, black ones pair two splines on the noise"
         if material.study == "mnist"
         else "Curves pair two splines on the noise, by noise level"
     )
     caption = (
-        f"Upper left is better. {paired}; shaded: 95 % bands over noise draws, {BAND_RULE}. Coloured "
-        "curves take the paper's attacks; "
-        "black curves take the strongest attack of all that were run, by the same auditor, and pair two splines on the "
-        "noise. Filled anchor-noise points converged, open ones reached the limit of iterations. The star is C-GDP "
+        f"Upper left is better. {paired}; {RIBBON_RULE}, over noise draws, {BAND_RULE}. Coloured curves take the paper's "
+        "attacks; black curves take the strongest attack of all that were run, by the same auditor: its linkage on the "
+        "draws on which every attack was run, accuracy on all. "
+        f"{CURVE_RULE}. Filled anchor-noise points converged, open ones reached the limit of iterations. The star is C-GDP "
         "without noise. The paper gives I-GDP no leakage, so it is a line here. Below 'local only', a participant does "
-        f"better alone. Dotted: guessing.{luck(material, 'linkage', _SCALES)}"
+        f"better alone. Dotted: guessing.{luck(material, 'linkage', _DARK)}"
     )
     return [Drawing("tradeoff", title, caption, canvas)]
 
@@ -133,8 +131,9 @@ def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
         "the strongest attack we know finds. (a) The share of records that it matches to their source, ten-way, straight "
         "in the projected space. (b) The share that the paper's auditor links from what it rebuilt. A record can be matched "
         "directly and yet not be recognised by the auditor: (a) is the stricter measure. One point a draw, for the draws on "
-        "which every attack was run; the black line joins the points that no other beats. In the shaded region a "
-        "participant does better alone. Leakage is a lower bound. Dotted: guessing."
+        "which every attack was run; the black line joins the points that no other beats, those without noise among them, "
+        "and runs on level to the greatest leakage. "
+        "In the shaded region a participant does better alone. Leakage is a lower bound. Dotted: guessing."
         f"{luck(material, 'match', methods, opening='In (a), the best')}"
         f"{luck(material, 'linkage', methods, opening='In (b), the best')}"
     )
@@ -144,16 +143,11 @@ def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
 def _deployed_panel(axes: Axes, material: Material, kind: Kind) -> None:
     paper = material.paper
     x, y = deployed_points(axes, paper, kind)
-    leak, worth = control_strongest(paper, INDEPENDENT, kind), accuracy_of(paper, INDEPENDENT)
-    if leak is not None and worth is not None:
-        axes.plot(
-            [leak], [worth], "P", color=PURPLE, markersize=11, linestyle="none", label="I-GDP, no noise", zorder=6
-        )
-    _star(axes, control_strongest(paper, COMMON, kind), accuracy_of(paper, COMMON), "C-GDP, no noise")
-    best = frontier(x, y)
-    if len(best):
-        axes.plot(x[best], y[best], color=BLACK, linewidth=2.6, drawstyle="steps-post", label="frontier")
-    _decorate(axes, material, paper, shaded=True, with_line=leak is None)
+    quiet = noiseless_points(paper, kind)
+    mark_noiseless(axes, quiet)
+    draw_frontier(axes, x, y, quiet, kind, width=2.6)
+    placed = any(one.words.startswith("I-GDP") for one in quiet)
+    _decorate(axes, material, paper, shaded=True, with_line=not placed)
 
 
 def deployed_points(axes: Axes, results: Results, kind: Kind, *, strength: float = 0.65) -> tuple[Array, Array]:
@@ -178,26 +172,6 @@ def deployed_points(axes: Axes, results: Results, kind: Kind, *, strength: float
         every_x.append(x)
         every_y.append(y)
     return np.concatenate(every_x), np.concatenate(every_y)
-
-
-def ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str, width: float = 2.0) -> None:
-    """A curve of one quantity on the other, with its band."""
-    if line is not None:
-        axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.15, linewidth=0, zorder=2.5)
-        axes.plot(line.x, line.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=4)
-
-
-def track_ribbon(axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0) -> None:
-    """Two curves on the noise drawn against each other, with the ribbon that their bands span."""
-    if track is None:
-        return
-    known = np.isfinite(track.across.lower)  # one and the same for both
-    if known.any():
-        # More noise lowers both, so the ribbon's edges are the upper-left and the lower-right corners of the bands.
-        x = np.concatenate([track.across.lower[known], track.across.upper[known][::-1]])
-        y = np.concatenate([track.up.upper[known], track.up.lower[known][::-1]])
-        axes.fill(x, y, color=colour, alpha=0.12, linewidth=0, zorder=2.5)
-    axes.plot(track.across.y, track.up.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=5)
 
 
 def _star(axes: Axes, x: float | None, y: float | None, label: str) -> None:

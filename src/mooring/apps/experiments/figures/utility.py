@@ -15,6 +15,7 @@ from mooring.apps.experiments.figures.material import (
     percent,
     pooled_raw,
 )
+from mooring.apps.experiments.figures.operating import NOTICEABLE
 from mooring.apps.experiments.figures.style import (
     EndLabel,
     comparison_levels,
@@ -29,6 +30,7 @@ from mooring.apps.experiments.figures.style import (
     utility_floor,
 )
 from mooring.apps.experiments.figures.wording import (
+    ALIGNED,
     ALIGNED_DATA_NOISE,
     ANCHOR_AXIS,
     ANCHOR_NOISE,
@@ -110,7 +112,7 @@ def _anchor_noise_panel(axes: Axes, material: Material) -> None:
 def _levels(axes: Axes, material: Material) -> list[EndLabel | None]:
     paper = material.paper
     return [
-        noiseless_level(axes, accuracy_of(paper, COMMON), "C-GDP and AA-I-GDP, no noise"),
+        *_noiseless(axes, accuracy_of(paper, COMMON), accuracy_of(paper, ALIGNED)),
         *comparison_levels(
             axes,
             local=local_only(paper),
@@ -118,6 +120,16 @@ def _levels(axes: Axes, material: Material) -> list[EndLabel | None]:
             independent=accuracy_of(paper, INDEPENDENT),
             chance=guessing_level(material.study),
         ),
+    ]
+
+
+def _noiseless(axes: Axes, common: float | None, aligned: float | None) -> list[EndLabel | None]:
+    """C-GDP and AA-I-GDP without noise: one line where a reader could not tell them apart, else one each."""
+    if common is not None and aligned is not None and abs(common - aligned) < NOTICEABLE:
+        return [noiseless_level(axes, (common + aligned) / 2, "C-GDP and AA-I-GDP, no noise")]
+    return [
+        noiseless_level(axes, common, "C-GDP, no noise"),
+        noiseless_level(axes, aligned, "AA-I-GDP, no noise", colour=METHOD_COLOURS[ANCHOR_NOISE]),
     ]
 
 
