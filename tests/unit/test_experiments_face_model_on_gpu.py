@@ -107,7 +107,7 @@ def test_a_network_with_other_layers_stays_on_the_cpu(tmp_path: Path) -> None:
     ("layer", "settings"),
     [
         ("Conv", {"pads": [0, 0, 1, 1]}),
-        ("Conv", {"auto_pad": "SAME_UPPER"}),
+        ("Conv", {"auto_pad": b"SAME_UPPER"}),
         ("Flatten", {"axis": 2}),
         ("Gemm", {"alpha": 0.5}),
         ("Gemm", {"transA": 1}),
@@ -119,6 +119,25 @@ def test_settings_that_are_not_known_are_not_guessed_at(layer: str, settings: di
     four = [torch.ones(2, 2, 1, 1) if layer == "Conv" else torch.ones(2, 2)] + [torch.ones(2)] * 3
     assert module._LAYERS[layer](four[:given], {}, 1) is not None
     assert module._LAYERS[layer](four[:given], settings, 1) is None
+
+
+def test_a_default_that_is_written_out_is_known() -> None:
+    given = [torch.ones(2, 2, 1, 1)]
+    assert module._LAYERS["Conv"](given, {"auto_pad": b"NOTSET"}, 1) is not None
+
+
+def test_a_network_that_pytorch_does_not_take_stays_on_the_cpu(tmp_path: Path) -> None:
+    """Slopes along the width of an image: ONNX Runtime broadcasts them, PyTorch has one a channel."""
+    node = onnx.helper.make_node
+    given = {"k": weights(3, 3, 112, 106), "slopes": np.full(7, 0.5, dtype=np.float32)}
+    nodes = [
+        node("Conv", ["pixels", "k"], ["a"]),
+        node("PRelu", ["a", "slopes"], ["b"]),
+        node("Flatten", ["b"], ["vector"]),
+    ]
+    path = saved(tmp_path / "m.onnx", nodes, given, vector="vector", size=21)
+    assert open_face_model(path)(np.zeros((1, 64 * 64 * 3))).shape == (1, 21)
+    assert face_model_on_gpu(path, like=open_face_model(path), device="cpu") is None
 
 
 def test_a_model_that_gives_other_vectors_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

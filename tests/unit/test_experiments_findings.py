@@ -95,7 +95,7 @@ def test_the_numbers_are_those_of_the_tables() -> None:
     assert "the auditor links 35.0 % at the most noise, and 37.0 % of the exact rows" in page
     assert "linked in 98.0 % of all cases, and at v = 0.2 the strongest attack links 36.0 %" in page
     assert "in 99.0 % of all cases even at the v where it does worst" in page
-    assert "by moments alone, picks out 98.7 % of the rows" in page
+    assert "by moments, picks out 98.7 % of the rows" in page
     assert "Over 2 deployments" in page
     assert "from 55.0 % to 66.0 %; the paper's 56.4 % lies among them" in page
     assert "links 36.0 % under anchor noise and 32.0 % under noise on the rows" in page  # at t = ½ and t = ¼

@@ -12,7 +12,7 @@ from mooring.alignment import align_batch
 from mooring.apps.experiments.images import auditing as auditing_module
 from mooring.apps.experiments.images import gaussian_noise, leakage
 from mooring.apps.experiments.images.auditing import Auditing, Decoder
-from mooring.apps.experiments.images.deployment import SPLITS, Deployment, deployed
+from mooring.apps.experiments.images.deployment import LABELLED, SPLITS, Deployment, deployed
 from mooring.apps.experiments.images.gaussian_noise import standard_normals
 from mooring.apps.experiments.images.leakage import Attacker
 from mooring.apps.experiments.images.levels import strong_draws
@@ -97,13 +97,13 @@ def aligned(deployment: Deployment, scales: Any = SCALES, draws: Any = (0, 1, 2)
 
 def on_noisy_anchor(attacker: Attacker, found: AlignedDraws, *, strong: Any = (True,) * 3, **changes: Any) -> Any:
     own = attacker.deployment.uploaded()
-    train = own[attacker.deployment.own("train", TARGET)]
+    labelled = own[attacker.labelled_places]
     options = {
         "method": ANCHORED,
         "queries": own[attacker.deployment.query_places],
         "anchor_scales": SCALES,
         "data_scales": np.zeros(len(SCALES)),
-        "uploaded_rows": lambda _: train,
+        "uploaded_rows": lambda _: labelled,
         "draws": list(range(len(SCALES))),
     } | changes
     return attacker.on_noisy_anchor(aligned=found, strong=np.array(strong), **options)
@@ -316,6 +316,31 @@ def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tupl
             torch.testing.assert_close(rebuilt[attack, k], alone, rtol=0, atol=1e-8, msg=attack)
 
 
+def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment = deployment_of()
+    seen: list[CollusionView] = []
+    batch = leakage.moments_batch
+
+    def record(views: Any, *, rng: Any) -> Any:
+        seen.extend(views)
+        return batch(views, rng=rng)
+
+    monkeypatch.setattr(leakage, "moments_batch", record)
+    attacker = attacker_on(deployment)
+    on_noisy_anchor(attacker, aligned(deployment), strong=[True, False, False])
+    (view,) = seen
+    sizes = {split: deployment.sizes[split] for split in SPLITS}
+    assert len(view.target_upload.representation) == sizes["train"][TARGET] + sizes["validation"][TARGET]
+    own = deployment.places(TARGET, LABELLED)
+    np.testing.assert_array_equal(np.asarray(view.labels[TARGET]), deployment.labels[own])
+    torch.testing.assert_close(view.target_upload.representation, deployment.uploaded()[own])
+    (accomplice,) = view.accomplices
+    assert len(accomplice.rows) == sum(int(sizes[split][COLLUDER]) for split in SPLITS)
+    torch.testing.assert_close(accomplice.rows, deployment.rows[deployment.places(COLLUDER, SPLITS)])
+
+
 def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:
     deployment = deployment_of()
     found = on_noisy_anchor(attacker_on(deployment), aligned(deployment), strong=[True, False, True])
@@ -380,7 +405,7 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
     deployment = deployment_of()
     own = deployment.uploaded()
     noisy = [own + 0.5 * data_noise(deployment, 10 + k) for k in range(3)]
-    train = deployment.own("train", TARGET)
+    labelled = deployment.places(TARGET, LABELLED)
     seen: list[Any] = []
     run = attacks.run
 
@@ -396,12 +421,12 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
         strong=[False, False, True],
         method="aa-i-gdp-both-noise",
         queries=torch.stack([rows[deployment.query_places] for rows in noisy]),
-        uploaded_rows=lambda k: noisy[k][train],
+        uploaded_rows=lambda k: noisy[k][labelled],
         data_scales=np.full(3, 0.5),
     )
     assert sorted(name for name, _ in seen) == ["moments", "procrustes"]
     for _, view in seen:
-        assert torch.equal(view.target_upload.representation, noisy[2][train])
+        assert torch.equal(view.target_upload.representation, noisy[2][labelled])
         assert (view.data_noise_scale, view.anchor_noise_scale) == (0.5, SCALES[2])
     assert attacker.found_before == {2: "of other rows"}
     assert found.columns[2]["error:moments+denoised"] < found.columns[2]["error:moments"]

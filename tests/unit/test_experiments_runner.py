@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -259,6 +260,57 @@ def test_facts_tell_sizes_and_seeds(whole: SimpleNamespace) -> None:
     assert "deployment 0, 3 participants: anchor noise" in facts["seconds"]
 
 
+def test_seconds_tell_computing_from_waiting_for_the_auditor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = leakage.Findings.audit
+
+    def slow(self: Any) -> Any:
+        time.sleep(0.4)
+        return audit(self)
+
+    monkeypatch.setattr(leakage.Findings, "audit", slow)
+    seconds = run(tmp_path, small_spec(draws={"data": 1, "anchor": 3})).facts["seconds"]
+    where = f"deployment 0, {P} participants: "
+    assert seconds[where + "waiting for the auditor"] > 1.5  # of seven audits; a little may be done beside
+    monkeypatch.setattr(leakage.Findings, "audit", audit)
+    plain = run(tmp_path / "plain", small_spec(draws={"data": 1, "anchor": 3})).facts["seconds"]
+    assert plain[where + "waiting for the auditor"] < 1.0
+
+
+def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds, notes and another machine's name; all of them were lost with the run that was ended."""
+    spec = small_spec(draws={"data": 1, "anchor": 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageStudy, "anchor_noise", lambda self: [][0])
+        with pytest.raises(IndexError):
+            run(tmp_path, spec)
+    with ResultStore(tmp_path, "key", {}) as store:
+        ended = store.kept("facts") or {}
+        assert ended["seconds"][f"deployment 0, {P} participants: alone"] > 0
+        more = {name: value + 100 for name, value in ended["seconds"].items()}
+        machine = ended["machine"] | {"processor": "an abacus"}
+        store.keep("facts", ended | {"seconds": more, "notes": ["beads were missing"], "machine": machine})
+    facts = run(tmp_path, spec).facts
+    for name, value in more.items():
+        assert value <= facts["seconds"][name] < value + 60
+    assert facts["notes"][0] == "beads were missing"
+    assert "computed in part on another machine: an abacus" in facts["notes"][1]
+    assert facts["machine"]["gpu"] is None  # none was used, whatever there is
+
+
+def test_notes_of_the_data_are_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Told, "note", lambda self, text: said.append(text))
+    made = DigitStudy.__init__
+
+    def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.notes = ["they are other digits"]
+
+    monkeypatch.setattr(DigitStudy, "__init__", noted)
+    assert run(tmp_path, small_spec(draws={"data": 1, "anchor": 1})).facts["notes"] == ["they are other digits"]
+    assert said == ["they are other digits"]
+
+
 def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: SimpleNamespace) -> None:
     pictures = whole.pictures
     assert pictures["sources"].shape == pictures["projected"].shape == (10, 28, 28)
@@ -482,15 +534,15 @@ def test_a_chunk_that_does_not_fit_is_computed_in_halves(
 
         return wrapped
 
-    controls = ImageStudy.controls
+    controls = ImageStudy.without_anchor
 
     def armed(self: ImageStudy) -> None:
-        controls(self)  # what comes after them goes in chunks
+        controls(self)  # what comes after it goes in chunks
         for name in places:
             where = ImageStudy if name == "_attacked" else image_study
             monkeypatch.setattr(where, name, short(name, getattr(where, name)))
 
-    monkeypatch.setattr(ImageStudy, "controls", armed)
+    monkeypatch.setattr(ImageStudy, "without_anchor", armed)
     found = run(tmp_path, small_spec(draws={"data": 3, "anchor": 3, "both": 0}))
     assert failed == places
     expected = [row for row in whole.rows if "both" not in row["method"]]
@@ -579,7 +631,8 @@ def test_what_is_shared_between_numbers_of_participants_is_not_between_deploymen
         def __init__(self, spec: Spec, prepared: Any, **options: Any) -> None:
             made.append((prepared, options))
 
-        def run(self) -> None:
+        def run(self, *, after_each: Any) -> None:
+            after_each()
             _, options = made[-1]
             options["found_before"][len(made)] = options["alignments"][len(made)] = "found"
 

@@ -72,8 +72,12 @@ def _run_images(
     for name, checksum in study.checksums.items():
         store.bind(name, checksum)
     progress.advance()
-    facts = first_facts(spec) | {"data": study.checksums, "notes": study.notes}
-    seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
+    before = store.kept(FACTS) or {}
+    facts = first_facts(spec, device=device) | {"data": study.checksums}
+    facts["notes"] = _notes(before, facts, study.notes)
+    for note in study.notes:
+        progress.note(note)
+    seconds = dict(before.get("seconds", {}))
     seconds["reading"] = seconds.get("reading", 0.0) + time.perf_counter() - began
     told: dict[str, Any] = {}
     by_participants = spec.kind == "faces-by-participants"
@@ -84,7 +88,6 @@ def _run_images(
         for allocation in _allocations(spec, digits=digits):
             began = time.perf_counter()
             prepared: Prepared = study.prepare(streams, **allocation)
-            preparing = time.perf_counter() - began
             image_study = ImageStudy(
                 spec.in_deployment(deployment),
                 prepared,
@@ -97,14 +100,31 @@ def _run_images(
                 unaudited=NOT_SHOWN if by_participants or deployment else frozenset(),
                 found_before=found_before.setdefault(allocation["identities_each"], {}) if by_participants else None,
             )
-            image_study.run()
+            image_study.seconds["preparing"] = time.perf_counter() - began
             name = _name_of(deployment, allocation)
-            for part, spent in {"preparing": preparing, **image_study.seconds}.items():
-                seconds[f"{name}: {part}"] = seconds.get(f"{name}: {part}", 0.0) + spent
+            earlier = dict(seconds)
+
+            def keep(name: str = name, earlier: dict[str, float] = earlier, one: ImageStudy = image_study) -> None:
+                """Keep the facts so far: of a run that is ended later, they tell how long it took."""
+                for part, spent in one.seconds.items():
+                    seconds[f"{name}: {part}"] = earlier.get(f"{name}: {part}", 0.0) + spent
+                store.keep(FACTS, facts | told | {"seconds": seconds, "seeds": _seeds(spec)})
+
+            image_study.run(after_each=keep)
             told.setdefault("deployments", {})[name] = _facts_of(prepared)
             if deployment == 0 and len(spec.data.n_participants) == 1:
-                told |= _facts_of(prepared) | {"pictures": _keep_pictures(prepared, store)}
-            store.keep(FACTS, facts | told | {"seconds": seconds, "seeds": _seeds(spec)})
+                told.update(_facts_of(prepared) | {"pictures": _keep_pictures(prepared, store)})
+            keep()
+
+
+def _notes(before: dict[str, Any], facts: dict[str, Any], now: list[str]) -> list[str]:
+    """What is to be told of the data and the machine, by this run and by those that it goes on from."""
+    notes = [*before.get("notes", []), *now]
+    other = before.get("machine")
+    if other and other != facts["machine"]:
+        words = ", ".join(str(value) for value in other.values() if value)
+        notes.append(f"computed in part on another machine: {words}")
+    return list(dict.fromkeys(notes))
 
 
 def _allocations(spec: Spec, *, digits: bool) -> list[dict[str, int]]:

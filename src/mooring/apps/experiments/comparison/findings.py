@@ -108,13 +108,14 @@ _CLOSING = """
 
 ## What is weak here
 
-The strongest attacks were run on a share of the draws. The face model is not the paper's. Sums on another device or in
-another order round differently, and a network's accuracy may then move by a point. 'Local only' and 'pooled raw' are the
-best of three ways of scaling rows, chosen on validation rows: an estimate of what could be had, not a bound; a joint model
-may come out above. Galleries and targets are one participant's. Each table was made by the version of this code that its
-`facts.json` names, not always the last one, and the comparison tells its notes: how many deployments there are, and what
-was cut short. A strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies a
-little above the 10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated;
+The strongest attacks were run on a share of the draws; in the studies of images those that use everybody's uploads
+(`joint-moments`) were not run at all, since they take too long there. The face model is not the paper's. Sums on another
+device or in another order round differently, and a network's accuracy may then move by a point. 'Local only' and 'pooled
+raw' are the best of three ways of scaling rows, chosen on validation rows: an estimate of what could be had, not a bound; a
+joint model may come out above. Galleries and targets are one participant's. Each table was made by the version of this code
+that its `facts.json` names, not always the last one, and the comparison tells its notes: how many deployments there are, and
+what was cut short. A strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies
+a little above the 10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated;
 ours are a guess.
 """
 

@@ -149,6 +149,9 @@ def on_participants(rows: Results) -> str:
 
 The paper gives everybody 100 identities and finds that with little noise more participants help, in the order of p. The
 data at hand give 98 to each of ten participants, or 19 to each of fifty: {" and ".join(orders)}.
+The attacks behind the last column look at the target's and the colluder's uploads, whoever else takes part: that it
+hardly changes with p is how they are made. Attacks that use everybody's uploads, which pay with many small participants,
+were run on tables and on the landscape only.
 
 {heading}
 |---|---|---|---|---|---|---|---|

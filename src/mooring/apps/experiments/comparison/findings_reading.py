@@ -78,7 +78,7 @@ def about_i_gdp(study: Deployments) -> str:
     """What I-GDP is worth, and what of it leaks."""
     return (
         "To I-GDP, which uploads no anchor, the paper assigns no leakage. Its accuracy is "
-        f"{study.percent(lambda one: one.mean('i-gdp'))}, and the one attack that applies to it, by moments alone, picks "
+        f"{study.percent(lambda one: one.mean('i-gdp'))}, and the strongest attack on it that we ran, by moments, picks "
         f"out {study.percent(lambda one: one.matched_at_worst('i-gdp'))} of the rows."
     )
 

@@ -69,8 +69,7 @@ def on_tables(studies: Mapping[str, Results]) -> str:
         + "|---" * len(headings)
         + "|\n"
         + "\n".join(_table_line(name, part) for name, part in _apart(studies)),
-        "To I-GDP, which uploads no anchor, the paper assigns no leakage. The one attack that applies to it, by moments "
-        "alone, picks out "
+        "To I-GDP, which uploads no anchor, the paper assigns no leakage. The strongest attack on it that we ran picks out "
         + "; ".join(_matched_of_i_gdp(name, part) for name, part in _apart(studies))
         + ". The scores are "
         "those of the default learner, which bends to rows that are turned in several ways at once; by the linear one I-GDP "

@@ -69,6 +69,8 @@ class Auditing:
         The queries that pictures show.
     learned_decoder : Decoder or None
         The attacker's own, learnt from the colluder's images, where it sees more than F† does.
+    works_beside : bool
+        Whether the auditor works on another device than all the rest, and so beside it.
     """
 
     queries: Tensor = field(repr=False)
@@ -79,6 +81,7 @@ class Auditing:
     match_galleries: Galleries = field(repr=False)
     shown: npt.NDArray[np.int64] = field(repr=False)
     learned_decoder: Decoder | None = field(default=None, repr=False)
+    works_beside: bool = False
 
     def error(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
         """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""

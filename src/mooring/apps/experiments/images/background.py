@@ -1,4 +1,4 @@
-"""One thing at a time behind the main thread: a face model on the CPU works while the GPU goes on to the next draws."""
+"""One thing at a time behind the main thread: an auditor works while the next draws are computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class InBackground:
-    """Runs functions in the order given, at most one of them waiting; what fails, fails where the next one is given.
+    """Runs functions one after the other in the order given; what fails, fails where the next one is given.
 
     Attributes
     ----------

@@ -23,6 +23,8 @@ from mooring.randomness import Streams
 Tensor = Any
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+LABELLED: tuple[Split, ...] = ("train", "validation")
+"""Splits whose labels the analyst is given: it learns from them, and so does an attacker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,11 @@ class Deployment:
     def own(self, split: Split, participant: int) -> slice:
         """One participant's rows of a split."""
         return next(where for name, i, where in self.blocks() if (name, i) == (split, participant))
+
+    def places(self, participant: int, splits: Sequence[Split]) -> npt.NDArray[np.int64]:
+        """Where a participant's rows of some splits stand in `rows`."""
+        own = [self.own(split, participant) for split in splits]
+        return np.concatenate([np.arange(where.start, where.stop) for where in own])
 
     def uploaded(self, *, common: bool = False) -> Tensor:
         """Y without noise, in the order of `rows`; `common` gives everybody the reference's map, as C-GDP does."""

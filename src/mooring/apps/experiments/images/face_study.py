@@ -12,7 +12,7 @@ import numpy as np
 
 from mooring.apps.experiments.data.downloads import find, sha256_of
 from mooring.apps.experiments.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
-from mooring.apps.experiments.data.face_model_on_gpu import face_model_on_gpu
+from mooring.apps.experiments.data.face_model_on_gpu import FaceModelOnGpu, face_model_on_gpu
 from mooring.apps.experiments.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
 from mooring.apps.experiments.images.auditing import Auditing, Decoder, Embedder
 from mooring.apps.experiments.images.deployment import SPLITS, Split, Tensor, deployed
@@ -99,6 +99,7 @@ class FaceStudy:
                 seed=seed,
             ),
             shown=np.arange(min(_SHOWN, len(queries))),
+            works_beside=self.device != "cpu" and not isinstance(self.embed, FaceModelOnGpu),
         )
         clean = self.embed(on_device(self.faces.rows(queries), self.device, "float32"))
         return Prepared(

@@ -24,7 +24,6 @@ from mooring.apps.experiments.images.representations import (
 )
 from mooring.apps.experiments.images.study_ends import Row, Store
 from mooring.apps.experiments.images.utility import scored, trained, without_protection
-from mooring.apps.experiments.roles import TARGET
 from mooring.apps.experiments.settings.spec import Spec, noise_draws
 from mooring.apps.experiments.storing.progress import Progress
 from mooring.attacks.reconstruction import Reconstruction
@@ -32,6 +31,7 @@ from mooring.attacks.reconstruction import Reconstruction
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
 _BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
 _MOST_ALONE = 10
+_NO_NOISE = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
 _MOST_AT_ONCE = 100  # draws: what is lost when a run is ended
 _OTHER_NOISE = 10**6  # added to a draw's number where both noises are drawn: other noise than that of one alone
 
@@ -92,10 +92,17 @@ class ImageStudy:
         }
         self._kept = Keeping(prepared, store, progress, identity, keep_rebuilt)
 
-    def run(self) -> None:
-        """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart."""
+    def run(self, *, after_each: Callable[[], None] = lambda: None) -> None:
+        """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart.
+
+        Parameters
+        ----------
+        after_each : callable
+            Called when `seconds` have changed, also after a part that was broken off.
+        """
         parts: list[tuple[str, Callable[[], None]]] = [
             ("controls", self.controls),
+            ("controls", self.without_anchor),
             ("pooled raw", self.pooled),
             ("alone", self.alone),
         ]
@@ -106,39 +113,51 @@ class ImageStudy:
         if self.spec.noise.both:
             parts.append(("both noises", self.both_noises))
         with self._kept:
-            for name, part in parts:
+            for name, part in [*parts, ("", self._kept.wait)]:
                 began = time.perf_counter() - self._kept.waited
-                part()
-                self.seconds[name] = time.perf_counter() - self._kept.waited - began
-            self._kept.wait()
-            self.seconds["waiting for the auditor"] = self._kept.waited
+                try:
+                    part()
+                finally:
+                    spent = time.perf_counter() - self._kept.waited - began
+                    if name:
+                        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+                    self.seconds["waiting for the auditor"] = self._kept.waited
+                    after_each()
 
     def controls(self) -> None:
-        """Without noise: C-GDP, AA-I-GDP, I-GDP."""
+        """Without noise: C-GDP and AA-I-GDP."""
         import torch
 
-        methods = ("c-gdp", "aa-i-gdp", "i-gdp")
+        methods = ("c-gdp", "aa-i-gdp")
         if not self._kept.begin("without noise", methods, 1).size:
             return
-        levels = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
-        own = self.deployment.uploaded()
-        coupled = coupled_draws(self.deployment, levels.data, [0])
+        coupled = coupled_draws(self.deployment, _NO_NOISE.data, [0])
         anchored, more = coupled.anchored, {"discrepancy": float(coupled.discrepancy[0])}
         if not self.reference_control:
-            aligned = self._aligned(levels.anchor, [0])
-            anchored, more = aligned_rows(self.deployment, own, aligned), aligned.diagnostics[0]
-        rows = torch.cat([coupled.common, anchored, own.float()[None]])
+            aligned = self._aligned(_NO_NOISE.anchor, [0])
+            anchored = aligned_rows(self.deployment, self.deployment.uploaded(), aligned)
+            more = aligned.diagnostics[0]
+        rows = torch.cat([coupled.common, anchored])
         utilities = scored(self._trained(rows), rows, None, self.deployment)
         found = [
-            self.attacker.on_known_map("c-gdp", coupled.target_common, levels.data, levels.strong),
-            self.attacker.on_known_map("aa-i-gdp", coupled.target_anchored, levels.data, levels.strong),
-            self.attacker.without_anchor(),
+            self.attacker.on_known_map(method, queries, _NO_NOISE.data, _NO_NOISE.strong)
+            for method, queries in zip(methods, (coupled.target_common, coupled.target_anchored), strict=True)
         ]
-        shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more], [{}]])
-        self._kept.later(np.zeros(1, dtype=np.intp), levels, list(zip(methods, found, shares, mores, strict=True)))
+        shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more]])
+        self._kept.later(np.zeros(1, dtype=np.intp), _NO_NOISE, list(zip(methods, found, shares, mores, strict=True)))
+
+    def without_anchor(self) -> None:
+        """I-GDP: neither noise nor anchor."""
+        method = "i-gdp"
+        if not self._kept.begin("without an anchor", (method,), 1).size:
+            return
+        rows = self.deployment.uploaded().float()[None]
+        utilities = scored(self._trained(rows), rows, None, self.deployment)
+        parts: Parts = [(method, self.attacker.without_anchor(), utilities, [{}])]
+        self._kept.later(np.zeros(1, dtype=np.intp), _NO_NOISE, parts)
 
     def pooled(self) -> None:
-        """Everybody's rows pooled raw: the ceiling, with no protection at all."""
+        """Everybody's rows pooled raw: what could be had with no protection at all."""
         if self._kept.begin("pooled raw", ("pooled-raw",), 1).size:
             self._without_protection("pooled-raw", {0: range(self.deployment.n_participants)})
 
@@ -180,7 +199,7 @@ class ImageStudy:
     def anchor_noise(self) -> None:
         """AA-I-GDP with anchor noise."""
         method, levels, own = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
-        target_rows = own[self.deployment.own("train", TARGET)]
+        target_rows = own[self.attacker.labelled_places]
 
         def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], chunk.tolist())
@@ -198,7 +217,7 @@ class ImageStudy:
         import torch
 
         method, levels, own = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
-        train = self.deployment.own("train", TARGET)
+        labelled = self.attacker.labelled_places
 
         def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], [int(draw) + _OTHER_NOISE for draw in chunk])
@@ -209,7 +228,7 @@ class ImageStudy:
                 noisy = own + float(levels.data[draw]) * noise
                 rows[k] = aligned_rows(self.deployment, noisy, aligned.only(k))[0]
                 queries.append(noisy[self.deployment.query_places])
-                target_rows.append(noisy[train])
+                target_rows.append(noisy[labelled])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
             found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
             return [(method, found, utilities, list(aligned.diagnostics))]
@@ -279,6 +298,8 @@ class ImageStudy:
         for chunk, parts in pieces_that_fit(computed, left, at_once, make_room=self._make_room):
             self._kept.later(chunk, levels, parts)
             del parts
+            if not self.prepared.auditing.works_beside:
+                self._kept.wait()  # the next chunk's alignments are timed, and the auditor would share their device
 
     def _make_room(self) -> None:
         """Let go of what takes memory and can be had again: alignments, and what the auditor still looks at."""

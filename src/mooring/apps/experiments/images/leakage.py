@@ -2,8 +2,9 @@
 
 Legend: Ô the attacker's estimate of O_i, b_i the mean of the uploaded anchor; X̂ = (Y − 1 b_iᵀ) Ô⁻¹.
 
-The attacker estimates the target's map from its uploaded training rows, whose labels the analyst sees, and undoes it on
-the queries.
+The attacker estimates the target's map from all its uploaded rows whose labels the analyst sees, compares them with all
+rows that the colluder has, and undoes the map on the queries. Of the attacks that look at everybody's uploads, which pay
+with many small participants, none is run here: for networks of images they take too long.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from mooring import attacks
 from mooring.apps.experiments.images.auditing import Auditing
-from mooring.apps.experiments.images.deployment import Deployment, Tensor
+from mooring.apps.experiments.images.deployment import LABELLED, SPLITS, Deployment, Tensor
 from mooring.apps.experiments.images.representations import AlignedDraws
 from mooring.apps.experiments.roles import COLLUDER, TARGET
 from mooring.attacks.anchor_estimates import (
@@ -107,6 +108,11 @@ class Attacker:
     unaudited: frozenset[str] = frozenset()
     found_before: dict[int, Reconstruction] = field(default_factory=dict, repr=False)
 
+    @property
+    def labelled_places(self) -> npt.NDArray[np.int64]:
+        """Where the target's rows stand whose labels the analyst sees."""
+        return self.deployment.places(TARGET, LABELLED)
+
     def on_known_map(self, method: str, queries: Tensor, scales: Floats, strong: Flags) -> Findings:
         """Attack uploads of shape (D, q, h) whose map is known: C-GDP's from the colluder, AA-I-GDP's from the anchor.
 
@@ -141,7 +147,7 @@ class Attacker:
         Parameters
         ----------
         uploaded_rows : callable
-            Given the position of a draw, the target's uploaded training rows.
+            Given the position of a draw, the target's uploaded rows whose labels are known: `labelled_places`.
         draws : sequence of int
             The draws' numbers.
         """
@@ -187,7 +193,7 @@ class Attacker:
     def without_anchor(self) -> Findings:
         """Attack I-GDP, to which the paper assigns no leakage: nothing but the moments of what was uploaded."""
         Y = self.deployment.uploaded()
-        view = self._view("i-gdp", Y[self.deployment.own("train", TARGET)], self._labels())
+        view = self._view("i-gdp", Y[self.labelled_places], self._labels())
         findings = Findings(1, self.auditing)
         seen = self._view_of_queries("i-gdp", Y[self.deployment.query_places])
         if _WITHOUT_ANCHOR not in self.found_before:
@@ -199,7 +205,7 @@ class Attacker:
     def _on_queries(
         self, findings: Findings, attack: str, found: Reconstruction, seen: CollusionView, *, draw: int
     ) -> None:
-        """Undo a map that was estimated from training rows on the queries, and denoise them."""
+        """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
         on_queries = undone(seen, found.rigid_map, row_error=found.row_error, population=found.population)
         where = np.array([draw])
         if f"error:{attack}" not in findings.columns[draw]:
@@ -219,8 +225,8 @@ class Attacker:
         return RigidMap(self.deployment.orthogonals[participant], self.deployment.translations[participant])
 
     def _labels(self) -> npt.NDArray[np.int64]:
-        """Labels of the target's training rows, which the analyst sees."""
-        return self.deployment.labels[self.deployment.own("train", TARGET)]
+        """Labels of these rows."""
+        return self.deployment.labels[self.labelled_places]
 
     def _view_of_queries(self, method: str, queries: Tensor, **known: Any) -> CollusionView:
         """The view in which the queries are what the target uploaded."""
@@ -237,7 +243,7 @@ class Attacker:
         data_noise_scale: float = 0.0,
     ) -> CollusionView:
         """Colluder first, target second: the two whose uploads these attacks look at."""
-        own = self.deployment.own("train", COLLUDER)
+        own = self.deployment.places(COLLUDER, SPLITS)
         colluder_rows, secret = self.deployment.rows[own], self._secret(COLLUDER)
         return CollusionView(
             method=METHODS[method],

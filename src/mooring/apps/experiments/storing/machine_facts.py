@@ -14,26 +14,26 @@ from mooring.apps.experiments.settings.spec import Spec, code_digest, digest
 from mooring.version import __version__
 
 
-def first_facts(spec: Spec) -> dict[str, Any]:
-    """What is known of a run before it begins: settings, key, versions, machine, date."""
+def first_facts(spec: Spec, *, device: str = "cpu") -> dict[str, Any]:
+    """What is known of a run before it begins: settings, key, versions, machine, date; a GPU only if it is used."""
     return {
         "study": spec.name,
         "spec": spec.as_dict(),
         "key": digest(spec, code_digest()),
         "mooring": __version__,
         "code_digest": code_digest(),
-        "machine": machine(),
+        "machine": machine(device),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "seeds": [spec.seed],
     }
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores, GPU, and the versions that numbers may depend on."""
+def machine(device: str) -> dict[str, Any]:
+    """Processor, cores, the GPU that is used, and the versions that numbers may depend on."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "gpu": _gpu(),
+        "gpu": _gpu() if device == "cuda" else None,
         "python": platform.python_version(),
         **{name: _version(name) for name in ("numpy", "torch")},
     }

@@ -46,6 +46,7 @@ def expected_stages(spec: Spec) -> dict[str, float]:
         noise = spec.in_deployment(deployment).noise
         steps = {
             "without noise": 1,
+            "without an anchor": 1,
             "pooled raw": 1,
             "training alone": 1,  # each trains on its share of the rows
             "private-data noise": sum(one.count for one in noise.data),
