@@ -6,16 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.apps.experiments.page import between, percent, size_in_words
+from mooring.apps.experiments.settings.sections import IMAGE_KINDS
 from mooring.apps.experiments.settings.spec import STUDIES, read_spec
-from mooring.apps.experiments.summary import CONTROLS
+from mooring.apps.experiments.summary import (
+    LOWER_BOUND,
+    POOLED_RAW_NOTE,
+    control_columns,
+    joining_in_words,
+    leakage_in_words,
+    noisy_columns,
+    percent,
+    size_in_words,
+)
 
 _MOST_LINES = 12
 _WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
+_LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoinverse")}
+_KNOWN = {
+    "local only": "local only: participants' own models, their mean on everybody's test rows",
+    "pooled raw": "pooled raw: one model on all rows, unprotected",
+}
 
 
 def studies_as_dicts() -> list[dict[str, str]]:
@@ -60,37 +74,23 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
     """The main figures of a finished study, and the page to open."""
     sizes = result["sizes"]
     if any(size["controls"] for size in sizes):
-        console.print(_controls(sizes[:_MOST_LINES]))
-        console.print(
-            "local only: participants' own models, their mean on everybody's test rows; pooled raw: one model on all rows, "
-            "unprotected.",
-            style="dim",
-            highlight=False,
-        )
+        _say_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
     leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
     if leaks:
-        console.print(_leaks(leaks[:_MOST_LINES]))
-        console.print(
-            "links: how often it finds the true row among ten look-alikes, the least and the most over draws; chance 10 %. "
-            "A lower bound on leakage: a better attack may exist.",
-            style="red",
-            highlight=False,
-        )
+        _say_leaks(console, leaks[:_MOST_LINES])
     hidden = max(len(sizes), len(leaks)) - _MOST_LINES
     if hidden > 0:
-        console.print(f"{hidden} more lines are on the page.", highlight=False)
+        console.print(f"{_counted(hidden, 'more line')} on the page or in its figures.", highlight=False)
     pays = result["draws_that_beat_training_alone"]
     if pays["of"]:
-        words = (
-            f"{pays['better']} of {pays['of']} noisy draws beat training alone (local only), new rows without noise."
-        )
-        console.print(words, style="bold", highlight=False)
+        console.print(joining_in_words(pays["better"], pays["of"], sizes), style="bold", highlight=False)
     if result["quick"]:
         console.print("A quick run: it says nothing of whether the paper's numbers are met.", style="yellow")
     else:
         _say_comparisons(console, result["comparisons"])
     if result["notes"]:
-        console.print(f"{len(result['notes'])} notes on how it was done are on the page.", style="dim", highlight=False)
+        notes = _counted(len(result["notes"]), "note", " on how it was done")
+        console.print(f"{notes} on the page.", style="dim", highlight=False)
     console.print(
         f"Open [bold]{escape(result['page'])}[/bold] in a browser; numbers are in {escape(result['results'])}.",
         highlight=False,
@@ -98,31 +98,46 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
     )
 
 
-def _controls(sizes: list[dict[str, Any]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Balanced accuracy without noise", title_justify="left")
+def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool) -> None:
+    columns = control_columns(sizes)
+    title = "Balanced accuracy without noise, in the first deployment"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     table.add_column("")
-    for name in ("C-GDP", "AA-I-GDP", "I-GDP", "local only", "pooled raw"):
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
-    for size in sizes:
-        cells = [*(size["controls"].get(method) for method in CONTROLS), size["local_only"], size["pooled_raw"]]
-        table.add_row(size_in_words(size), *map(percent, cells))
-    return table
+    for size, *cells in zip(sizes, *columns.values(), strict=True):
+        table.add_row(size_in_words(size), *cells)
+    console.print(table)
+    words = "; ".join(words for name, words in _KNOWN.items() if name in columns)
+    words += f". {POOLED_RAW_NOTE}" if images and {"C-GDP", "pooled raw"} <= {*columns} else "." if words else ""
+    if words:
+        console.print(words, style="dim", highlight=False)
 
 
-def _leaks(leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+def _say_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """What noise leaves of accuracy and of leakage, and what the columns mean."""
+    noisy = [one for _, one in leaks]
     several = len({size_in_words(size) for size, _ in leaks}) > 1
+    names = [f"{size_in_words(size)}: {one['words']}" if several else one["words"] for size, one in leaks]
+    columns = noisy_columns(noisy)
+    full = [f"{one['attacked_fully']} of {one['draws']}" for one in noisy]
+    scores = [one["accuracy"] if one["accuracy_clean"] is None else one["accuracy_clean"] for one in noisy]
+    told = {"noise": names, "accuracy": list(map(percent, scores)), "attacked fully": full}
+    told |= {name: columns[name] for name in ("strongest attack", "it links", "matched directly") if name in columns}
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=_WITH_NOISE, title_justify="left")
-    if several:
-        table.add_column("")
-    table.add_column("")
-    table.add_column("accuracy", justify="right", no_wrap=True)
-    table.add_column("strongest attack", no_wrap=not several)
-    table.add_column("links", justify="right", no_wrap=True)
-    for size, one in leaks:
-        accuracy = one["accuracy_clean"] if one["accuracy_clean"] is not None else one["accuracy"]
-        name = [size_in_words(size)] if several else []
-        table.add_row(*name, one["words"], percent(accuracy), one["strongest_words"], between(one))
-    return table
+    for name in told:
+        number = name not in ("noise", "strongest attack")
+        side: JustifyMethod = "right" if number else "left"
+        table.add_column(name.replace(" ", "\n"), justify=side, no_wrap=number, min_width=_LONGEST_WORD.get(name))
+    for cells in zip(*told.values(), strict=True):
+        table.add_row(*cells)
+    console.print(table)
+    console.print(f"{leakage_in_words(told)} {LOWER_BOUND}", style="red", highlight=False)
+
+
+def _counted(n: int, what: str, more: str = "") -> str:
+    """So many of something that 'is' or 'are' somewhere."""
+    return f"{n} {what}{'' if n == 1 else 's'}{more} {'is' if n == 1 else 'are'}"
 
 
 def _say_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> None:

@@ -7,20 +7,30 @@ here, and goes through `escape`.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from mooring.apps.experiments import summary
 from mooring.apps.experiments.figures.drawing import Figure
+from mooring.apps.experiments.settings.sections import IMAGE_KINDS
 from mooring.apps.experiments.storing.finished import Finished
 from mooring.apps.experiments.storing.progress import in_words
-from mooring.apps.experiments.summary import CONTROLS, joining_pays, summarised
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 _SHOWN_SIZES = 12
-_LONG = 200
 _NOT_IN_TABLE = ("spec", "machine", "notes", "seconds", "data", "deployments", "command", "key", "seeds")
+_TEXT_COLUMNS = ("", "noise", "strongest attack")
+_NO_IMAGES = ("data", "network", "auditor", "noise", "attacks", "solver", "extra_draws")  # all is in their options
+_NO_DIGITS = ("auditor", "data.n_train", "data.n_validation", "data.n_test")
+_UNUSED: Mapping[str, Sequence[str]] = {
+    "faces": _NO_DIGITS,
+    "faces-by-participants": _NO_DIGITS,
+    "tables": _NO_IMAGES,
+    "landscape": _NO_IMAGES,
+}
 _HONEST = (
     "Every figure of leakage is what known attacks recover, and so a lower bound; a better attack may exist. Noise on "
     "anchors is no privacy guarantee."
@@ -79,41 +89,43 @@ def _quick(spec: Mapping[str, Any]) -> str:
 
 
 def _in_short(finished: Finished) -> str:
-    sizes = summarised(finished.results)
-    several = len(sizes) > 1
-    rows, leaks = [], []
-    for size in sizes[:_SHOWN_SIZES]:
-        name = [escape(size_in_words(size))] if several else []
-        controls = [percent(size["controls"].get(method)) for method in CONTROLS]
-        rows.append([*name, *controls, percent(size["local_only"]), percent(size["pooled_raw"])])
-        leaks += [[*name, *_noisy_cells(one)] for one in size["noisy"]]
-    more = f"<p>{len(sizes) - _SHOWN_SIZES} more sizes are in the figures.</p>" if len(sizes) > _SHOWN_SIZES else ""
-    first = [""] if several else []
-    head = [*first, "C-GDP", "AA-I-GDP", "I-GDP", "local only", "pooled raw"]
-    noisy_head = [*first, "noise", "draws", "accuracy", "as deployed", "strongest attack", "it links"]
-    numbers, noisy_numbers = [k + several for k in range(5)], [k + several for k in (1, 2, 3, 5)]
-    where = "" if several else f" with {escape(size_in_words(sizes[0]))}"
+    sizes = summary.summarised(finished.results)
+    shown = sizes[:_SHOWN_SIZES]
+    hidden = len(sizes) - len(shown)
+    more = f"<p>{hidden} more size{' is' if hidden == 1 else 's are'} in the figures.</p>" if hidden else ""
+    joining = summary.joining_in_words(*summary.joining_pays(finished.results), sizes)
     return (
-        f'<h2>In short</h2><p class="warn">{escape(_HONEST)}</p>'
-        f"<p>Balanced accuracy without noise, in the first deployment{where}, beside what a participant has alone and what "
-        f"pooling raw rows would give:</p>{_table(head, rows, numbers=numbers)}"
-        "<p>With noise, over all draws: mean accuracy (with noise on test rows too, as in the paper; and as deployed, "
-        "without it), the attack that is the strongest most often, and the least to the most that the strongest links of "
-        f"ten look-alikes (chance 10 %):</p>{_table(noisy_head, leaks, numbers=noisy_numbers)}{more}{_joining(finished)}"
+        f'<h2>In short</h2><p class="warn">{escape(_HONEST)}</p>{_without_noise(shown, finished.facts)}'
+        f"{_with_noise(shown)}{more}" + (f"<p>{escape(joining)}</p>" if joining else "")
     )
 
 
-def _noisy_cells(one: Mapping[str, Any]) -> list[str]:
-    attack = escape(one["strongest_words"] or "not measured")
-    scores = [percent(one["accuracy"]), percent(one["accuracy_clean"])]
-    return [escape(one["words"]), str(one["draws"]), *scores, attack, between(one)]
-
-
-def _joining(finished: Finished) -> str:
-    better, total = joining_pays(finished.results)
-    if not total:
+def _without_noise(sizes: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+    columns = summary.control_columns(sizes)
+    if not columns:
         return ""
-    return f"<p>Scored as deployed, {better} of {total} noisy draws beat training alone.</p>"
+    named = {"": [summary.size_in_words(size) for size in sizes]} if len(sizes) > 1 else {}
+    words = summary.controls_in_words(columns, sizes)
+    images = (facts.get("spec") or {}).get("kind") in IMAGE_KINDS
+    note = f"<p>{escape(summary.POOLED_RAW_NOTE)}</p>" if images and {"C-GDP", "pooled raw"} <= {*columns} else ""
+    return f"<p>{escape(words)}:</p>{_column_table(named | columns)}{note}"
+
+
+def _with_noise(sizes: Sequence[Mapping[str, Any]]) -> str:
+    lines = [(summary.size_in_words(size), one) for size in sizes for one in size["noisy"]]
+    if not lines:
+        return ""
+    columns = summary.noisy_columns([one for _, one in lines])
+    named = {"": [name for name, _ in lines]} if len(sizes) > 1 else {}
+    words, meaning = summary.noisy_in_words(columns), summary.leakage_in_words(columns)
+    table = _column_table(named | columns)
+    return f"<p>{escape(words)}:</p>{table}" + (f"<p>{escape(meaning)}</p>" if meaning else "")
+
+
+def _column_table(columns: Mapping[str, Sequence[str]]) -> str:
+    """A table from columns of text."""
+    rows = [[escape(cell) for cell in cells] for cells in zip(*columns.values(), strict=True)]
+    return _table([*columns], rows, numbers=[k for k, name in enumerate(columns) if name not in _TEXT_COLUMNS])
 
 
 def _run(facts: Mapping[str, Any], study: str) -> str:
@@ -135,9 +147,10 @@ def _run(facts: Mapping[str, Any], study: str) -> str:
 def _figure(figure: Figure) -> str:
     data = base64.b64encode(figure.path.read_bytes()).decode()
     kind = _TYPES[figure.path.suffix]
+    stop = "" if figure.title.endswith((".", "?", "!")) else "."
     return (
         f'<figure id="{escape(figure.name)}"><div class="wide"><img alt="{escape(figure.title)}" '
-        f'src="data:{kind};base64,{data}"></div><figcaption><b>{escape(figure.title)}.</b> {escape(figure.caption)}'
+        f'src="data:{kind};base64,{data}"></div><figcaption><b>{escape(figure.title)}{stop}</b> {escape(figure.caption)}'
         "</figcaption></figure>"
     )
 
@@ -156,7 +169,7 @@ def _comparison(comparisons: Sequence[Mapping[str, Any]]) -> str:
         head = ["section", "what", "paper", "mooring", "over deployments", "difference", "likely reason where large"]
         rows = [
             [
-                escape(str(one[name]))
+                escape(_one_if_same(str(one[name])))
                 for name in ("section", "says", "paper_text", "ours_text", "spread_text", "difference_text", "note")
             ]
             for one in own
@@ -174,19 +187,49 @@ def _comparison(comparisons: Sequence[Mapping[str, Any]]) -> str:
     return "".join(parts)
 
 
+def _one_if_same(text: str) -> str:
+    """A range whose ends are written alike, as one number."""
+    return re.sub(r"^(\S+) to \1(?!\S)", r"\1", text)
+
+
 def _facts(facts: Mapping[str, Any]) -> str:
-    plain = [[escape(name), _cell(value)] for name, value in facts.items() if name not in _NOT_IN_TABLE]
-    parts = ["<h2>Facts</h2>", _table(["fact", "value"], plain)]
-    for name, words in (
-        ("spec", "All settings"),
-        ("seconds", "Seconds of each stage"),
-        ("data", "Data files, SHA-256"),
+    told = {name: value for name, value in facts.items() if name not in _NOT_IN_TABLE}
+    long = [name for name, value in told.items() if _is_nested(value)]
+    where = f"<p>Also in facts.json: {escape(', '.join(long))}.</p>" if long else ""
+    plain = {name: value for name, value in told.items() if name not in long}
+    parts = ["<h2>Facts</h2>", _pairs("fact", plain), where]
+    for inner, words in (
+        (_settings(facts.get("spec")), "All settings"),
+        (facts.get("seconds"), "Seconds of each stage"),
+        (facts.get("data"), "Data files, SHA-256"),
     ):
-        inner = facts.get(name)
         if isinstance(inner, Mapping) and inner:
-            rows = [[escape(str(key)), _cell(value)] for key, value in inner.items()]
-            parts.append(f"<details><summary>{words}</summary>{_table(['name', 'value'], rows)}</details>")
+            parts.append(f"<details><summary>{words}</summary>{_pairs('name', inner)}</details>")
     return "".join(parts)
+
+
+def _settings(spec: Any) -> dict[str, Any]:
+    """Settings that a study of this kind uses, each of a section under both names."""
+    found: dict[str, Any] = {}
+    for name, value in (spec if isinstance(spec, Mapping) else {}).items():
+        found |= {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+    unused = _UNUSED.get(str(found.get("kind")), ())
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in unused and name.partition(".")[0] not in unused and value not in ([], {})
+    }
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a fact is a table itself, too long for a cell."""
+    if isinstance(value, Mapping):
+        return any(isinstance(one, Mapping | list) for one in value.values())
+    return isinstance(value, list) and any(isinstance(one, Mapping) for one in value)
+
+
+def _pairs(head: str, values: Mapping[str, Any]) -> str:
+    return _table([head, "value"], [[escape(str(name)), escape(_text(value))] for name, value in values.items()])
 
 
 def _table(
@@ -204,40 +247,20 @@ def _table(
     return f'<div class="wide"><table><thead><tr>{head_line}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def size_in_words(size: Mapping[str, Any]) -> str:
-    """A size of a study: its participants, and what each holds."""
-    words = [f"{size['n_participants']} participants"] if "n_participants" in size else ["all"]
-    words += [f"{size['identities_each']} identities each"] if "identities_each" in size else []
-    words += [f"{size['rows_each']} rows each"] if "rows_each" in size else []
-    return ", ".join(words)
-
-
-def percent(value: float | None) -> str:
-    """A share in percent, or a dash."""
-    return "–" if value is None else f"{value:.1f} %"
-
-
-def between(noisy: Mapping[str, Any]) -> str:
-    """The least to the most that the strongest attack gets over a study's draws."""
-    if noisy["leaked_least"] is None:
-        return "–"
-    return f"{noisy['leaked_least']:.0f} to {noisy['leaked_most']:.0f} %"
-
-
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
+    """A value as a reader would write it."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return escape(f"{value:.6g}")
+        return f"{value:.6g}"
     if isinstance(value, Mapping):
-        value = ", ".join(f"{key} {_cell(one)}" for key, one in value.items())
-        return escape(value) if len(value) <= _LONG else f"{escape(value[: _LONG - 1])}…"
+        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
-        text = ", ".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in value)
-        return escape(text) if len(text) <= _LONG else f"{escape(text[: _LONG - 1])}…"
-    return escape(str(value))
+        between = "; " if any(isinstance(one, Mapping | list | tuple) for one in value) else ", "
+        return between.join(map(_text, value))
+    return str(value)
 
 
 _STYLE = """
