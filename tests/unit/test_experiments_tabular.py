@@ -632,17 +632,45 @@ def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Pa
     assert not [name for name in rows[0] if name.startswith("own:")]
     noisy_anchor = len(results.where(method="aa-i-gdp-anchor-noise"))
     assert sum(facts["attacks_not_run"]["known-anchor"].values()) == noisy_anchor
-    assert facts["n_attacked"] == len(results) - len(results.where(method="local-only"))
+    assert facts["n_attacked"] == len(results) - len(results.where(method=["local-only", "pooled-raw"]))
     words = f"known-anchor did not apply at {noisy_anchor} of {facts['n_attacked']} points: The anchor"
     assert [note for note in facts["notes"] if note.startswith(words)]
     assert run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")[0] == rows
+
+
+def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: Path) -> None:
+    rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    results = Results.from_rows(rows)
+    for cell in facts["cells"]:
+        here = results.where(**{name: cell[name] for name in ("deployment", "n_participants", "rows_each")})
+        pooled = here.where(method="pooled-raw")
+        assert pooled["draw"].tolist() == [0.0]
+        assert pooled["data_noise_scale"].tolist() == pooled["anchor_noise_scale"].tolist() == [0.0]
+        # A Gaussian kernel does not care how rows are turned: without noise, joining loses nothing.
+        joint = here.where(method="aa-i-gdp")
+        for score in ("balanced_accuracy", "balanced_accuracy_clean"):
+            assert pooled[score][0] == pytest.approx(joint[score][0], abs=1e-9)
+        assert pooled["balanced_accuracy"][0] > here.where(method="local-only")["balanced_accuracy"].mean()
+    assert "local-only and pooled-raw learn from projected rows, as the joint model does" in facts["notes"]
+
+
+def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = landscape._reference_jobs
+    with monkeypatch.context() as before:
+        before.setattr(landscape, "_reference_jobs", lambda *given: jobs(*given)[:-1])
+        old, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    new, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    assert {row["method"] for row in new if row not in old} == {"pooled-raw"}
+    assert len(new) == len(old) + 5  # four cells, one of them in two deployments
 
 
 def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
     found = landscape._raw(tmp_path / "nothing")
     monkeypatch.setattr(landscape, "_raw", lambda folder: (*found[:4], "MNIST", {}))
-    with pytest.raises(InputError, match="rows from must be the one that the kept results were made from"):
+    with pytest.raises(InputError, match="were made from"):
         run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
 
 

@@ -47,12 +47,22 @@ Digits, {min(each for _, each, _ in little)} to {max(each for _, each, _ in litt
 ![Where joining pays](figures/landscape/gain.svg)
 
 Joining pays for many participants with few rows: {best[2]:.0f} points at v = 0.05 for {best[0]} participants with {best[1]}
-rows each. At v = 0.2 it gains more than {RESOLVED_GAIN:g} points in {len(paying)} of {len(much)} cells, none of them with
+rows each.{_pooled(rows, best)}
+At v = 0.2 it gains more than {RESOLVED_GAIN:g} points in {len(paying)} of {len(much)} cells, none of them with
 more than {max((each for _, each, _ in paying), default=0)} rows a participant. How closely the strongest attack rebuilds
 records, as a share of the error of guessing (1 would be full protection):
 
 ![What the strongest attack leaves](figures/landscape/leakage-error.svg)
 """
+
+
+def _pooled(rows: Results, cell: tuple[int, int, float]) -> str:
+    """What pooling without protection would gain in a cell; nothing where it was not measured."""
+    here = rows.where(n_participants=cell[0], rows_each=cell[1])
+    alone, pooled = (
+        mean_of(here.where(method=name)["balanced_accuracy_clean"]) for name in ("local-only", "pooled-raw")
+    )
+    return f" Pooled without protection they would gain {100 * (pooled - alone):.0f}." if np.isfinite(pooled) else ""
 
 
 def on_tables(studies: Mapping[str, Results]) -> str:

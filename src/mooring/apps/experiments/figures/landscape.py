@@ -1,4 +1,7 @@
-"""Where joining pays: rows of a participant against the number of participants, one heat map a noise."""
+"""Where joining pays: rows of a participant against the number of participants, one heat map a noise.
+
+Legend: v the scale of anchor noise, σ that of private-data noise, s the projected rows' standard deviation, columns centred.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from mooring.apps.experiments.figures.drawing import Drawing
 from mooring.apps.experiments.figures.material import Material, column, luck, mean, percent, strongest, values
 from mooring.apps.experiments.figures.style import new_canvas
 from mooring.apps.experiments.figures.wording import (
+    ALIGNED,
     ALIGNED_DATA_NOISE,
     ANCHOR_NOISE,
     BLACK,
@@ -22,6 +26,7 @@ from mooring.apps.experiments.figures.wording import (
     GREY,
     INK,
     LOCAL_ONLY,
+    POOLED_RAW,
     STRONGEST,
     title_of,
 )
@@ -34,10 +39,12 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 _METHODS = {
     ANCHOR_NOISE: "anchor noise v = {v:g}",
-    DATA_NOISE: "private-data noise σ = {sigma:g}",
-    ALIGNED_DATA_NOISE: "private-data noise σ = {sigma:g}",
-    BOTH_NOISES: "v = {v:g} and σ = {sigma:g}",
+    DATA_NOISE: "private-data noise σ = {sigma:g} s",
+    ALIGNED_DATA_NOISE: "private-data noise σ = {sigma:g} s",
+    BOTH_NOISES: "v = {v:g} and σ = {sigma:g} s",
 }
+_NO_PROTECTION = "pooled raw, no protection"
+_CELL = ("deployment", "n_participants", "rows_each")
 _MOST_COLUMNS = 4
 
 
@@ -61,31 +68,25 @@ def draw_landscape(material: Material) -> list[Drawing]:
     panels = list(_panels(material))
     if not panels:
         return []
-    found = [gains(material.results, rows) for _, rows in panels]
+    worth = panels + _pooled(material)
+    found = [gains(material.results, rows) for _, rows in worth]
     limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(one), initial=0.0) for one in found) / 5))
-    gain = (
-        "Percentage points of balanced accuracy, as deployed, that joining gives over the mean of the participants' own "
-        "models. Blue: joining pays; red: a participant does better alone; the black line runs between the two. Gains below "
-        f"about {RESOLVED_GAIN:g} points, either way, are not resolved and are written in grey"
-        f"{_repeated(material, panels)}. One panel a noise: v on the anchor, σ on the private rows, in units of their size. "
-        "Empty cells were not run."
-    )
     leakage = (
         "The share of one participant's records that the strongest attack we know matches to their source among ten of the "
         f"same class, in percent; 10 is guessing.{luck(material, 'match', _METHODS, everywhere=True)} A lower bound: a "
-        "better attack may exist. Where nearly all are matched, the map of errors tells more. Read each cell "
-        "beside the same cell of the map of gains."
+        f"better attack may exist. Where nearly all are matched, the map of errors tells more. {_noise_words(material)} "
+        "Read each cell beside the same cell of the map of gains."
     )
     error = (
         "How far the records that the strongest attack we know rebuilds are from the true ones, as a share of how far a "
         "guess of the mean record is: 0 is a perfect copy, 1 is no better than guessing. A better attack may "
-        "exist, and come closer. Read each cell beside the same cell of the map of gains."
+        f"exist, and come closer. {_noise_words(material)} Read each cell beside the same cell of the map of gains."
     )
     return [
-        _heat_maps(material, panels, one)
+        _heat_maps(material, worth if one.name == "gain" else panels, one)
         for one in (
             _Map(
-                "gain", "where joining pays", gain, "gain over local only, percentage points",
+                "gain", "where joining pays", _gain_caption(material, panels), "gain over local only, percentage points",
                 lambda rows: gains(material.results, rows), "RdBu", "+.0f", -limit, limit,
             ),
             _Map(
@@ -123,11 +124,66 @@ def _heat_maps(material: Material, panels: list[tuple[str, Results]], shown: _Ma
         _numbers(one, cells, shown)
         if shown.name == "gain":
             _border(one, cells > 0, np.isfinite(cells))
-    canvas.supxlabel("participants", fontsize=10.5, color=INK)
+    unit = f"\nσ in units of s, {_unit(material)}" if any("σ" in words for words, _ in panels) else ""
+    canvas.supxlabel(f"participants{unit}", fontsize=10.5, color=INK)
     canvas.supylabel("rows of a participant", fontsize=10.5, color=INK)
     bar = canvas.colorbar(drawn, ax=list(axes.flat), location="right", aspect=30, pad=0.01, label=shown.bar)
     bar.outline.set_visible(False)
     return Drawing(shown.name, title, shown.caption, canvas)
+
+
+def _gain_caption(material: Material, panels: list[tuple[str, Results]]) -> str:
+    return (
+        "Percentage points of balanced accuracy, as deployed, that joining gives over the mean of the participants' own "
+        "models. Blue: joining pays; red: a participant does better alone; the black line runs between the two. Gains below "
+        f"about {RESOLVED_GAIN:g} points, either way, are not resolved and are written in grey"
+        f"{_repeated(material, panels)}. {_noise_words(material)}{_pooled_words(material)} Empty cells were not run."
+    )
+
+
+def _noise_words(material: Material) -> str:
+    """What v and σ stand for in the panels' titles."""
+    sigma = "σ on the private rows, not absolute as in other figures but as a multiple of s"
+    return f"One panel a noise: v on the anchor; {sigma}, {_unit(material)}."
+
+
+def _unit(material: Material) -> str:
+    """What s is; how large, where the run noted it."""
+    known = [cell["standard_deviation"] for cell in material.facts.get("cells", [])]
+    size = f" ({min(known):.2f} to {max(known):.2f} here)" if known else ""
+    return f"the standard deviation of the projected rows, columns centred{size}"
+
+
+def _pooled(material: Material) -> list[tuple[str, Results]]:
+    """The panel of everybody's rows without protection; none where that was not run."""
+    rows = material.results.where(method=POOLED_RAW)
+    return [(_NO_PROTECTION, rows)] if len(rows) else []
+
+
+def _pooled_words(material: Material) -> str:
+    """What the panel of pooled raw shows, and how far joining without noise is from it."""
+    if not _pooled(material):
+        return ""
+    apart = np.abs(kept_without_noise(material.results))
+    near = f"{np.mean(apart):.1f} points from it on average and {apart.max():.1f} at most" if len(apart) else ""
+    return (
+        " Last panel: pooled raw, one model trained in the same way on everybody's rows without any protection, over the "
+        "same local only: what there is to gain."
+        + (f" Joining without noise, which turns these rows and no more, is {near}, either way." if near else "")
+    )
+
+
+def kept_without_noise(results: Results) -> list[float]:
+    """Percentage points, of every cell in every deployment, by which joining without noise is above pooled raw."""
+    pooled, joint = (results.where(method=method) for method in (POOLED_RAW, ALIGNED))
+    known = dict(zip(_places(pooled), percent(pooled, "balanced_accuracy_clean"), strict=True))
+    pairs = zip(_places(joint), percent(joint, "balanced_accuracy_clean"), strict=True)
+    return [float(score - known[place]) for place, score in pairs if place in known]
+
+
+def _places(rows: Results) -> list[tuple[float, ...]]:
+    """The cell and deployment of every row."""
+    return list(zip(*(column(rows, name) for name in _CELL), strict=True))
 
 
 def _panels(material: Material) -> Iterator[tuple[str, Results]]:
@@ -143,19 +199,17 @@ def _panels(material: Material) -> Iterator[tuple[str, Results]]:
 
 
 def noise_levels(material: Material) -> Array:
-    """σ of every row in units of the rows' size, as the study's settings give it.
+    """σ of every row as a multiple of s, as the study's settings give it.
 
     Where the run noted a standard deviation for every cell, scales are absolute and are divided by it; otherwise they are
     taken to be in these units already.
     """
     results = material.results
     sigma = np.nan_to_num(column(results, "data_noise_scale"))
-    names = ("deployment", "n_participants", "rows_each")
     known = {
-        tuple(cell[name] for name in names): cell["standard_deviation"] for cell in material.facts.get("cells", [])
+        tuple(cell[name] for name in _CELL): cell["standard_deviation"] for cell in material.facts.get("cells", [])
     }
-    places = zip(*(column(results, name) for name in names), strict=True)
-    size = np.array([known.get(place, 1.0) for place in places], dtype=float)
+    size = np.array([known.get(place, 1.0) for place in _places(results)], dtype=float)
     return np.asarray(np.round(sigma / size, 3), dtype=float)
 
 
@@ -164,11 +218,10 @@ def gains(results: Results, rows: Results) -> Array:
     worth, alone = percent(rows, "balanced_accuracy_clean"), percent(rows, "local_only")
     if np.isfinite(alone).any():
         return worth - alone
-    names = ("deployment", "n_participants", "rows_each")
     own = results.where(method=LOCAL_ONLY)
-    places = np.stack([column(own, name) for name in names], axis=1)
+    places = np.stack([column(own, name) for name in _CELL], axis=1)
     score = percent(own, "balanced_accuracy_clean")
-    for k, place in enumerate(zip(*(column(rows, name) for name in names), strict=True)):
+    for k, place in enumerate(_places(rows)):
         found = mean(score[(places == place).all(axis=1)])
         alone[k] = np.nan if found is None else found
     return worth - alone
@@ -192,21 +245,13 @@ def _repeated(material: Material, panels: list[tuple[str, Results]]) -> str:
 
 def differences(rows: Results, measured: Array) -> Array:
     """How far a measure of one cell is apart in two deployments, of every cell that the first two have."""
-    names = ("n_participants", "rows_each")
-    each: list[dict[tuple[float, ...], list[float]]] = []
-    deployment = column(rows, "deployment")
-    for one in values(rows, "deployment")[:2]:
-        cells: dict[tuple[float, ...], list[float]] = {}
-        own = (deployment == one) & np.isfinite(measured)
-        for place, value in zip(
-            zip(*(column(rows, name)[own] for name in names), strict=True), measured[own], strict=True
-        ):
-            cells.setdefault(place, []).append(float(value))
-        each.append(cells)
-    if len(each) < 2:
-        return np.empty(0)
-    both = [place for place in each[0] if place in each[1]]
-    return np.array([abs(np.mean(each[0][place]) - np.mean(each[1][place])) for place in both])
+    sizes, counts, deployment = values(rows, "rows_each"), values(rows, "n_participants"), column(rows, "deployment")
+    each = [
+        _cells(rows.only(deployment == one), measured[deployment == one], sizes, counts)
+        for one in values(rows, "deployment")[:2]
+    ]
+    apart = np.abs(each[0] - each[1]) if len(each) == 2 else np.empty(0)
+    return np.asarray(apart[np.isfinite(apart)])
 
 
 def _cells(rows: Results, measured: Array, sizes: list[float], counts: list[float]) -> Array:
@@ -244,17 +289,9 @@ def _is_dark(value: float, shown: _Map) -> bool:
 
 def _border(axes: Axes, pays: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
     """Black edges between cells where joining pays and cells where it does not."""
-    n_rows, n_columns = pays.shape
-    edges = [
-        ([j + 1, j + 1], [i, i + 1])
-        for i in range(n_rows)
-        for j in range(n_columns - 1)
-        if known[i, j] and known[i, j + 1] and pays[i, j] != pays[i, j + 1]
-    ] + [
-        ([j, j + 1], [i + 1, i + 1])
-        for i in range(n_rows - 1)
-        for j in range(n_columns)
-        if known[i, j] and known[i + 1, j] and pays[i, j] != pays[i + 1, j]
-    ]
+    beside = known[:, 1:] & known[:, :-1] & (pays[:, 1:] != pays[:, :-1])
+    above = known[1:] & known[:-1] & (pays[1:] != pays[:-1])
+    edges = [([j + 1, j + 1], [i, i + 1]) for i, j in np.argwhere(beside)]
+    edges += [([j, j + 1], [i + 1, i + 1]) for i, j in np.argwhere(above)]
     for x, y in edges:
         axes.plot(x, y, color=BLACK, linewidth=2.2, solid_capstyle="round", label="joining pays", zorder=4)

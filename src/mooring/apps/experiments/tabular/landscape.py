@@ -1,8 +1,9 @@
 """Where joining pays: rows a participant against participants, and what each upload gives away.
 
 For every pair of sizes (rows n_i, participants p) the same points are measured: no noise, four scales of anchor noise,
-three of private-data noise; beside them, participants alone. All learn from the same projected rows, so that a gain is
-one of joining and not of the projection. Test rows are scored as deployed: mapped by their owner, without noise.
+three of private-data noise; beside them, participants alone, and one model on everybody's rows without protection. All
+learn in the same way from the same projected rows, so that a gain is one of joining and not of the projection. Test rows
+are scored as deployed: mapped by their owner, without noise.
 
 Legend: v the scale of anchor noise, σ that of private-data noise, in the options as a multiple of the projected rows'
 standard deviation (columns centred), in the results absolute.
@@ -13,7 +14,7 @@ The rows are MNIST's. Where its files are absent, scikit-learn's small digits ta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
             scene = _scene(pool, rows_each, p, options, own)
             identity = {"deployment": deployment, "n_participants": p, "rows_each": rows_each}
             append_missing(
-                _alone_jobs(scene, options, spec.seed), identity, store=store, progress=progress, as_one=True
+                _reference_jobs(scene, options, spec.seed), identity, store=store, progress=progress, as_one=True
             )
             jobs: list[Job] = [
                 ({"method": method, "draw": draw}, _Measuring(scene, options, method, draw, v, level, spec.seed))
@@ -177,7 +178,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
                     else ["MNIST was not there: these are scikit-learn's digits, in a smaller grid"]
                 ),
                 "public rows, for the projection, are taken out of the training rows",
-                "local-only learns from projected rows, as the joint model does",
+                "local-only and pooled-raw learn from projected rows, as the joint model does",
                 f"learner: {LEARNERS[options.learners[0]]}",
                 "private-data noise in the options is in standard deviations of the projected rows, columns centred",
                 "match and error are in the projected space; look-alikes are rows of the same class",
@@ -210,25 +211,27 @@ class _Measuring:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """Training one participant's own model, when it is called."""
+    """Training one model on the rows of some participants, of one or of all, when it is called."""
 
     scene: Scene
-    who: int
+    who: Sequence[int]
     learner: str
     seed: int
 
     def __call__(self) -> Row:
-        scene, i = self.scene, self.who
-        found = alone(
-            scene.train[i], scene.train_labels[i], scene.test, scene.test_labels, learner=self.learner, seed=self.seed
-        )
+        scene = self.scene
+        rows = np.concatenate([scene.train[i] for i in self.who])
+        labels = np.concatenate([scene.train_labels[i] for i in self.who])
+        found = alone(rows, labels, scene.test, scene.test_labels, learner=self.learner, seed=self.seed)
         return {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0} | _without_own(found)
 
 
-def _alone_jobs(scene: Scene, options: LandscapeOptions, seed: int) -> list[Job]:
-    p = scene.n_participants
+def _reference_jobs(scene: Scene, options: LandscapeOptions, seed: int) -> list[Job]:
+    """Participants alone, and everybody's rows pooled without protection: the same learner, rows and seed."""
+    p, learner = scene.n_participants, options.learners[0]
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
-    return [({"method": "local-only", "draw": i}, _Alone(scene, i, options.learners[0], seed)) for i in chosen]
+    alone_jobs: list[Job] = [({"method": "local-only", "draw": i}, _Alone(scene, [i], learner, seed)) for i in chosen]
+    return [*alone_jobs, ({"method": "pooled-raw", "draw": 0}, _Alone(scene, range(p), learner, seed))]
 
 
 def _without_own(columns: Row) -> Row:
