@@ -1,9 +1,12 @@
 """`mooring reproduce`, as a researcher would run it; the studies themselves are stood in for by a quick table."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +158,7 @@ def test_help_shows_examples() -> None:
     printed = flat(run("reproduce", "--help").output)
     assert "Example: mooring reproduce mnist --quick" in printed
     assert "Example: mooring reproduce mnist --redraw" in printed
+    assert "--row deployment=0,method=i-gdp,draw=0" in printed
 
 
 def test_a_finished_study_tells_its_main_figures_and_the_page_to_open(finished: tuple[Result, Path]) -> None:
@@ -268,12 +272,14 @@ def test_json_is_all_that_goes_to_standard_output(study: FakeStudy, tmp_path: Pa
 
 
 def test_what_is_asked_for_reaches_the_study(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
-    words = ["--data-dir", "d", "--face-model", "m.onnx", "--draws", 3, "--deployments", 2, "--device", "cpu"]
+    data = tmp_path / "d"
+    data.mkdir()
+    words = ["--data-dir", data, "--face-model", "m.onnx", "--draws", 3, "--deployments", 2, "--device", "cpu"]
     run("reproduce", "mnist", "--output", tmp_path, *words)
     spec = study.given["spec"]
     assert [sum(one.count for one in getattr(spec.noise, kind)) for kind in ("data", "anchor", "both")] == [3, 3, 3]
     assert (spec.deployments, spec.quick) == (2, False)
-    assert (study.given["data_dir"], study.given["face_model"]) == (Path("d"), Path("m.onnx"))
+    assert (study.given["data_dir"], study.given["face_model"]) == (data, Path("m.onnx"))
     assert study.given["device"] == "cpu"
 
 
@@ -362,6 +368,58 @@ def test_two_runs_of_one_study_do_not_mix(study: FakeStudy, tmp_path: Path, undr
     run(*words)
 
 
+@pytest.mark.parametrize("words", [["--draws", 2], ["--redraw"]])
+def test_runs_of_other_settings_do_not_write_the_same_files_at_once(
+    words: list[Any], study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    run("reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path)
+    script = "import sys; from pathlib import Path; from mooring.apps.experiments.storing import locking\n"
+    script += "with locking.one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
+    script += "    sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
+    before = sorted(path.name for path in (tmp_path / "mnist").iterdir())
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "mnist")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        printed = flat(run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5).output)
+        assert "another run is working on them" in printed
+        other.communicate()
+    assert sorted(path.name for path in (tmp_path / "mnist").iterdir()) == before  # no file is left by a lock
+    run("reproduce", "mnist", "--quick", *words, "--output", tmp_path)
+
+
+def test_a_run_that_is_asked_to_end_says_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    def ended(spec: Any, *, store: Any, progress: Any, **given: Any) -> None:
+        store.append(rows_of(spec, "c-gdp", [0]))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+
+    monkeypatch.setattr(runner, "run_study", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = run("reproduce", "mnist", "--quick", "--output", tmp_path, code=143)
+    assert "Interrupted. 1 rows of results are kept in" in flat(stopped.output)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
+def test_memory_that_does_not_suffice_is_said_with_a_cure(
+    problem: Exception, study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
+    study.stop_after, study.problem = 3, problem
+    printed = flat(run(*words, code=2).output)
+    assert "memory must be enough" in printed
+    assert "--quick" in printed
+    assert "What is done is kept" in printed
+    assert "nobody foresaw" not in printed
+    study.stop_after = None
+    assert "3 rows of results are there already" in flat(run(*words).output)
+
+
 def test_redrawing_computes_nothing_and_gives_the_same(finished: tuple[Result, Path], study: FakeStudy) -> None:
     folder = finished[1]
     before = {path: path.read_bytes() for path in (folder / "figures").iterdir()}
@@ -428,6 +486,26 @@ def test_cuda_where_there_is_none_is_refused_with_a_cure(study: FakeStudy, tmp_p
     result = run("reproduce", "mnist", "--device", "cuda", "--output", tmp_path / "new", code=2)
     assert "finds no CUDA device" in flat(result.output)
     assert "--device cpu" in flat(result.output)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["hospitals", "census", "landscape"])
+@pytest.mark.parametrize("there", [True, False])
+def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
+    there: bool, name: str, study: FakeStudy, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("mooring.apps.experiments.storing.machine_facts.cuda_is_there", lambda: there)
+    study.stop_after = 0
+    run("reproduce", name, "--device", "cuda", "--output", tmp_path, code=130)
+    assert study.given["device"] == "cpu"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: FakeStudy, tmp_path: Path) -> None:
+    place = tmp_path / "not there"
+    printed = flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
+    assert f"data-dir must be a folder that is there, got {place} instead" in printed
+    assert study.given == {}
     assert not (tmp_path / "new").exists()
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from mooring import InputError, MissingExtraError
-from mooring.apps.experiments.data import digits, downloads, faces
+from mooring.apps.experiments.data import digits, downloads, faces, tables
 from mooring.apps.experiments.data.digits import deal_digits, load_digits
 from mooring.apps.experiments.data.face_model import open_face_model
 from mooring.apps.experiments.data.face_packing import pack_faces
@@ -509,3 +509,69 @@ def test_a_face_model_that_ends_early_is_refused(small_model: Path) -> None:
     small_model.write_bytes(small_model.read_bytes()[:-40])
     with pytest.raises(StorageError, match=r"model\.onnx.*cut short"):
         open_face_model(small_model)
+
+
+# --- tables
+
+HEART = ",".join(f"X{k}" for k in range(1, 15)) + "\n"
+PATIENT = "{},1,2,130,132,0,2,185,0,0,-9,?,3,{}\n"
+ADULT = "{}, Private, 77516, Bachelors, 13, Never-married, {}, Husband, White, Male, 0, 0, 40, Peru, {}\n"
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two small hospitals whose values are known."""
+    monkeypatch.setattr(tables, "HOSPITALS", {"cleveland": 4, "va": 4})
+    known = {}
+    for hospital in tables.HOSPITALS:
+        lines = [PATIENT.format(40 + k, k % 2) for k in range(4)]
+        (tmp_path / f"processed.{hospital}.data").write_text(HEART + "".join(lines), encoding="utf-8")
+        fields = [line.strip().replace("-9", "?").split(",") for line in lines]
+        known[f"processed.{hospital}.data"] = tables.values_checksum(fields)
+    monkeypatch.setattr(tables, "KNOWN_VALUES", known)
+    return tmp_path
+
+
+@pytest.mark.parametrize("word", ["abc", "", "NA", "nan", "inf", "1_0", "4O"])
+@pytest.mark.parametrize("column", ["X1", "X3", "X14"])
+def test_a_value_that_is_no_number_is_named_by_file_row_and_column(column: str, word: str, hospitals: Path) -> None:
+    path = hospitals / "processed.va.data"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fields = lines[3].split(",")
+    fields[int(column[1:]) - 1] = word
+    path.write_text("\n".join([*lines[:3], ",".join(fields), *lines[4:]]), encoding="utf-8")
+    with pytest.raises(StorageError, match=rf"processed\.va\.data: row 3 has no number in column '{column}'"):
+        tables.load_hospitals(hospitals)
+
+
+def test_a_table_with_other_values_is_noted_however_it_is_written(hospitals: Path) -> None:
+    assert tables.load_hospitals(hospitals).unlike == ()
+    path = hospitals / "processed.va.data"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.removeprefix(HEART).replace("-9", "?").replace("130", "130.0"), encoding="utf-8")
+    assert tables.load_hospitals(hospitals).unlike == ()
+    path.write_text(text.replace("41,", "42,"), encoding="utf-8")
+    found = tables.load_hospitals(hospitals)
+    (note,) = found.unlike
+    assert note.startswith("processed.va.data has other values than the file that mooring's own numbers were made from")
+    assert found.checksums["processed.va.data"] in note
+    assert found.notes[0] == note
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (ADULT.format("old", "Sales", "<=50K"), "row 2 has no number in column 'age'"),
+        (ADULT.format("-", "Sales", "<=50K"), "row 2 has no number in column 'age'"),
+        (ADULT.format(30, "NA", "<=50K"), "row 2 has nothing in column 'occupation'"),
+        (ADULT.format(30, "Sales", "50K"), "row 2 has none of <=50K, >50K in column 'income'"),
+    ],
+)
+def test_a_value_of_the_census_that_cannot_be_is_named(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "CENSUS_FILES", {"adult.data": 3})
+    whole = [ADULT.format(age, "?", income) for age, income in ((30, "<=50K"), (40, ">50K"))]
+    (tmp_path / "adult.data").write_text(whole[0] + line + whole[1], encoding="utf-8")
+    with pytest.raises(StorageError, match=words):
+        tables.load_census(tmp_path)

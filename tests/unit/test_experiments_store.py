@@ -486,6 +486,42 @@ def test_another_specs_results_are_kept_and_told_of(tmp_path: Path) -> None:
         assert "mooring 1.0" in store.others()[0]
 
 
+def test_a_store_without_a_row_is_not_told_of(tmp_path: Path) -> None:
+    with opened(tmp_path, "k1"):
+        pass
+    with opened(tmp_path, "k2") as store:
+        assert store.others() == []
+
+
+def test_rows_of_two_data_sets_do_not_mix_and_both_are_named(tmp_path: Path, refused: Refused) -> None:
+    with opened(tmp_path) as store:
+        store.bind("rows from", "scikit-learn's digits")
+        refused(
+            lambda: store.bind("rows from", "MNIST"),
+            what="the data set that this run takes its rows from",
+            expected="the one that the kept results were made from, scikit-learn's digits",
+            got="MNIST",
+        )
+        with pytest.raises(InputError, match="Name another --output"):
+            store.bind("rows from", "MNIST")
+
+
+@pytest.mark.parametrize("stray", ["rows-abc.parquet", "rows-000001 (1).parquet", "rows-1.parquet", "rows-.parquet"])
+def test_files_beside_the_chunks_are_no_chunks(stray: str, tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append([ROW])
+        place = store.place
+    (place / stray).write_bytes((place / "rows-000001.parquet").read_bytes())
+    with opened(tmp_path) as store:
+        assert store.rows() == [ROW]
+        assert store.notes == []
+        store.append([ROW | {"draw": 1}])
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0, 1}
+    assert (place / "rows-000002.parquet").exists()
+    assert (place / stray).exists()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no lock there")
 def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
@@ -621,7 +657,8 @@ def test_expected_stages_that_were_passed_over_are_not_waited_for() -> None:
 
 def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() -> None:
     stages = expected_stages(read_spec("mnist", deployments=2))
-    first = ("without noise", "pooled raw", "training alone", "private-data noise", "anchor noise", "both noises")
+    controls = ("without noise", "without an anchor", "pooled raw", "training alone")
+    first = (*controls, "private-data noise", "anchor noise", "both noises")
     assert list(stages) == [
         *(f"deployment 0, 10 participants: {what}" for what in first),
         *(f"deployment 1, 10 participants: {what}" for what in first[:-1]),

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from mooring.apps.cli.running import INTERRUPTED, Format, running, tell
+from mooring.apps.cli.running import Format, exit_code_of, running, stopped_cleanly, tell
 from mooring.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from mooring.apps.experiments.again import Again
     from mooring.apps.experiments.settings.spec import Spec
     from mooring.apps.experiments.storing.store import ResultStore
 
@@ -71,6 +72,24 @@ def reproduce(
             "--redraw", help="Run nothing; draw figures and page again from the results in the output folder."
         ),
     ] = False,
+    row: Annotated[
+        str | None,
+        typer.Option(
+            help="Compute this row of a finished study again, and nothing else; show it beside the kept one.",
+            metavar="COLUMN=VALUE,…",
+            show_default=False,
+            rich_help_panel="One row again",
+        ),
+    ] = None,
+    from_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Folder of the finished study that --row is of; nothing is written there.",
+            show_default="the study's folder in the output folder",
+            rich_help_panel="One row again",
+        ),
+    ] = None,
     format: Format = "words",
 ) -> None:
     """Run one of the paper's studies, or one beyond it: figures, a page to open, and the paper's numbers beside ours.
@@ -86,21 +105,33 @@ def reproduce(
     Example: mooring reproduce celeba --data-dir data --face-model data/faces/w600k_mbf.onnx --device cuda
 
     Example: mooring reproduce mnist --redraw
+
+    Example: mooring reproduce hospitals --data-dir data --from results/hospitals --row deployment=0,method=i-gdp,draw=0
     """
-    with running(format) as console:
+    with running(format) as console, stopped_cleanly():
+        from mooring.apps.cli.reproduce_row import again_as_dict, require_alone, say_again
         from mooring.apps.cli.reproduce_words import list_studies, say_summary, studies_as_dicts
         from mooring.apps.experiments.settings.spec import read_spec
+        from mooring.apps.experiments.storing.locking import one_run_at_a_time
 
         if study is None:
             tell(format, console, {"studies": studies_as_dicts()}, list_studies)
             return
+        _require_folder(data_dir)
         spec = read_spec(study, quick=quick, draws=draws, deployments=deployments)
-        _require_extras(spec, redraw=redraw)
         folder = output / spec.name
-        if not redraw:
-            command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
-            _run(spec, console, folder, data_dir, face_model, _device(device, spec), command)
-        result = _present(console, folder, spec.name)
+        if row is not None or from_folder is not None:
+            require_alone(row, {"quick": quick, "draws": draws, "deployments": deployments, "redraw": redraw})
+            again = _row_again(row or "", spec, from_folder or folder, data_dir, face_model, device)
+            tell(format, console, again_as_dict(again), lambda console: say_again(console, again))
+            return
+        _require_extras(spec, drawn=True, computed=not redraw)
+        chosen = "" if redraw else _device(device, spec)
+        with one_run_at_a_time(folder, make=not redraw):
+            if not redraw:
+                command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
+                _run(spec, console, folder, data_dir, face_model, chosen, command)
+            result = _present(console, folder, spec.name)
         tell(format, console, result, lambda console: say_summary(console, result))
 
 
@@ -120,7 +151,7 @@ def _run(
     from mooring.apps.experiments.storing.progress import StageClock, expected_stages
     from mooring.apps.experiments.storing.store import FACTS, ResultStore
 
-    facts = first_facts(spec)
+    facts = first_facts(spec, device=device)
     with ResultStore(folder, facts["key"], facts) as store:
         for words in (*store.others(), *store.notes):
             console.print(f"note: {words}.", style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -132,28 +163,48 @@ def _run(
         def save(seconds: dict[str, float]) -> None:
             store.keep("seconds", {name: before.get(name, 0.0) + seconds.get(name, 0.0) for name in before | seconds})
 
-        progress = StudyProgress(StageClock(expected_stages(spec)), save=save)
+        takes = spec.takes_quick if spec.quick else spec.takes
+        progress = StudyProgress(StageClock(expected_stages(spec)), save=save, takes=takes)
         try:
             with progress:
                 runner.run_study(
                     spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress
                 )
-        except KeyboardInterrupt:
-            _interrupted(store)
+        except KeyboardInterrupt as problem:
+            raise _interrupted(problem, _kept_in_words(store)) from None
         told = store.kept(FACTS) or {}
         notes = [*told.get("notes", ()), *progress.notes, *store.notes]
         facts |= {"seconds": store.kept("seconds") or {}, "device": device} | told
         store.finish(facts | {"command": command, "notes": list(dict.fromkeys(notes))})
 
 
-def _interrupted(store: ResultStore) -> None:
-    Console(stderr=True).print(
-        f"Interrupted. {len(store.rows())} rows of results are kept in {store.place}: run the same command again to go on.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    raise typer.Exit(INTERRUPTED)
+def _kept_in_words(store: ResultStore) -> str:
+    return f"{len(store.rows())} rows of results are kept in {store.place}: run the same command again to go on."
+
+
+def _interrupted(problem: KeyboardInterrupt, words: str) -> typer.Exit:
+    """Say what is kept; returns what ends the program."""
+    Console(stderr=True).print(f"Interrupted. {words}", markup=False, highlight=False, soft_wrap=True)
+    return typer.Exit(exit_code_of(problem))
+
+
+def _row_again(
+    row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model: Path | None, device: str
+) -> Again:
+    """Compute one row of a finished study again, with the settings of that study."""
+    from mooring.apps.cli.study_progress import StudyProgress
+    from mooring.apps.experiments.again import compute_again, find_rows, read_choice
+    from mooring.apps.experiments.storing.progress import StageClock
+
+    choice = read_choice(row)
+    _require_extras(spec, drawn=False, computed=True)
+    chosen = _device(device, spec)
+    asked = find_rows(folder, spec.name, choice)
+    try:
+        with StudyProgress(StageClock({})) as progress:
+            return compute_again(asked, data_dir=data_dir, face_model=face_model, device=chosen, progress=progress)
+    except KeyboardInterrupt as problem:
+        raise _interrupted(problem, "Nothing was changed.") from None
 
 
 def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
@@ -196,12 +247,23 @@ def _command(study: str, *, quick: bool, draws: int | None, deployments: int | N
     return " ".join(filter(None, words))
 
 
-def _require_extras(spec: Spec, *, redraw: bool) -> None:
+def _require_folder(data_dir: Path | None) -> None:
+    """A folder that was named must be there, also where a study could do without it."""
+    if data_dir is not None and not data_dir.is_dir():
+        raise InputError(
+            "data-dir",
+            expected="a folder that is there",
+            got=str(data_dir),
+            cure="docs/reproducing.md says what belongs there; landscape alone runs without it.",
+        )
+
+
+def _require_extras(spec: Spec, *, drawn: bool, computed: bool) -> None:
     """Before any work: what this study cannot do without."""
     from mooring.apps.experiments.settings.sections import IMAGE_KINDS
 
-    needed = ["matplotlib"]
-    if spec.kind in IMAGE_KINDS and not redraw:
+    needed = ["matplotlib"] if drawn else []
+    if spec.kind in IMAGE_KINDS and computed:
         needed += ["torch"] if spec.kind == "digits" else ["torch", "PIL"]
     for package in needed:
         if find_spec(package) is None:
@@ -210,7 +272,7 @@ def _require_extras(spec: Spec, *, redraw: bool) -> None:
 
 
 def _device(name: str, spec: Spec) -> str:
-    """The device to run on; 'auto' takes a GPU where there is one and the study can use it."""
+    """The device to run on; 'auto' takes a GPU where there is one. Studies that are not of images use the CPU."""
     from mooring.apps.experiments.settings.sections import IMAGE_KINDS
     from mooring.apps.experiments.storing.machine_facts import cuda_is_there
 
@@ -218,13 +280,14 @@ def _device(name: str, spec: Spec) -> str:
         raise InputError(
             "device", expected="auto, cpu or cuda", got=repr(name), cure="'auto' takes a GPU if there is one."
         )
-    if name == "cuda" and not cuda_is_there():
+    if name == "cpu" or spec.kind not in IMAGE_KINDS:
+        return "cpu"
+    there = cuda_is_there()
+    if name == "cuda" and not there:
         raise InputError(
             "device",
             expected="one that is there",
             got="cuda, and PyTorch finds no CUDA device",
             cure="Use --device cpu, with --quick where time matters, or install a PyTorch that knows your GPU.",
         )
-    if name == "auto":
-        return "cuda" if spec.kind in IMAGE_KINDS and cuda_is_there() else "cpu"
-    return name
+    return "cuda" if there else "cpu"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
+TERMINATED = 143
+"""Exit code of a run that the system, or somebody, asked to end."""
 
 StudyPath = Annotated[
     Path, typer.Option("--study", "-s", help="The study's file.", envvar="MOORING_STUDY", rich_help_panel="Study")
@@ -57,9 +61,9 @@ def running(format: str) -> Iterator[Console]:
     except MooringError as problem:
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
         raise typer.Exit(_code(problem)) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as problem:
         errors.print("Interrupted. What is finished is kept: run the same command again to go on.")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code_of(problem)) from None
     except OSError as problem:
         trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
@@ -72,6 +76,9 @@ def running(format: str) -> Iterator[Console]:
     except Exception as problem:  # messages of libraries quote values: of this error, only its kind and place are told
         if os.environ.get("MOORING_TRACEBACK"):
             raise
+        if _is_out_of_memory(problem):
+            errors.print(f"[bold red]mooring:[/bold red] {_OUT_OF_MEMORY}", highlight=False, soft_wrap=True)
+            raise typer.Exit(BAD_INPUT) from None
         place = traceback.extract_tb(problem.__traceback__)[-1]
         errors.print(
             f"[bold red]mooring:[/bold red] {type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, "
@@ -81,6 +88,47 @@ def running(format: str) -> Iterator[Console]:
             soft_wrap=True,
         )
         raise typer.Exit(UNFORESEEN) from None
+
+
+_OUT_OF_MEMORY = InputError(
+    "memory",
+    expected="enough for this command",
+    got="less, on this device",
+    cure="Use a device with more memory, or less data; 'mooring reproduce' has --quick. What is done is kept, and the "
+    "same command goes on from it.",
+)
+
+
+def _is_out_of_memory(problem: Exception) -> bool:
+    from mooring.geometry.backend import is_out_of_memory
+
+    return is_out_of_memory(problem)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, by SIGTERM."""
+
+
+@contextmanager
+def stopped_cleanly() -> Iterator[None]:
+    """Let SIGTERM, which schedulers and `kill` send, end a long run in the way that Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # handlers can be set there alone
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def exit_code_of(problem: KeyboardInterrupt) -> int:
+    """The exit code of a run that was stopped from outside."""
+    return TERMINATED if isinstance(problem, Terminated) else INTERRUPTED
 
 
 def _code(problem: MooringError) -> int:

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mooring.apps.experiments.data.downloads import changed, cut_short, data_folder, missing
+from mooring.apps.experiments.data.downloads import cut_short, data_folder, missing
+from mooring.apps.experiments.data.table_values import GAP, KNOWN_VALUES, checked_rows, values_checksum
 from mooring.datasets import Records, read_table
 from mooring.datasets.columns import MISSING_WORDS
 from mooring.errors import InputError
@@ -55,6 +56,8 @@ _CENSUS_COLUMNS = (
     "income",
 )
 _CENSUS_UNUSED = ("weight", "education")  # a sampling weight; the years of education in words
+_CENSUS_NUMBERS = ("age", "weight", "years of education", "gain", "loss", "hours")
+_INCOMES = ("<=50K", ">50K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +71,22 @@ class TableRows:
     missing : array of bool, of shape (n_rows, n_features)
     checksums : mapping of str to str
         SHA-256 of each file's content, unpacked.
-    notes : tuple of str
+    how : tuple of str
         What was done to the rows that a reader of results should know.
+    unlike : tuple of str
+        Which files are not those that our numbers were made from, in words.
     """
 
     records: Records
     missing: npt.NDArray[np.bool_] = field(repr=False)
     checksums: Mapping[str, str]
-    notes: tuple[str, ...]
+    how: tuple[str, ...]
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that a reader of results should know; what is unlike our own comes first."""
+        return (*self.unlike, *self.how)
 
     def values(self, indices: npt.NDArray[np.int64]) -> Matrix:
         """Some rows, with NaN for what is missing."""
@@ -84,32 +95,47 @@ class TableRows:
 
 def load_hospitals(data_dir: Path | None) -> TableRows:
     """Read the four hospitals' heart-disease files; the group of a row is its hospital, the label whether X14 > 0."""
-    rows, checksums = [], {}
+    rows, checksums, unlike = list[list[str]](), dict[str, str](), list[str]()
     for hospital, expected in HOSPITALS.items():
         file = _read(data_dir, "heart_disease", f"processed.{hospital}.data")
         found = [fields for fields in file.lines if fields[0].upper() != "X1"]
         _require_rows(file, found, expected, width=len(_HEART_COLUMNS))
-        rows += [[*_heart_values(file, fields), hospital] for fields in found]
+        found = checked_rows(
+            file.path,
+            file.data_set,
+            found,
+            _HEART_COLUMNS,
+            numbers=_HEART_COLUMNS,
+            label="X14",
+            also_missing=_ALSO_MISSING,
+        )
+        rows += [[*_heart_values(fields), hospital] for fields in found]
         checksums[file.name] = file.checksum
+        unlike += _unlike(file, found)
     records, missing_values = _as_records(
         (*_HEART_COLUMNS, "hospital"), rows, label="X14", group_by="hospital", categorical=_HEART_CATEGORIES
     )
     notes = ("a blood pressure or cholesterol of 0 is read as missing",)
-    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes))
+    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes), tuple(unlike))
 
 
 def load_census(data_dir: Path | None) -> TableRows:
     """Read both files of the Adult census as one table; the label is whether income is above 50,000."""
-    rows, checksums = [], {}
+    rows, checksums, unlike = list[list[str]](), dict[str, str](), list[str]()
     for name, expected in CENSUS_FILES.items():
         file = _read(data_dir, "adult", name)
         found = [fields for fields in file.lines if not fields[0].startswith("|")]
         _require_rows(file, found, expected, width=len(_CENSUS_COLUMNS))
-        rows += [[*fields[:-1], fields[-1].rstrip(".")] for fields in found]
+        found = [[*fields[:-1], fields[-1].rstrip(".")] for fields in found]
+        found = checked_rows(
+            file.path, file.data_set, found, _CENSUS_COLUMNS, numbers=_CENSUS_NUMBERS, label="income", classes=_INCOMES
+        )
+        rows += found
         checksums[file.name] = file.checksum
+        unlike += _unlike(file, found)
     records, missing_values = _as_records(_CENSUS_COLUMNS, rows, label="income", drop=_CENSUS_UNUSED)
     notes = ("the sampling weight and the education in words (a copy of its years) are left out",)
-    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes))
+    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes), tuple(unlike))
 
 
 SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {"hospitals": load_hospitals, "census": load_census}
@@ -175,15 +201,20 @@ def _require_rows(file: _File, rows: Sequence[Sequence[str]], expected: int, *, 
         raise cut_short(file.path, file.data_set, reason=f"it has {len(rows):,} rows in place of {expected:,}")
 
 
-def _heart_values(file: _File, fields: Sequence[str]) -> list[str]:
+def _unlike(file: _File, rows: Sequence[Sequence[str]]) -> list[str]:
+    found = values_checksum(rows)
+    if found == KNOWN_VALUES[file.name]:
+        return []
+    return [f"{file.name} has other values than the file that mooring's own numbers were made from: {file.checksum}"]
+
+
+def _heart_values(fields: Sequence[str]) -> list[str]:
     values = dict(zip(_HEART_COLUMNS, fields, strict=True))
-    try:
-        for column in _NEVER_ZERO:
-            if values[column] != "?" and float(values[column]) == 0:
-                values[column] = "?"
+    for column in _NEVER_ZERO:
+        if values[column] != GAP and float(values[column]) == 0:
+            values[column] = GAP
+    if values["X14"] != GAP:
         values["X14"] = "ill" if float(values["X14"]) > 0 else "well"
-    except ValueError:
-        raise changed(file.path, file.data_set, reason="a line holds words where numbers belong") from None
     return list(values.values())
 
 

@@ -34,7 +34,17 @@ from mooring.randomness import Streams
 
 STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape")
 KINDS = ("digits", "faces", "faces-by-participants", "tables", "landscape")
-_TELLING = ("comparison", "figures", "storing", "page.py", "presenting.py", "redraw.py", "summary.py")
+_TELLING = (
+    "again.py",
+    "comparison",
+    "figures",
+    "gallery.py",
+    "page.py",
+    "presenting.py",
+    "redraw.py",
+    "storing",
+    "summary.py",
+)
 _TOLD_ONLY = (
     "title",
     "paper_section",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mooring.errors import StorageError
@@ -30,11 +32,7 @@ class FolderLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
-            raise StorageError(
-                f"the results in {folder}",
-                reason="another run is working on them",
-                cure="Wait until it ends, end it, or name another --output.",
-            ) from None
+            raise _taken(folder) from None
         except OSError:  # a disk that knows no locks
             return
 
@@ -43,3 +41,48 @@ class FolderLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+@contextmanager
+def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
+    """Hold a study's folder, whatever settings a run has: all of them write the same table, figures and page.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder itself is locked: no file is left there.
+    make : bool
+        Whether to make it where it is missing; otherwise there is nothing to hold.
+    """
+    from mooring.protocol.durable import explained, make_folder
+
+    if make:
+        make_folder(folder, what="the folder of results")
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock
+        yield
+        return
+    if not folder.is_dir():
+        yield
+        return
+    with explained("the folder of results"):
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _taken(folder) from None
+        except OSError:  # a disk that knows no locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _taken(folder: Path) -> StorageError:
+    return StorageError(
+        f"the results in {folder}",
+        reason="another run is working on them",
+        cure="Wait until it ends, end it, or name another --output.",
+    )

@@ -27,6 +27,8 @@ from mooring.errors import InputError, StorageError
 
 FACTS, PICTURES = "facts", "pictures"
 _CHUNK = "rows-{:06d}.parquet"
+_CHUNK_NAME = re.compile(r"rows-(\d{6})\.parquet")
+_CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _UNREADABLE = ".unreadable"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -71,9 +73,9 @@ class ResultStore:
             with explained("the folder of results"):
                 for left in sorted([*self.place.glob(f".*{PARTIAL}"), *self.place.glob(f"kept/.*{PARTIAL}")]):
                     self._set_aside(left, "was being written when a run was ended")
-                chunks = sorted(self.place.glob("rows-*.parquet"))
-            self._next = 1 + max((int(path.name[5:11]) for path in chunks), default=0)
-            self._rows = [row for path in chunks for row in self._read_chunk(path)]
+                chunks = _chunks_in(self.place)
+            self._next = 1 + max(chunks, default=0)
+            self._rows = [row for number in sorted(chunks) for row in self._read_chunk(chunks[number])]
             if self._read_json(self.place / "made.json") is None:
                 self._write(self.place / "made.json", _json(facts))
         except BaseException:
@@ -146,20 +148,15 @@ class ResultStore:
         """Hold the store to one input, such as a data file's checksum: rows of two different ones must not mix."""
         bound = self.kept("inputs") or {}
         if bound.get(name, value) != value:
-            raise InputError(
-                name,
-                expected=f"the one that the kept results were made from ({bound[name][:16]}…)",
-                got=f"another ({value[:16]}…)",
-                cure="Use the same file again, or another --output.",
-            )
+            raise _made_from_another(name, bound[name], value)
         if name not in bound:
             self.keep("inputs", bound | {name: value})
 
     def others(self) -> list[str]:
-        """Stores of other settings or versions in the same folder, in words."""
+        """Stores of other settings or versions in the same folder, in words; those without a row are not worth any."""
         words = []
         for place in sorted((self.folder / "store").iterdir()):
-            if place == self.place or not place.is_dir():
+            if place == self.place or not place.is_dir() or not _chunks_in(place):
                 continue
             try:
                 made = json.loads((place / "made.json").read_text(encoding="utf-8"))
@@ -245,6 +242,29 @@ class ResultStore:
         from mooring.protocol.durable import write_durably
 
         write_durably(path, content, what="the results")
+
+
+def _chunks_in(place: Path) -> dict[int, Path]:
+    """The chunks of a store by their numbers; copies and other files that lie beside them are none."""
+    found = ((path, _CHUNK_NAME.fullmatch(path.name)) for path in place.glob("rows-*.parquet"))
+    return {int(match[1]): path for path, match in found if match}
+
+
+def _made_from_another(name: str, before: str, now: str) -> InputError:
+    """The error for rows of two inputs in one folder; an input is a file by its checksum, or a data set by its name."""
+    if _CHECKSUM.fullmatch(now):
+        return InputError(
+            name,
+            expected=f"the one that the kept results were made from ({before[:16]}…)",
+            got=f"another ({now[:16]}…)",
+            cure="Use the same file again, or name another --output.",
+        )
+    return InputError(
+        "the data set that this run takes its rows from",
+        expected=f"the one that the kept results were made from, {before}",
+        got=now,
+        cure="Name another --output, or the --data-dir that the kept results had.",
+    )
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -117,6 +117,8 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     tables = load_tables(options.source, data_dir)
     for name, checksum in tables.checksums.items():
         store.bind(name, checksum)
+    for note in tables.unlike:
+        progress.note(note)
     points = list(options.points())
     parts = list(product(range(spec.deployments), options.rows_each))
     progress.stage("points", len(parts) * (len(points) + 1))
