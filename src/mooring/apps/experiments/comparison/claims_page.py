@@ -105,7 +105,7 @@ def spread_text(comparison: Comparison) -> str:
     if comparison.spread is None:
         return told.strip()
     low, high = (_ours(value, comparison.number) for value in comparison.spread)
-    return _with_unit(f"{low} to {high}", comparison.number) + told
+    return _with_unit(low if low == high else f"{low} to {high}", comparison.number) + told
 
 
 def difference_text(comparison: Comparison) -> str:

@@ -126,10 +126,9 @@ def _matched(material: Material) -> str:
     found = strongest(material.paper.where(method=ANCHOR_NOISE), "match")
     if not np.isfinite(found).any():
         return ""
-    return (
-        f" (matched straight in the projected space, it finds from {np.nanmin(found):.0f} to {np.nanmax(found):.0f} % of "
-        "the records, over all draws)"
-    )
+    low, high = f"{np.nanmin(found):.0f}", f"{np.nanmax(found):.0f}"
+    share = f"{low} %" if low == high else f"from {low} to {high} %"
+    return f" (matched straight in the projected space, it finds {share} of the records, over the draws it was run on)"
 
 
 def _utility_by_noise(material: Material) -> Drawing:

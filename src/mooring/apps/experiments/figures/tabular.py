@@ -181,6 +181,11 @@ def _by_noise(axes: Axes, rows: Results, words: str, scale: str, across: str, wo
     end_labels(axes, labels, size=8.8)
 
 
+def _range_in_words(low: str, high: str) -> str:
+    """From where to where, where that is not the same."""
+    return f" ({low} to {high})" if low != high else ""
+
+
 def _paired(groups: list[tuple[str, Results]], worth: Worth) -> str:
     """Gains over training alone in words: without noise, and at the strongest noise of either kind."""
     parts = []
@@ -191,7 +196,7 @@ def _paired(groups: list[tuple[str, Results]], worth: Worth) -> str:
             joints.append((f"strongest {words}", strongest_noise(rows.where(method=method))))
         told = [(words, paired_gains(rows, joint, worth.clean)) for words, joint in joints]
         parts += [
-            f"{words}{heading} {_signed(gain.mean())} ({_signed(gain.min())} to {_signed(gain.max())})"
+            f"{words}{heading} {_signed(gain.mean())}{_range_in_words(_signed(gain.min()), _signed(gain.max()))}"
             for words, gain in told
             if len(gain)
         ]
