@@ -22,7 +22,7 @@ from mooring.apps.experiments.images.representations import (
     coupled_draws,
     data_noise,
 )
-from mooring.apps.experiments.images.study_ends import Row, Store
+from mooring.apps.experiments.images.result_rows import Row, Store
 from mooring.apps.experiments.images.utility import scored, trained, without_protection
 from mooring.apps.experiments.settings.spec import Spec, noise_draws
 from mooring.apps.experiments.storing.progress import Progress

@@ -13,7 +13,7 @@ from mooring.apps.experiments.images.background import InBackground
 from mooring.apps.experiments.images.leakage import Findings
 from mooring.apps.experiments.images.levels import Levels
 from mooring.apps.experiments.images.prepared import Prepared
-from mooring.apps.experiments.images.study_ends import Row, Store
+from mooring.apps.experiments.images.result_rows import Row, Store
 from mooring.apps.experiments.storing.progress import Progress
 
 Draws = npt.NDArray[np.intp]
@@ -64,7 +64,9 @@ class Keeping:
     def begin(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
         """Begin a stage, and say which of its draws are not in the store."""
         self.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
-        done = set.intersection(*(self.store.done(method=method, **self.identity) for method in methods))
+        done = set(range(n_draws)).intersection(
+            *(self.store.done(method=method, **self.identity) for method in methods)
+        )
         where = f"deployment {self.identity['deployment']}, {self.identity['n_participants']} participants"
         self.progress.stage(f"{where}: {what}", n_draws)
         self.progress.advance(len(done))

@@ -25,16 +25,10 @@ class FolderLock:
         with explained("the folder of results"):
             self._descriptor: int | None = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            import fcntl
-        except ImportError:  # Windows: no lock, and rows of two runs could stand twice
-            return
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _hold(self._descriptor, folder)
+        except StorageError:
             self.release()
-            raise _taken(folder) from None
-        except OSError:  # a disk that knows no locks
-            return
+            raise
 
     def release(self) -> None:
         """Let another process in."""
@@ -58,31 +52,31 @@ def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
 
     if make:
         make_folder(folder, what="the folder of results")
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock
-        yield
-        return
-    if not folder.is_dir():
+    if not folder.is_dir() or os.name == "nt":  # Windows opens no folders
         yield
         return
     with explained("the folder of results"):
         descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _taken(folder) from None
-        except OSError:  # a disk that knows no locks
-            pass
+        _hold(descriptor, folder)
         yield
     finally:
         os.close(descriptor)
 
 
-def _taken(folder: Path) -> StorageError:
-    return StorageError(
-        f"the results in {folder}",
-        reason="another run is working on them",
-        cure="Wait until it ends, end it, or name another --output.",
-    )
+def _hold(descriptor: int, folder: Path) -> None:
+    """Lock what a descriptor stands for until it is closed; refused where another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock, and rows of two runs could stand twice
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StorageError(
+            f"the results in {folder}",
+            reason="another run is working on them",
+            cure="Wait until it ends, end it, or name another --output.",
+        ) from None
+    except OSError:  # a disk that knows no locks
+        return
