@@ -198,7 +198,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     >>> secrets = [RigidPerturbation().fit(anchor) for _ in range(3)]
     >>> aligners = AnchorAligner.fit_many([secret.transform(anchor) for secret in secrets])
     >>> together = [one.transform(secret.transform(rows)) for one, secret in zip(aligners, secrets)]
-    >>> bool(np.allclose(together[0], together[2]))
+    >>> bool(np.allclose(together[0], together[2], atol=1e-6))  # as close as the solver's tolerance brings them
     True
     """
 
