@@ -161,3 +161,18 @@ def test_a_study_on_a_gpu_asks_there_and_says_where_it_cannot(tmp_path: Path, mo
         "the face model ran on the CPU: it has layers that are not known for the GPU, or gave other vectors there"
     ]
     assert torch.equal(stayed(images), on_cpu(images))
+
+
+def test_no_layer_is_rounded_to_fewer_digits_on_a_gpu():
+    """By default PyTorch lets a GPU round convolutions to TF32: vectors of a face model then moved by 1.6e-4 on an H200."""
+    seen = []
+
+    def layer(pixels: Any) -> Any:
+        seen.append((torch.backends.cudnn.enabled, torch.backends.cudnn.allow_tf32))
+        return pixels
+
+    before = torch.backends.cudnn.allow_tf32
+    model = module.FaceModelOnGpu([(layer, ["pixels"], "vectors", ["pixels"])], "pixels", "vectors")
+    model(torch.ones(2, 64 * 64 * 3))
+    assert seen == [(True, False)]
+    assert torch.backends.cudnn.allow_tf32 == before

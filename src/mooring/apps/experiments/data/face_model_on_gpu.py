@@ -47,7 +47,8 @@ class FaceModelOnGpu:
         """Turn images of shape (n, 12288), float32 in [0, 1], into unit vectors of shape (n, k), on their device."""
         import torch
 
-        with torch.no_grad():
+        every_digit = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # TF32 keeps ten bits of twenty-three
+        with torch.no_grad(), every_digit:
             parts = [self._vectors(part) for part in images.split(_FACES_AT_ONCE)]
             vectors = torch.cat(parts)
             return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
