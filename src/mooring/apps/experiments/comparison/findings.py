@@ -78,7 +78,9 @@ def _how_much_holds(comparisons: Sequence[Comparison]) -> str:
     return (
         f"- **{agreeing(measured)} of the paper's {len(measured)} measurements come out again,** within the margins that "
         f"the comparison states: {', '.join(by_study)}. For faces our face model is another one, and identities are others; "
-        "how many of the solver's runs on faces stop agrees by our choice of noise levels, which the paper does not state."
+        "how many of the solver's runs on faces stop agrees by our choice of noise levels, which the paper does not state. "
+        "Several numbers lie close to a margin, and the auditor of digits is trained anew by every run: the count then "
+        "moves by a few."
     )
 
 
@@ -110,13 +112,14 @@ _CLOSING = """
 
 The strongest attacks were run on a share of the draws; in the studies of images those that use everybody's uploads
 (`joint-moments`) were not run at all, since they take too long there. The face model is not the paper's. Sums on another
-device or in another order round differently, and a network's accuracy may then move by a point. 'Local only' and 'pooled
-raw' are the best of three ways of scaling rows, chosen on validation rows: an estimate of what could be had, not a bound; a
-joint model may come out above. Galleries and targets are one participant's. Each table was made by the version of this code
-that its `facts.json` names, not always the last one, and the comparison tells its notes: how many deployments there are, and
-what was cut short. A strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies
-a little above the 10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated;
-ours are a guess.
+device or in another order round differently, and a network's accuracy may then move by a point or two, by more where test
+rows are few. 'Local only' and 'pooled raw' are the best of three ways of scaling rows, chosen on validation rows: an
+estimate of what could be had, not a bound; a joint model may come out above. Galleries and targets are one participant's.
+Each table was made by the version of this code that its `facts.json` names, not always the last one; if a part is of
+another, its notes say so, and the comparison tells them: how many deployments there are, and what was cut short. A
+strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies a little above the
+10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated; ours are a
+guess.
 """
 
 

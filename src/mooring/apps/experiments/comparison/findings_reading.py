@@ -66,12 +66,17 @@ class Deployments:
         found = [one(Reader(self.rows.where(deployment=each))) for each in self.rows.values("deployment")]
         return [value for value in found if np.isfinite(value)]
 
+    def how_many(self, found: list[float]) -> str:
+        """Over how many deployments a figure was read, and of how many where not all have it."""
+        n_all = len(self.rows.values("deployment"))
+        return f"{len(found)} deployments" if len(found) == n_all else f"{len(found)} of {n_all} deployments"
+
     def percent(self, one: Callable[[Reader], float]) -> str:
         """A share in the first deployment, and from where to where it goes over all that have it."""
         found, told = self.read(one), percent(one(self.first))
         if len({percent(value) for value in found}) < 2:
             return told
-        return f"{told} ({percent(min(found))} to {percent(max(found))} over {len(found)} deployments)"
+        return f"{told} ({percent(min(found))} to {percent(max(found))} over {self.how_many(found)})"
 
 
 def about_i_gdp(study: Deployments) -> str:
@@ -126,16 +131,19 @@ def percent_over(shares: Floats) -> str:
 
 
 def share_at(curve: Curve, x: float | None) -> float:
-    """What a curve of shares says at x; where a spline overshoots and leaves 0 to 1, what the draws on either side say.
+    """What a curve of shares says at x; NaN where there is no x.
 
-    NaN where there is no x.
+    A spline bends for draws far away and overshoots beside a cliff. Where the draws on either side are of one mind, and
+    where the spline leaves 0 to 1, it is these draws that say.
     """
     if x is None or not len(curve):
         return float("nan")
+    order = np.argsort(curve.x)
+    noise, found = curve.x[order], curve.y[order]
+    right = int(np.clip(np.searchsorted(noise, x), 1, len(noise) - 1)) if len(noise) > 1 else 0
     share = float(curve.at(min(max(x, curve.low), curve.high)))
-    if not 0 <= share <= 1:
-        order = np.argsort(curve.x)
-        share = float(np.interp(x, curve.x[order], curve.y[order]))
+    if found[right - 1] == found[right] or not 0 <= share <= 1:
+        share = float(np.interp(x, noise, found))
     return share
 
 
@@ -164,7 +172,7 @@ def below_alone(symbol: str, study: Deployments, method: str) -> str:
         return "stays above training alone over the whole range"
     found = study.read(lambda one: one.falls_to_alone(method) or float("nan"))
     ends = [f"{value:.2g}" for value in (min(found), max(found))]
-    spread = f" ({ends[0]} to {ends[1]} over {len(found)} deployments)" if len(set(ends)) > 1 else ""
+    spread = f" ({ends[0]} to {ends[1]} over {study.how_many(found)})" if len(set(ends)) > 1 else ""
     return f"falls below training alone from about {symbol} = {level:.2g}{spread} on, by the fitted curve"
 
 

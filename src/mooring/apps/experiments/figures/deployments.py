@@ -102,8 +102,9 @@ def draw_deployments(material: Material) -> list[Drawing]:
     ]
     shown = [(handles[name], text) for name, text in zip(kept, words, strict=True) if name in handles]
     canvas.legend([one for one, _ in shown], [text for _, text in shown], loc="outside lower center", ncols=4)
+    projections = "projections, " if material.study == "mnist" else ""  # that of faces is public, and one
     caption = (
-        f"{len(known)} deployments: other splits, projections, maps, anchors and seeds. Thin curves: one each; thick: their "
+        f"{len(known)} deployments: other splits, {projections}maps, anchors and seeds. Thin curves: one each; thick: their "
         "mean. The orange band is the range of the deployments' curves; the blue band is the 95 % band of the first "
         f"deployment over its noise draws, which is what the paper's bands show. There is {BAND_RULE}, and the orange range "
         f"ends where that holds for one of the deployments: it has too few draws there to be compared. There is {GAP_RULE}, "

@@ -44,14 +44,15 @@ def _all_sources(study: str, pictures: Mapping[str, Any]) -> Drawing:
         "Every column is another source; compare from top to bottom. In each row of attacks the first image is without "
         "noise, and noise is chosen so that leakage falls from left to right. The percentage under an image is the share "
         "of all queries that the attack links to their source at that noise, not a chance for that image; behind it "
-        "stands the noise, v or σ. Noise in the row of moments is chosen by what Procrustes links. Grey images "
+        "stands the noise, v or σ. Noise in the rows of moments is chosen by what Procrustes links; what moments link may "
+        "not fall at all. Grey images "
         "are stretched so that their brightest point is white."
     )
     return Drawing("reconstructions", title, caption, _grid(title, rows, n_sources), ending="png")
 
 
 def _one_source(study: str, pictures: Mapping[str, Any], k: int, name: str, words: str) -> Drawing:
-    title = f"{title_of(study)}: {words} as noise grows"
+    title = f"{title_of(study)}: {words}, rebuilt"
     shown = list(_rows(pictures))
     n_columns = max([2, *(len(images) for _, images, _, _ in shown)])
     first = [pictures["sources"][k]]
@@ -63,8 +64,9 @@ def _one_source(study: str, pictures: Mapping[str, Any], k: int, name: str, word
     for row, images, noise, linkage in shown:
         rows.append((row, images[:, k], [_under(linkage[j], noise[j]) for j in range(len(images))]))
     caption = (
-        f"One source, {words}: every row is an attack, and noise is chosen so that leakage falls from left to right. The "
-        "percentage is the share of all queries that the attack links at that noise."
+        f"One source, {words}: every row is an attack, and noise is chosen so that leakage falls from left to right; in "
+        "the rows of moments by what Procrustes links, while what moments link may not fall at all. The percentage is the "
+        "share of all queries that the attack links at that noise; behind it stands the noise, v or σ."
     )
     return Drawing(name, title, caption, _grid(title, rows, n_columns), ending="png")
 
