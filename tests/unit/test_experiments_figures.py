@@ -517,6 +517,22 @@ def test_the_transition_stands_where_the_run_noted_it(mnist):
     assert {float(line.get_xdata()[0]) for line in lines(found["solver"], "v_PT")} == {0.0977}
 
 
+def test_the_transition_of_each_number_of_participants_stands_as_the_runner_notes_it():
+    """With several numbers of participants the runner's facts have it for each of them apart, and none for the whole."""
+    table = synthetic("participants")[0]
+    apart = {
+        f"deployment 0, {p} participants": {"phase_transition": {p: v}} for p, v in FACTS["phase_transition"].items()
+    }
+    drawn = [drawings("participants", table, facts=facts) for facts in (FACTS, {"deployments": apart}, {})]
+    whole, of_each, unknown = [
+        {float(line.get_xdata()[0]) for line in lines(one["transition"], "v_PT")} for one in drawn
+    ]
+    assert of_each == whole == set(FACTS["phase_transition"].values())
+    assert unknown == set()
+    named = [[text.get_text() for text in one["transition"].canvas.legends[0].get_texts()] for one in drawn]
+    assert ["v_PT" in words for words in named] == [True, True, False]
+
+
 def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
     results, found = mnist
     alone = 100 * results.where(method="local-only", deployment=0)["balanced_accuracy"].mean()

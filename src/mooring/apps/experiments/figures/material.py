@@ -33,10 +33,13 @@ class Material:
         return self.results.where(deployment=0)
 
     def transition(self, n_participants: float) -> float | None:
-        """v_PT for so many participants, if the run noted it."""
-        noted = self.facts.get("phase_transition") or {}
-        value = noted.get(str(int(n_participants)), noted.get(int(n_participants)))
-        return None if value is None else float(value)
+        """v_PT for so many participants, if the run noted it: of the whole, or of each number of participants apart."""
+        parts = self.facts.get("deployments")
+        for part in (self.facts, *(parts.values() if isinstance(parts, Mapping) else ())):
+            value = (part.get("phase_transition") or {}).get(str(int(n_participants)))
+            if value is not None:
+                return float(value)
+        return None
 
     def only_transition(self) -> float | None:
         """v_PT of a study with one number of participants."""

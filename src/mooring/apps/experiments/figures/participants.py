@@ -232,8 +232,9 @@ def _transition(material: Material) -> list[Drawing]:
     handles = [
         Line2D([], [], color=INK, marker="o", linestyle="none", label="met the stopping rule"),
         Line2D([], [], color=INK, marker="o", linestyle="none", markerfacecolor="none", label="reached the limit"),
-        Line2D([], [], color=INK, linewidth=2, label="v_PT"),
     ]
+    if any(material.transition(p) is not None for p in values(material.paper, "n_participants")):
+        handles.append(Line2D([], [], color=INK, linewidth=2, label="v_PT"))
     canvas.legend(handles=handles, loc="outside lower center", ncols=3)
     caption = (
         "Every mark is a draw of anchor noise: filled and raised where the power method met its stopping rule, open and "
