@@ -112,7 +112,7 @@ _CLOSING = """
 
 The strongest attacks were run on a share of the draws; in the studies of images those that use everybody's uploads
 (`joint-moments`) were not run at all, since they take too long there. The face model is not the paper's. What the paper's
-auditor of digits links through the paper's decoder depends on luck with its training, by more than ten points
+auditor of digits links through the paper's decoder depends much on luck with its training
 ([reproducing.md](reproducing.md)); through the learned decoder, and without an auditor, it does not. Sums on another
 device or in another order round differently, and a network's accuracy may then move by a point or two, by more where test
 rows are few. 'Local only' and 'pooled raw' are the best of three ways of scaling rows, chosen on validation rows: an

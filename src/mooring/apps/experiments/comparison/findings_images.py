@@ -25,6 +25,8 @@ from mooring.apps.experiments.comparison.findings_reading import (
 )
 from mooring.apps.experiments.comparison.results import Results
 
+_MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
+
 
 def on_digits(deployments: Deployments) -> str:
     """MNIST, in its first deployment, and how others differ."""
@@ -85,9 +87,6 @@ goes from {percent(min(spread))} to {percent(max(spread))}; the paper's {percent
 
 ![Other deployments, other noise](figures/mnist/deployments.svg)
 """
-
-
-_MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
 
 
 def _with_much_noise(study: Reader, much: float) -> float:
