@@ -22,6 +22,7 @@ test: lint types unit
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 types: .venv/.dev
 	$(BIN)/mypy
@@ -42,28 +43,28 @@ docs: .venv/.bench
 	$(BIN)/python -m benchmarks.render
 
 figures: .venv/.dev
-	$(BIN)/python -m mooring.apps.experiments.redraw results docs
+	$(BIN)/python -m mooring_studies.redraw results docs
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+.venv/.demo: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev]'
+.venv/.dev: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]' --editable ./studies
 	@touch $@ .venv/.demo
 
-.venv/.bench: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev,bench]'
+.venv/.bench: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev,bench]' --editable ./studies
 	@touch $@ .venv/.dev .venv/.demo
 
-.venv-distributed/.ready: pyproject.toml constraints.txt
+.venv-distributed/.ready: pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-distributed
 	.venv-distributed/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[distributed]'
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-distributed demo-report build src/*.egg-info
+	rm -rf .venv .venv-distributed demo-report build src/*.egg-info studies/*.egg-info

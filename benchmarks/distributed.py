@@ -85,14 +85,14 @@ def _nothing(k: int) -> int:
 
 def _loaded() -> None:
     """A worker's first task would wait for these imports."""
-    import mooring.engines.dask.learning
-    import mooring.engines.dask.parts  # noqa: F401
+    import mooring.engines.dask.learners
+    import mooring.engines.dask.matrix_writer  # noqa: F401
 
 
 def mapping(n_rows: int) -> dict[str, Any]:
     """One matrix of so many rows by 100: a plain loop, the local engine, Dask with one and with two workers."""
     from mooring.engines.dask import align_on_dask, connected
-    from mooring.protocol.study import Study
+    from mooring.protocol.messages.study import Study
 
     found: dict[str, Any] = {"rows": n_rows, "columns": N_COMPONENTS}
     with tempfile.TemporaryDirectory(prefix="mooring-bench-") as place:
@@ -178,10 +178,10 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _write_bundles(folder: Path, n_rows: int) -> None:
-    from mooring.protocol.bundle import write_small_bundle
-    from mooring.protocol.columns import Column, Label
-    from mooring.protocol.keys import SealingKey, SigningKey
-    from mooring.protocol.study import Member, Study, new_nonce
+    from mooring.protocol.crypto.keys import SealingKey, SigningKey
+    from mooring.protocol.messages.bundle import write_small_bundle
+    from mooring.protocol.messages.study import Member, Study, new_nonce
+    from mooring.tables.schema import Column, Label
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
     keys = [SigningKey.generate() for _ in range(p)]
@@ -249,9 +249,9 @@ def _read_once(inbox: Path) -> None:
 
 def locally(folder: Path) -> dict[str, float]:
     """Collect and align in this process; what the process behind `_in_a_process` does."""
-    from mooring.protocol.aligning import align_bundles
-    from mooring.protocol.intake import collect
-    from mooring.protocol.study import Study
+    from mooring.protocol.analyst.alignment import align_bundles
+    from mooring.protocol.analyst.intake import collect
+    from mooring.protocol.messages.study import Study
 
     study = Study.read(folder / "study.toml")
     begin = time.perf_counter()

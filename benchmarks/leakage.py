@@ -21,9 +21,9 @@ import numpy as np
 
 from benchmarks.machine import described
 from mooring import Projection, Simulation, attacks, gaussian_projection, public_svd_projection, simulate
-from mooring.datasets import Deal, deal, read_images
 from mooring.geometry.backend import to_numpy
-from mooring.measures import bootstrap_ratio, build_galleries, link
+from mooring.metrics import bootstrap_ratio, build_galleries, link
+from mooring.tables import Deal, deal, read_images
 
 RESULTS = Path(__file__).parent / "results"
 ATTACKS = ("pseudoinverse", "procrustes", "alignment-map", "moments", "joint-moments")

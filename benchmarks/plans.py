@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
 from mooring import Lens, Plan, plan_study
-from mooring.datasets import Deal, Records, deal, read_images
+from mooring.tables import Deal, Records, deal, read_images
 
 TARGET = "reconstruction error at least 0.5"
 

@@ -86,11 +86,11 @@ def reading_alone(path: Path) -> float:
 
 def share_once(data: Path, noise: float) -> dict[str, float]:
     """Share a table in a fresh study; what the process behind `_in_a_process` does."""
-    from mooring.protocol.anchor_file import deal_anchor
-    from mooring.protocol.columns import Column, Label
-    from mooring.protocol.sharing import share_rows
-    from mooring.protocol.study import Member, Study, new_nonce
-    from mooring.protocol.vault import Vault
+    from mooring.protocol.messages.anchor import deal_anchor
+    from mooring.protocol.messages.study import Member, Study, new_nonce
+    from mooring.protocol.participant.upload import share_rows
+    from mooring.protocol.storage.vault import Vault
+    from mooring.tables.schema import Column, Label
 
     with tempfile.TemporaryDirectory(dir=data.parent) as name:
         folder = Path(name)

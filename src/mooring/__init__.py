@@ -12,35 +12,35 @@ from mooring.version import __version__ as __version__
 if TYPE_CHECKING:
     from mooring import attacks, estimators, theory
     from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
-    from mooring.anchors import check_anchor, make_anchor
     from mooring.attacks import CollusionView
     from mooring.audit import AuditResult, Lens, OperatingPoint, Plan, plan_study, run_audit
-    from mooring.collaboration import Collaboration, collaborate
+    from mooring.audit.collaboration import Collaboration, collaborate
+    from mooring.audit.simulation import Simulation, simulate
     from mooring.geometry import RigidMap
-    from mooring.guarantee import Guarantee, Neighbours, clip_rows, guarantee_for
-    from mooring.mechanisms import METHODS, Method, Upload, coupled_noise, represent
-    from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-    from mooring.protocol.analyst import Analyst
-    from mooring.protocol.participant import Participant
-    from mooring.protocol.study import Study
+    from mooring.mechanisms.accounting import Guarantee, Neighbours, clip_rows, guarantee_for
+    from mooring.mechanisms.anchors import check_anchor, make_anchor
+    from mooring.mechanisms.methods import METHODS, Method, Upload, coupled_noise, represent
+    from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+    from mooring.protocol.analyst.role import Analyst
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.participant.role import Participant
     from mooring.randomness import Streams
-    from mooring.simulation import Simulation, simulate
 
 _HOMES = {
     "alignment": ("Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"),
-    "anchors": ("check_anchor", "make_anchor"),
     "attacks": ("CollusionView",),
     "audit": ("AuditResult", "Lens", "OperatingPoint", "Plan", "plan_study", "run_audit"),
-    "collaboration": ("Collaboration", "collaborate"),
+    "audit.collaboration": ("Collaboration", "collaborate"),
+    "audit.simulation": ("Simulation", "simulate"),
     "geometry": ("RigidMap",),
-    "guarantee": ("Guarantee", "Neighbours", "clip_rows", "guarantee_for"),
-    "mechanisms": ("METHODS", "Method", "Upload", "coupled_noise", "represent"),
-    "projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
-    "protocol.analyst": ("Analyst",),
-    "protocol.participant": ("Participant",),
-    "protocol.study": ("Study",),
+    "mechanisms.accounting": ("Guarantee", "Neighbours", "clip_rows", "guarantee_for"),
+    "mechanisms.anchors": ("check_anchor", "make_anchor"),
+    "mechanisms.methods": ("METHODS", "Method", "Upload", "coupled_noise", "represent"),
+    "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
+    "protocol.analyst.role": ("Analyst",),
+    "protocol.messages.study": ("Study",),
+    "protocol.participant.role": ("Participant",),
     "randomness": ("Streams",),
-    "simulation": ("Simulation", "simulate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,5 +1,5 @@
 """`python -m mooring` is the `mooring` command."""
 
-from mooring.apps.cli.app import app
+from mooring.cli.app import app
 
 app()

@@ -22,14 +22,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mooring.alignment import align
-from mooring.alignment.solution import map_around
+from mooring.alignment.result import map_around
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
-from mooring.projection import gaussian_projection, public_svd_projection
+from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 _MOST_COMPONENTS = 30
 
 

@@ -1,3 +1,3 @@
-"""mooring's version, in one place."""
+"""The version of mooring, in one place."""
 
 __version__ = "0.1.0"

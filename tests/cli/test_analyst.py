@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mooring import RigidMap, make_anchor
-from mooring.apps.cli.app import app
-from mooring.protocol.bundle import write_small_bundle
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.study import Member, Study
-from mooring.protocol.vault import Vault
+from mooring.cli.app import app
+from mooring.protocol.messages.bundle import write_small_bundle
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
 
 RUNNER = CliRunner()
 H, R, V = 5, 20, 0.02

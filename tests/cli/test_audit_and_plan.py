@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
+from mooring.cli.app import app
 
 RUNNER = CliRunner()
 Result = Any  # of typer.testing, which keeps its type to itself

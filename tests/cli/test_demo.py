@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mooring import __version__
-from mooring.apps.cli.app import app
-from mooring.protocol.study import Study
+from mooring.cli.app import app
+from mooring.protocol.messages.study import Study
 
 RUNNER = CliRunner()
 N_PARTICIPANTS = 4

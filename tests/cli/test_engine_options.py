@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
+from mooring.cli.app import app
 from mooring.errors import StorageError
-from mooring.protocol.collaboration_file import export
-from mooring.protocol.collaboration_parts import PART_KEY, PartFacts, facts_of, part_path, parts_in
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.common_space import CommonSpace, write_space
-from mooring.protocol.keys import SealingKey, SigningKey
-from mooring.protocol.study import Member, Study
+from mooring.protocol.analyst.alignment_state import CommonSpace, write_space
+from mooring.protocol.analyst.collaboration_matrix import export
+from mooring.protocol.analyst.collaboration_parts import PART_KEY, PartFacts, facts_of, part_path, parts_in
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.messages.study import Member, Study
+from mooring.tables.schema import Column, Label
 
 RUNNER = CliRunner()
 

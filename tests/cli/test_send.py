@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mooring.apps.cli import running
-from mooring.apps.cli.app import app
-from mooring.protocol import stores
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.participant import Participant
-from mooring.protocol.study import Member, Study
+from mooring.cli import execution as running
+from mooring.cli.app import app
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.transport import object_stores as stores
+from mooring.tables.schema import Column, Label
 
 RUNNER = CliRunner()
 NAMES = ("north", "south")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mooring.apps.cli.running import BAD_INPUT, REFUSED, STORAGE
-from mooring.apps.cli.study import study_app
-from mooring.protocol.enrolment import write_card
-from mooring.protocol.keys import SealingKey, SigningKey
-from mooring.protocol.study import Member, Study
+from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
+from mooring.cli.study import study_app
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.designer.enrolment import write_card
+from mooring.protocol.messages.study import Member, Study
 
 RUNNER = CliRunner()
 CANARY = "8642.1357"

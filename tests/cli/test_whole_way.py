@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from mooring.apps.cli import running
-from mooring.apps.cli.app import COMMANDS, app
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.encoding import read_encoded
-from mooring.protocol.study import Study
-from mooring.protocol.vault import Vault
+from mooring.cli import execution as running
+from mooring.cli.app import COMMANDS, app
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import read_encoded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 NAMES = ("north", "south", "east", "west")

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mooring import RigidMap, make_anchor
-from mooring.protocol.aligning import Aligned, align_bundles
-from mooring.protocol.bundle import write_small_bundle
-from mooring.protocol.collaboration_file import read_blocks
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.common_space import CommonSpace, read_space
-from mooring.protocol.intake import collect
-from mooring.protocol.keys import SealingKey, SigningKey
-from mooring.protocol.study import Member, Study
+from mooring.protocol.analyst.alignment import Aligned, align_bundles
+from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.messages.bundle import write_small_bundle
+from mooring.protocol.messages.study import Member, Study
+from mooring.tables.schema import Column, Label
 
 
 @dataclass(frozen=True, eq=False)

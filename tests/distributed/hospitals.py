@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.participant import Participant
-from mooring.protocol.study import Member, Study
+from mooring.cli.app import app
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.role import Participant
+from mooring.tables.schema import Column, Label
 
 NAMES = ("north", "south", "east")
 LABELS = {"classes": Label("ill", "classes", ("no", "yes")), "number": Label("days", "number", low=0, high=100)}

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from mooring.errors import InputError
-from mooring.protocol.boosted import Boosted, FittedBoosted, singles
-from mooring.protocol.model_writing import to_onnx
-from mooring.protocol.models import Model
-from mooring.protocol.trees import Trees, boosted_trees
+from mooring.learners.boosted_trees import Boosted, FittedBoosted, singles
+from mooring.learners.onnx_export import to_onnx
+from mooring.learners.trees import Trees, boosted_trees
+from mooring.protocol.messages.model import Model
 
 H = 3
 OBJECTIVE = {0: "reg:squarederror", 2: "binary:logistic"}

@@ -13,12 +13,12 @@ from distributed import Client
 
 from mooring.engines.dask import align_on_dask
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.aligning import align_bundles
-from mooring.protocol.collaboration_file import export
-from mooring.protocol.collaboration_parts import part_path, parts_in
-from mooring.protocol.common_space import read_space
-from mooring.protocol.intake import collect
-from mooring.protocol.training import train
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.collaboration_matrix import export
+from mooring.protocol.analyst.collaboration_parts import part_path, parts_in
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.training import train
 
 from .dask_study import Made, aligned_locally, make, matrix, same_arrays
 
@@ -139,7 +139,7 @@ def test_how_far_maps_move_is_never_taken_for_granted() -> None:
 def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     client: Client, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mooring.engines.dask import checking
+    from mooring.engines.dask import intake as checking
 
     monkeypatch.setattr(checking, "MOST_IN_GROUP", 3)  # several groups, of which one holds a broken bundle
     made = make(tmp_path, p=11, method=method)
@@ -196,7 +196,7 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
 
 def garbled(made: Made, who: int) -> None:
     """Put another anchor representation, as large as an honest one, into a bundle that is signed all the same."""
-    from mooring.protocol.bundle import verify_bundle, write_small_bundle
+    from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
 
     path = made.inbox / f"site-{who}.bundle"
     bundle = verify_bundle(path, made.study)

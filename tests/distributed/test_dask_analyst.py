@@ -12,8 +12,8 @@ from distributed import Client
 from mooring import Analyst, Participant, Study
 from mooring.engines.dask import DaskEngine
 from mooring.errors import InputError
-from mooring.protocol.common_space import read_space
-from mooring.protocol.vault import Vault
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.storage.vault import Vault
 
 from .dask_study import matrix, same_arrays
 from .hospitals import NAMES, founded, quickly
@@ -86,7 +86,7 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
 
 def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xgboost")
-    monkeypatch.setattr("mooring.engines.dask.boosting.ROUNDS", 30)
+    monkeypatch.setattr("mooring.engines.dask.xgboost_learner.ROUNDS", 30)
     analyst = Analyst(study_of(place), tmp_path, key_of(place), DaskEngine(client))
     analyst.align(analyst.collect(place / "inbox").bundles)
     found = analyst.train("xgboost")

@@ -23,18 +23,21 @@ import xgboost
 from distributed import Client, Semaphore
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
-from mooring.engines.dask import align_on_dask, boosting, together, train_on_dask, ways
+from mooring.cli.app import app
+from mooring.engines.dask import align_on_dask, train_on_dask
+from mooring.engines.dask import network_address as ways
+from mooring.engines.dask import xgboost_learner as boosting
+from mooring.engines.dask import xgboost_training as together
+from mooring.engines.dask.block_tasks import Features, Piece, moments_of
 from mooring.engines.dask.cluster import explained, handed_out
-from mooring.engines.dask.pieces import Features, Piece, moments_of
-from mooring.engines.dask.shares import BINS, CutRows, cut_rows, loaded_share
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows, loaded_share
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.protocol.boosted import singles
-from mooring.protocol.bundle import verify_bundle, write_small_bundle
-from mooring.protocol.collaboration_parts import parts_in
-from mooring.protocol.columns import Label
-from mooring.protocol.models import Model
-from mooring.protocol.study import Study
+from mooring.learners.boosted_trees import singles
+from mooring.protocol.analyst.collaboration_parts import parts_in
+from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.study import Study
+from mooring.tables.schema import Label
 
 from .dask_study import make, matrix
 
@@ -158,7 +161,7 @@ def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     few = cut_rows(number.study, features, pieces, 1e-9, 0)
     assert few.folds.tolist() == list(range(len(pieces)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.engines.dask.pieces._AT_ONCE", 50)
+        patch.setattr("mooring.engines.dask.block_tasks._AT_ONCE", 50)
         again = cut_rows(number.study, features, pieces, 1e-9, 0)
     assert np.array_equal(again.rows, few.rows)
     apart = [cut_rows(number.study, features, [piece], 0.5, 0).rows for piece in pieces]

@@ -23,8 +23,8 @@ from distributed import Client, LocalCluster
 from mooring.engines.dask import Tls, align_on_dask, connected
 from mooring.engines.dask.cluster import explained, in_turn, require_shared
 from mooring.errors import InputError, StorageError
-from mooring.protocol.collaboration_parts import parts_in
-from mooring.protocol.common_space import read_space
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.collaboration_parts import parts_in
 
 from .dask_study import Made, aligned_locally, make, matrix
 

@@ -11,7 +11,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
 from mooring.engines.dask import align_on_dask, connected
-from mooring.engines.dask.places import places_at
+from mooring.engines.dask.bundle_locations import places_at
 from mooring.errors import StorageError
 
 from .dask_study import aligned_locally, make, matrix

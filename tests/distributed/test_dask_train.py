@@ -13,17 +13,17 @@ pytest.importorskip("distributed")
 from distributed import Client
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
+from mooring.cli.app import app
 from mooring.engines.dask import align_on_dask, train_on_dask
-from mooring.engines.dask.pieces import Moments, Piece, moments_of, ridge_sums, solved_ridge
+from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solved_ridge
 from mooring.errors import InputError, StorageError
-from mooring.protocol.aligning import align_bundles
-from mooring.protocol.bundle import verify_bundle, write_small_bundle
-from mooring.protocol.collaboration_file import read_blocks
-from mooring.protocol.common_space import read_space
-from mooring.protocol.intake import collect
-from mooring.protocol.models import Model
-from mooring.protocol.training import train
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.training import train
+from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.messages.model import Model
 
 from .dask_study import Made, make
 
@@ -139,9 +139,9 @@ def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path)
 
 
 def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
-    from mooring.engines.dask.pieces import Features
+    from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
-    from mooring.protocol.collaboration_parts import parts_in
+    from mooring.protocol.analyst.collaboration_parts import parts_in
 
     made, _, there = prepared(client, tmp_path, kind="number")
     rows, labels = rows_and_labels(made, there)
@@ -162,7 +162,7 @@ def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
 def test_what_every_task_needs_is_sent_once(
     client: Client, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mooring.engines.dask.pieces import Features
+    from mooring.engines.dask.block_tasks import Features
 
     made, _, there = prepared(client, tmp_path, kind=kind)
     sent: list[str] = []

@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 
 pytest.importorskip("nvflare")
 
-from mooring.apps.cli.app import app
+from mooring.cli.app import app
 from mooring.engines.flare.settings import ServerSettings
 from mooring.errors import RefusedError
-from mooring.protocol.analyst import Analyst
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.delivery import MAP_FILE
-from mooring.protocol.participant import Participant
-from mooring.protocol.study import Member, Study
-from mooring.protocol.training import MODEL_FILE
-from mooring.protocol.vault import Vault
+from mooring.protocol.analyst.delivery import MAP_FILE
+from mooring.protocol.analyst.role import Analyst
+from mooring.protocol.analyst.training import MODEL_FILE
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
 
 from .flare_deployment import SERVER, Deployment, wait_until, write_hostile_job
 

@@ -16,11 +16,11 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 
 from mooring.errors import StorageError
-from mooring.protocol import stores
-from mooring.protocol.intake import collect
-from mooring.protocol.participant import Participant
-from mooring.protocol.study import Study
-from mooring.protocol.vault import Vault
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport import object_stores as stores
 from tests.loopback import Handler, serving
 
 from .hospitals import NAMES, NOBODY, founded, mooring, quickly

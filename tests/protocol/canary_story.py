@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from typer.testing import CliRunner
 
-from mooring.apps.cli.app import app
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.encoding import read_encoded
-from mooring.protocol.perturbation import Perturbation
-from mooring.protocol.study import Study
-from mooring.protocol.vault import Vault
+from mooring.cli.app import app
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import read_encoded
+from mooring.tables.schema import Column, Label
 
 from . import canary_scan as scan
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.anchor_file import deal_anchor
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.sharing import Shared, share_rows
-from mooring.protocol.study import Member, Study
-from mooring.protocol.vault import Vault
+from mooring.protocol.messages.anchor import deal_anchor
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.upload import Shared, share_rows
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
 
 Record = tuple[float | str, ...]
 N_COLUMNS, N_ROWS, N_RECORDS = 4, 20, 80

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from mooring.learners import train_learner
-from mooring.protocol.anchor_file import deal_anchor, open_anchor
-from mooring.protocol.bundle import verify_bundle
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.keys import SigningKey
-from mooring.protocol.model_writing import to_onnx
-from mooring.protocol.sharing import share_rows
-from mooring.protocol.study import Member, Study
-from mooring.protocol.vault import Vault
+from mooring.learners.onnx_export import to_onnx
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.anchor import deal_anchor, open_anchor
+from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
 
 NONCE = "0123456789abcdef" * 2
 H, R, N = 3, 24, 40

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.protocol.keys import SealingKey, seal
+from mooring.protocol.crypto.keys import SealingKey, seal
 
 from .hostile import H, World, add, disguises, entries, hostile, packed, reordered_metadata, with_metadata
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mooring.protocol.keys import SigningKey
+from mooring.protocol.crypto.keys import SigningKey
 
 from .hostile import H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
 

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mooring.anchors import make_anchor
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.bundle import verify_bundle, write_small_bundle
-from mooring.protocol.columns import Column, Label
-from mooring.protocol.container import TensorSpec
-from mooring.protocol.delivery import MAP_FILE, read_result
-from mooring.protocol.keys import SigningKey, verify
-from mooring.protocol.signed import read_signed, write_signed
-from mooring.protocol.study import Member, Study
-from mooring.protocol.vault import Vault
+from mooring.mechanisms.anchors import make_anchor
+from mooring.protocol.analyst.delivery import MAP_FILE, read_result
+from mooring.protocol.crypto.keys import SigningKey, verify
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.messages.container import TensorSpec
+from mooring.protocol.messages.signed_file import read_signed, write_signed
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
 
 from .hostile import World, build_world, canonical, packed, parts
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mooring.apps.cli.app import app
-from mooring.protocol import sharing
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.enrolment import read_card
-from mooring.protocol.perturbation import Perturbation
-from mooring.protocol.study import Study
-from mooring.protocol.vault import Vault
+from mooring.cli.app import app
+from mooring.protocol.designer.enrolment import read_card
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.role import upload as sharing
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.storage.vault import Vault
 
 from . import canary_scan as scan
 from .canary_story import FILE, FOLDER, PASSPHRASE, WORDS, N, Played, failing_tables, play, rows_of

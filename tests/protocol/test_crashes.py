@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.anchor_file import deal_anchor, open_anchor
-from mooring.protocol.bundle import verify_bundle
-from mooring.protocol.durable import place_copy
-from mooring.protocol.ledger import Ledger
-from mooring.protocol.vault import Vault
+from mooring.protocol.messages.anchor import deal_anchor, open_anchor
+from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.storage.atomic_io import place_copy
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import Vault
 
 KILLED = 77
 MOST_POINTS = 400
@@ -346,7 +346,7 @@ def test_a_large_bundle_is_linked_or_copied_to_the_same_bytes(tmp_path, monkeypa
     source, target = tmp_path / "kept", tmp_path / "out" / "target"
     source.write_bytes(b"bundle")
     target.parent.mkdir()
-    monkeypatch.setattr("mooring.protocol.durable._WORTH_LINKING", 1)
+    monkeypatch.setattr("mooring.protocol.storage.atomic_io._WORTH_LINKING", 1)
     place_copy(source, target)
     assert target.read_bytes() == b"bundle"
 

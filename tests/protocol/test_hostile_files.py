@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from mooring.errors import RefusedError, StorageError
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.bundle import verify_bundle
-from mooring.protocol.intake import collect
-from mooring.protocol.prediction import predict_rows
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.participant.prediction import predict_rows
 
 from . import hostile_anchors, hostile_bundles, hostile_containers, hostile_results
 from .hostile import CORPUS, Hostile, World, build_world

@@ -16,16 +16,16 @@ import pytest
 
 import mooring
 from mooring.errors import MooringError
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.bundle import verify_bundle
-from mooring.protocol.common_space import STATE_FILE, read_space
-from mooring.protocol.delivery import read_result
-from mooring.protocol.encoding import read_encoded
-from mooring.protocol.enrolment import read_card
-from mooring.protocol.intake import collect
-from mooring.protocol.models import Model
-from mooring.protocol.study import Study
-from mooring.protocol.vault import Vault
+from mooring.protocol.analyst.alignment_state import STATE_FILE, read_space
+from mooring.protocol.analyst.delivery import read_result
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.designer.enrolment import read_card
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import read_encoded
 
 from .hostile import Canary, H, World, build_world
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.protocol.ledger import Ledger
+from mooring.protocol.storage.ledger import Ledger
 
 
 @pytest.fixture

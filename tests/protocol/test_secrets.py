@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 from mooring.errors import MooringError
-from mooring.protocol.anchor_file import open_anchor
-from mooring.protocol.derivation import SecretMap, Stream
-from mooring.protocol.fingerprints import Fingerprinter
-from mooring.protocol.keys import SealingKey, Secret, SigningKey, seal
-from mooring.protocol.participant import Participant
-from mooring.protocol.perturbation import Perturbation
-from mooring.protocol.vault import Vault
+from mooring.protocol.crypto.derivation import SecretMap, Stream
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.storage.fingerprints import Fingerprinter
+from mooring.protocol.storage.vault import Vault
 
 HOLDERS = [
     "Secret",
@@ -167,8 +167,8 @@ def test_what_travels_holds_no_secret(small_study, holders, gives_away):
 
 def test_ten_thousand_vaults_share_no_secret(monkeypatch):
     """Threat 7: not one of 40,000 values comes twice; with 32 bits of entropy some would (n²/2³³ = 0.19), with 24 many."""
-    monkeypatch.setattr("mooring.protocol.vault.write_durably", lambda *_, **__: None)
-    monkeypatch.setattr("mooring.protocol.vault.make_folder", lambda *_, **__: None)
+    monkeypatch.setattr("mooring.protocol.storage.vault.write_durably", lambda *_, **__: None)
+    monkeypatch.setattr("mooring.protocol.storage.vault.make_folder", lambda *_, **__: None)
     monkeypatch.setattr(Vault, "locked", lambda self: contextlib.nullcontext())
     found: set[bytes] = set()
     for _ in range(10_000):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mooring.attacks import run
+from mooring.audit.simulation import simulate
 from mooring.geometry import polar_factor, sample_orthogonal
-from mooring.simulation import simulate
 
 D, R_ROWS, V = 3, 12, 0.2
 TARGET = 1

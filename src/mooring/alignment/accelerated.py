@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from mooring.alignment.ascent import Climb
 from mooring.alignment.certificate import seems_optimal
-from mooring.alignment.lifting import lifted_ascent
 from mooring.alignment.outcome import SolverOutcome
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.alignment.solution import Termination
+from mooring.alignment.rank_relaxation import lifted_ascent
+from mooring.alignment.result import Termination
 from mooring.alignment.spectral import spectral_maps
-from mooring.geometry.backend import Array, identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import identity_like, indices_beside, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 _ROUGH = 2e-3  # relative fixed-point gap at which basins can be told apart
 _SINGLE_PRECISION_FLOOR = 3e-5  # relative fixed-point gap that float32 still resolves

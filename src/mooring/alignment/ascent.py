@@ -16,7 +16,6 @@ import numpy.typing as npt
 from mooring.alignment.curvature import Memory, Preconditioner
 from mooring.alignment.problem import ProcrustesProblem
 from mooring.geometry.backend import (
-    Array,
     identity_like,
     indices_beside,
     like,
@@ -26,6 +25,7 @@ from mooring.geometry.backend import (
     vector_norms,
 )
 from mooring.geometry.orthogonal import polar_factor, reorthogonalised, retracted
+from mooring.typing import Array
 
 _REFRESH_AT = frozenset({12, 48, 192})
 _LARGEST_TURN = 0.5  # root mean square of a skew block's rows: about the radians that one step may turn

@@ -25,15 +25,8 @@ import numpy.typing as npt
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import (
-    Array,
-    are_positive_definite,
-    device_of,
-    identity_like,
-    namespace_of,
-    to_numpy,
-    transposed,
-)
+from mooring.geometry.backend import are_positive_definite, device_of, identity_like, namespace_of, to_numpy, transposed
+from mooring.typing import Array
 
 CERTIFIED_GAP = 1e-7
 """Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""

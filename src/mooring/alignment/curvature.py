@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.geometry.backend import (
-    Array,
     blockwise,
     device_of,
     identity_like,
@@ -30,6 +29,7 @@ from mooring.geometry.backend import (
     vector_norms,
 )
 from mooring.geometry.orthogonal import inverse_square_root
+from mooring.typing import Array
 
 _MEMORY_SIZE = 8
 _SMALLEST_MEMORY_BUDGET = 2**25  # numbers: the memory may always take this much, and otherwise as much as the data

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mooring.alignment.solution import Termination
-from mooring.geometry.backend import Array, indices_beside, to_numpy
+from mooring.alignment.result import Termination
+from mooring.geometry.backend import indices_beside, to_numpy
+from mooring.typing import Array
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.alignment.outcome import SolverOutcome
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.alignment.solution import Termination
+from mooring.alignment.result import Termination
 from mooring.alignment.spectral import spectral_maps
 from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor

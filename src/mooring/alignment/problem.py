@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import (
-    Array,
     are_positive_definite,
     as_float64,
     identity_like,
@@ -26,6 +25,7 @@ from mooring.geometry.backend import (
     vector_norms,
 )
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 _SMALLEST_RELATIVE_VARIANCE = 1e-12
 

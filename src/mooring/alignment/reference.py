@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mooring.alignment.problem import problem_from
-from mooring.alignment.solution import Alignment, Termination, alignment_of
+from mooring.alignment.result import Alignment, Termination, alignment_of
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, identity_like, namespace_of, transposed
+from mooring.geometry.backend import identity_like, namespace_of, transposed
 from mooring.geometry.orthogonal import svd_polar_factor
+from mooring.typing import Array
 
 
 def align_to_reference(anchor_representations: Sequence[Array] | Array, *, reference: int = 0) -> Alignment:

@@ -13,11 +13,12 @@ from mooring.alignment.certificate import certify as certificate_of
 from mooring.alignment.outcome import SolverOutcome
 from mooring.alignment.power_method import solve_by_power_method
 from mooring.alignment.problem import ProcrustesProblem, batch_from, problem_from, require_batch
-from mooring.alignment.solution import Alignment, Termination, alignment_of
+from mooring.alignment.result import Alignment, Termination, alignment_of
 from mooring.alignment.spectral import spectral_maps
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, namespace_of, to_numpy
+from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.orthogonal import reorthogonalised
+from mooring.typing import Array
 
 _NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
 

@@ -11,8 +11,9 @@ eigenvalues apart from the next, and they would take thousands of products to se
 from __future__ import annotations
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import Array, namespace_of, transposed
+from mooring.geometry.backend import namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 
 def spectral_maps(problem: ProcrustesProblem) -> Array:

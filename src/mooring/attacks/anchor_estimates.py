@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mooring.geometry.backend import Array, identity_like, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transposed
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 _TRUSTED_RESIDUAL = 1e-8
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.view import Codes
-from mooring.geometry.backend import Array, device_of, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import device_of, indices_beside, namespace_of, transposed
+from mooring.typing import Array
 
 
 @dataclass(frozen=True, eq=False)

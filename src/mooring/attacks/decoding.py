@@ -13,13 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, to_numpy
-from mooring.projection import Projection
+from mooring.geometry.backend import to_numpy
+from mooring.mechanisms.projection import Projection
+from mooring.typing import Array, Matrix
 
-Matrix = npt.NDArray[np.float64]
 _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
 _MOST_OWN_WEIGHT = 1 - 1e-6
 _ALIKE = 1e-24  # rows that differ by less, squared and relative, differ by rounding
@@ -59,7 +58,7 @@ def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> from mooring.projection import gaussian_projection
+    >>> from mooring.mechanisms.projection import gaussian_projection
     >>> records = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 30))
     >>> projection = gaussian_projection(30, 6, rng=rng)
     >>> back = learned_decoder(projection, records[:100]).decode(projection.encode(records[100:]))

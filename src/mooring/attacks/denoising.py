@@ -16,7 +16,8 @@ import numpy as np
 from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import Array, device_of, identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import device_of, identity_like, indices_beside, namespace_of, transposed
+from mooring.typing import Array
 
 
 def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:

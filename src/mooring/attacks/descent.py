@@ -17,15 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mooring.geometry.backend import (
-    Array,
-    device_of,
-    identity_like,
-    indices_beside,
-    namespace_of,
-    to_numpy,
-    transposed,
-)
+from mooring.geometry.backend import device_of, identity_like, indices_beside, namespace_of, to_numpy, transposed
+from mooring.typing import Array
 
 Objective = Callable[[Array, Array], tuple[Array, Array, Array]]
 """Values, and gradients with respect to matrices and vectors, of all problems of a batch."""

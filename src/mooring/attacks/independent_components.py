@@ -20,8 +20,8 @@ from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import like, namespace_of, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 _QUANTILES = np.linspace(0.02, 0.98, 49)
 _MOST_COMPONENTS = 200
 _MOST_ROWS = 20_000

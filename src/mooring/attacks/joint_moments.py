@@ -15,9 +15,9 @@ from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.moments import anchor_evidence, descended, moments, plain_starts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import Array
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Array
 
 _MAX_OTHERS = 30
 _ROUNDS = 2

@@ -7,18 +7,17 @@ found then ties down one direction of the map, and h + 1 of them all of it.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import Array, indices_beside, namespace_of, to_numpy
+from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Array, Matrix
 
-Matrix = npt.NDArray[np.float64]
 _PRECISION = 1e-7
 _FIRM = 1e8
 _BLOCK_NUMBERS = 2**22

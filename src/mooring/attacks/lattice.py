@@ -8,17 +8,16 @@ step, by how values are distributed, by how columns correlate, and by the anchor
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from mooring.attacks.lattice_naming import Anchored, Naming, named, side_of
+from mooring.attacks.lattice_matching import Anchored, Naming, named, side_of
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import like, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 _MOST_COLUMNS = 40
 _MOST_ROWS = 5_000
 _LEAST_NOISE = 1e-3  # an anchor with less is as good as noiseless

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
 
 from mooring.attacks.reconstruction import DoesNotApply
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 _FINEST = 1e-4  # the smallest step that counts as a grid, as a share of the widest difference
 _PRECISION = 1e-7
 _SCALE = 2.0**30

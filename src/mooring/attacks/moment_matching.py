@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
 from mooring.attacks.descent import Objective
-from mooring.geometry.backend import Array, device_of, identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import device_of, identity_like, indices_beside, namespace_of, transposed
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Array
 
 _UNTRUSTED = 0.3
 _FLATTEST = 1e-7

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.descent import Indices, Minima, Minimum, minimise, minimise_all
+from mooring.attacks.descent import Minima, Minimum, minimise, minimise_all
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.signs import sign_votes, third_moments
+from mooring.attacks.sign_resolution import sign_votes, third_moments
 from mooring.attacks.view import Codes
-from mooring.geometry.backend import Array, indices_beside, namespace_of, to_numpy
+from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array, Indices
 
 _FIRST_LOOK = 25
 _SMOOTHING = (1.0, 0.1, 0.0)

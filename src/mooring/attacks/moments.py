@@ -20,7 +20,8 @@ from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, namespace_of
+from mooring.geometry.backend import namespace_of
+from mooring.typing import Array
 
 __all__ = [
     "anchor_evidence",

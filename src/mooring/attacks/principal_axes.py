@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
-from mooring.attacks.signs import sign_votes, third_moments
+from mooring.attacks.sign_resolution import sign_votes, third_moments
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import Array, identity_like, namespace_of
+from mooring.geometry.backend import identity_like, namespace_of
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Array
 
 
 def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:

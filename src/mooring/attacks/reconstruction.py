@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.errors import MooringError
-from mooring.geometry.backend import Array, device_of, namespace_of
+from mooring.geometry.backend import device_of, namespace_of
 from mooring.geometry.rigid import RigidMap
+from mooring.typing import Array
 
 
 class DoesNotApply(MooringError):

@@ -14,10 +14,11 @@ from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import Array, indices_beside, namespace_of, to_numpy
+from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms import Upload
+from mooring.mechanisms.methods import Upload
+from mooring.typing import Array
 
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from mooring.alignment import Alignment
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, namespace_of, to_numpy
+from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms import Method, Upload
-from mooring.projection import Projection
+from mooring.mechanisms.methods import Method, Upload
+from mooring.mechanisms.projection import Projection
+from mooring.typing import Array
 
 Codes = npt.NDArray[np.intp]
 _LABEL_BINS = 5

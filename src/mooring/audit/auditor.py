@@ -11,19 +11,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.leakage import Targets, measure_leakage
-from mooring.audit.lens import Lens
-from mooring.audit.linking import Remembering
-from mooring.audit.points import OperatingPoint
+from mooring.audit.linkage import Remembering
+from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.result import PointResult
-from mooring.audit.store import PointStore, code_digest, digest
+from mooring.audit.simulation import simulate
+from mooring.audit.specification import Lens
 from mooring.audit.utility import References, references, utility
-from mooring.datasets import Deal
 from mooring.errors import InputError, MissingExtraError
-from mooring.geometry.backend import Array
 from mooring.learners import LEARNERS
-from mooring.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.simulation import simulate
+from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.tables import Deal
+from mooring.typing import Array
 from mooring.version import __version__
 
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]

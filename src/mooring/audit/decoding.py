@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import LearnedDecoder, learned_decoder
 from mooring.geometry.backend import like, to_numpy
-from mooring.projection import Projection
+from mooring.mechanisms.projection import Projection
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 _FOLDS = 3
 _MOST_TRIED = 1000
 _MOST_TOGETHER = 8

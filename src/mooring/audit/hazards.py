@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import PointResult
-from mooring.datasets import Deal
+from mooring.tables import Deal
 
 _FEW_VALUES = 2
 _STRANGE = 1.2

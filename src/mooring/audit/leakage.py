@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoised
-from mooring.audit.lens import Lens
-from mooring.audit.looking import Looked, look
+from mooring.audit.evaluator import Looked, look
 from mooring.audit.outcomes import HEADLINE, AttackOutcome, strongest
+from mooring.audit.simulation import Simulation
+from mooring.audit.specification import Lens
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import to_numpy
-from mooring.simulation import Simulation
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 DENOISED = " + denoising"
 _AUDITED = 3
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mooring.measures import Figure
+from mooring.metrics import Figure
 
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""

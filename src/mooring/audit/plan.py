@@ -12,16 +12,16 @@ from typing import Any
 from mooring.attacks import REGISTRY
 from mooring.audit.auditor import Auditor, ProjectionKind, make_auditor
 from mooring.audit.hazards import hazards, strangers
-from mooring.audit.lens import Lens
-from mooring.audit.points import OperatingPoint, point_with_noise
+from mooring.audit.operating_points import OperatingPoint, point_with_noise
 from mooring.audit.result import AuditResult, PointResult
 from mooring.audit.run import Progress
+from mooring.audit.specification import Lens
 from mooring.audit.target import Target
-from mooring.datasets import Deal
 from mooring.errors import InputError
-from mooring.geometry.backend import Array
 from mooring.learners import Score
-from mooring.projection import Projection
+from mooring.mechanisms.projection import Projection
+from mooring.tables import Deal
+from mooring.typing import Array
 
 ATTACKS = tuple(REGISTRY)
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
@@ -77,7 +77,7 @@ class Plan:
 
     def figures(self) -> dict[str, Any]:
         """Plotly figures by name, as for an audit, with the recommended point and the target marked."""
-        from mooring.audit.drawing import draw, frontier
+        from mooring.audit.figures import draw, frontier
 
         figures = dict(draw(self.audit))
         bound = self.target.bound if self.target.measure == "centred_error" else None

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.attacks import REGISTRY
+from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.outcomes import HEADLINE, AttackOutcome, strongest
-from mooring.audit.points import OperatingPoint
 from mooring.audit.utility import References
 from mooring.learners import Score
-from mooring.measures import Figure
+from mooring.metrics import Figure
 
 FORMAT = 1
 
@@ -192,7 +192,7 @@ class AuditResult:
 
     def figures(self) -> dict[str, Any]:
         """Plotly figures by name: frontier, leakage, utility, and rows or images side by side."""
-        from mooring.audit.drawing import draw
+        from mooring.audit.figures import draw
 
         return dict(draw(self))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from mooring.attacks import REGISTRY
 from mooring.audit.auditor import ProjectionKind, make_auditor
 from mooring.audit.hazards import hazards, strangers
-from mooring.audit.lens import Lens
-from mooring.audit.points import OperatingPoint, grid
+from mooring.audit.operating_points import OperatingPoint, grid
 from mooring.audit.result import AuditResult
-from mooring.datasets import Deal
+from mooring.audit.specification import Lens
 from mooring.errors import InputError
-from mooring.geometry.backend import Array
-from mooring.mechanisms import METHODS
-from mooring.projection import Projection
+from mooring.mechanisms.methods import METHODS
+from mooring.mechanisms.projection import Projection
+from mooring.tables import Deal
+from mooring.typing import Array
 
 Progress = Callable[[int, int, str], None]
 
@@ -48,7 +48,7 @@ def run_audit(
     Parameters
     ----------
     datasets : Deal, or sequence of arrays of shape (n_i, n_features)
-        Rows a participant: as `mooring.datasets.deal` gives them, or one matrix each, of which a quarter is kept for
+        Rows a participant: as `mooring.tables.deal` gives them, or one matrix each, of which a quarter is kept for
         testing.
     labels : sequence of arrays of shape (n_i,), optional
         With matrices: integers for classes, floats for numbers.

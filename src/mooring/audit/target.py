@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mooring.audit.result import PointResult
 from mooring.errors import InputError
-from mooring.measures import Figure
+from mooring.metrics import Figure
 
 _MEASURES = {
     "error": "centred_error",

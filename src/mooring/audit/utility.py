@@ -8,10 +8,10 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from mooring.datasets import Deal
+from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Score, fit, score
-from mooring.simulation import Simulation
+from mooring.tables import Deal
 
 _MOST_ALONE = 12
 

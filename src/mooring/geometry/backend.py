@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-
-Array: TypeAlias = Any
-"""An array of any library that follows the array API standard."""
+from mooring.typing import Array
 
 Namespace: TypeAlias = Any
 """The module whose functions work on an `Array`."""

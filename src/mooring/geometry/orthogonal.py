@@ -14,15 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import (
-    Array,
-    blockwise,
-    identity_like,
-    namespace_of,
-    plus_product,
-    transposed,
-    vector_norms,
-)
+from mooring.geometry.backend import blockwise, identity_like, namespace_of, plus_product, transposed, vector_norms
+from mooring.typing import Array
 
 _MAX_SCHULZ_STEPS = 40
 _PRECONDITIONER_ACCURACY = 1e-2

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.geometry.backend import Array, as_float64, like, namespace_of, transposed
+from mooring.geometry.backend import as_float64, like, namespace_of, transposed
 from mooring.geometry.orthogonal import (
     orthogonality_defect,
     polar_factor,
     require_components,
     sample_orthogonal,
 )
+from mooring.typing import Array
 
 _ORTHOGONALITY_TOLERANCE = 1e-8
 

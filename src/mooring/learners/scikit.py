@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from mooring.errors import InputError
+from mooring.typing import Matrix
 
 Kind = Literal["classes", "number"]
-Matrix = npt.NDArray[np.float64]
 _ROWS_FOR_KERNEL = 12_000
 _LANDMARKS = 600
 _WAVES = 800

@@ -1,6 +1,6 @@
 """The analyst on Dask: bundles are verified and mapped where they are, and the matrix is written and learnt in pieces."""
 
-from mooring.engines.dask.analysing import DaskEngine, align_on_dask, train_on_dask
+from mooring.engines.dask.analyst import DaskEngine, align_on_dask, train_on_dask
 from mooring.engines.dask.cluster import Tls, connected
 
 __all__ = ["DaskEngine", "Tls", "align_on_dask", "connected", "train_on_dask"]

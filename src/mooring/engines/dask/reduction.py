@@ -17,17 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from mooring.alignment.solution import Termination
+from mooring.alignment.result import Termination
 from mooring.engines.dask.cluster import Client, Future, handed_out
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.bundle import Bundle
-from mooring.protocol.misfits import Fits, fit_to, garbage_fits
-from mooring.protocol.solving import Newcomer, Solved, newcomer
-from mooring.protocol.study import Study
+from mooring.protocol.analyst.anchor_source import Newcomer, Solved, newcomer
+from mooring.protocol.analyst.outliers import Fits, fit_to, garbage_fits
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
 
-Matrix = npt.NDArray[np.float64]
 Stack = tuple[Matrix, Matrix]
 Rows = tuple[int, ...]
 _SUMMED_AT_ONCE = 16

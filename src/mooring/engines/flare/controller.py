@@ -15,8 +15,8 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from mooring.engines.flare.analysts_part import AnalystsPart, answer_of
 from mooring.engines.flare.job import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
+from mooring.engines.flare.server_workflow import AnalystsPart, answer_of
 from mooring.errors import MooringError
 
 TOPIC = "mooring"

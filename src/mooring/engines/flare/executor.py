@@ -11,9 +11,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from mooring.engines.flare.chunks import Message
+from mooring.engines.flare.client_workflow import NoAnchorError, ParticipantsPart
 from mooring.engines.flare.guard import is_guarded
-from mooring.engines.flare.participants_part import NoAnchorError, ParticipantsPart
-from mooring.engines.flare.pieces import Message
 from mooring.engines.flare.settings import SiteSettings
 from mooring.errors import MooringError, RefusedError, StorageError
 

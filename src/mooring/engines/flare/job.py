@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mooring.errors import InputError
-from mooring.protocol.durable import make_folder, write_durably
+from mooring.protocol.storage.atomic_io import make_folder, write_durably
 
 if TYPE_CHECKING:  # the guard reads this module in every process of a site's, and needs little of mooring
-    from mooring.protocol.study import Study
+    from mooring.protocol.messages.study import Study
 
 ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from mooring.engines.flare.job import CONTROLLER, EXECUTOR
 from mooring.errors import InputError, StorageError
-from mooring.protocol.durable import write_durably
+from mooring.protocol.storage.atomic_io import write_durably
 
 ROLES = ("project_admin", "org_admin", "lead", "member")
 GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.engines.flare.guard.ServerGuard"}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.durable import write_durably
-from mooring.protocol.study import Study
-from mooring.protocol.study_file import toml_value
-from mooring.protocol.vault import Vault
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import toml_value
+from mooring.protocol.storage.atomic_io import write_durably
+from mooring.protocol.storage.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"
 _MOST_BYTES = 2**20

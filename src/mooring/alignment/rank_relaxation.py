@@ -1,0 +1,71 @@
+"""Looking for a better basin by relaxing the problem into a few more dimensions, and coming back.
+
+Legend: k > d the lifted dimension. Pad every B̄_i with k − d zero columns and let R_i range over O(k): the objective then
+depends on the first d rows of R_i, a d-frame in k dimensions. Two orthogonal matrices of opposite determinant, which no
+path in O(d) joins, are joined there, and poor local optima turn into saddles that the ascent leaves behind.
+
+Coming back, the k columns of the lifted sum S are turned so that the first d carry the most of it, and each frame is
+projected onto O(d). This is a short stretch of the Riemannian staircase for the semidefinite relaxation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.alignment.ascent import Climb
+from mooring.alignment.problem import ProcrustesProblem
+from mooring.geometry.backend import device_of, identity_like, like, namespace_of, transposed
+from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
+
+_NUDGE = 0.3  # an entry: enough to leave a saddle, little enough to keep what the maps already know
+_REST = 3e-3  # relative fixed-point gap at which the lifted ascent has said what it has to say
+
+
+def lifted_ascent(
+    problem: ProcrustesProblem, maps: Array, *, max_iterations: int
+) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Lift the maps, climb in float32, and round back to O(d); return a start for a climb, and iterations spent."""
+    p, d = problem.n_participants, problem.n_components
+    lifted_problem = _padded(problem, extra=max(2, math.ceil(d / 20)))
+    k = lifted_problem.n_components
+    climb = Climb(lifted_problem, _lifted(maps, k))
+    climb.run(gap_tolerance=_REST * math.sqrt(p * k), max_iterations=max_iterations, roughly=True)
+    return _rounded(lifted_problem, climb.maps, d), climb.iterations
+
+
+def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
+    xp = namespace_of(problem.blocks)
+    n, r, p, d = problem.n_problems, problem.blocks.shape[1], problem.n_participants, problem.n_components
+    blocks = xp.zeros((n, r, p, d + extra), dtype=xp.float32, device=device_of(problem.blocks))
+    blocks[..., :d] = xp.astype(xp.reshape(problem.blocks, (n, r, p, d)), xp.float32)
+    blocks = xp.reshape(blocks, (n, r, p * (d + extra)))
+    return replace(problem, blocks=blocks, n_components=d + extra)
+
+
+def _lifted(maps: Array, k: int) -> Array:
+    """blkdiag(R_i, I), turned a little out of the first d dimensions.
+
+    The nudge is drawn once from a fixed stream: any direction leaves a saddle, and the same input gives the same output.
+    """
+    xp = namespace_of(maps)
+    p, d = maps.shape[-3], maps.shape[-1]
+    nudge = np.zeros((p, k, k))
+    nudge[:, :d, d:] = np.random.default_rng(0).standard_normal((p, d, k - d)) * _NUDGE
+    nudge -= np.swapaxes(nudge, 1, 2)
+    turned = like(np.eye(k) + nudge, maps)
+    lifted = xp.zeros((*maps.shape[:-2], k, k), dtype=maps.dtype, device=device_of(maps))
+    lifted[..., :d, :d] = maps
+    lifted[..., d:, d:] = identity_like(lifted)[d:, d:]
+    return polar_factor(lifted @ turned)
+
+
+def _rounded(problem: ProcrustesProblem, maps: Array, d: int) -> Array:
+    xp = namespace_of(maps)
+    S = problem.weighted_sum(maps)
+    _, directions = xp.linalg.eigh(transposed(S) @ S)
+    return polar_factor(maps[..., :d, :] @ directions[:, None, :, -d:])

@@ -1,1 +1,0 @@
-"""What people run: the command line, the report, the experiments."""

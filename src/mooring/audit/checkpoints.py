@@ -1,0 +1,109 @@
+"""Finished points on disk, so that an interrupted audit goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.result import PointResult
+from mooring.errors import InputError
+
+
+class PointStore:
+    """A folder with one JSON file a point, named by a digest of data, settings, code version and point.
+
+    Parameters
+    ----------
+    folder : Path or None
+        None keeps nothing.
+    key : str
+        Digest of everything that the results depend on, but for the point.
+    keep_examples : bool
+        Whether files may hold examples of rows; if not, they are taken out of every file that is there.
+    """
+
+    def __init__(self, folder: Path | None, key: str, *, keep_examples: bool = True) -> None:
+        self.folder, self.key = folder, key
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                raise InputError(
+                    "folder",
+                    expected="a folder that can be made and written to",
+                    got=str(problem.strerror),
+                    cure="Choose another place for the audit's files.",
+                ) from None
+
+        if folder is not None and not keep_examples:
+            for path in folder.glob("point-*.json"):
+                _take_examples_out(path)
+
+    def load(self, point: OperatingPoint) -> PointResult | None:
+        """The point's result, if it was finished before; a file that cannot be read counts as not there."""
+        if self.folder is None:
+            return None
+        try:
+            return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def save(self, result: PointResult) -> None:
+        """Keep a result: written beside its place, then moved there, so that no half file is ever read."""
+        if self.folder is None:
+            return
+        path = self._path(result.point)
+        beside = path.with_suffix(f".{os.getpid()}.tmp")
+        beside.write_text(json.dumps(result.as_dict(), allow_nan=False), encoding="utf-8")
+        beside.replace(path)
+
+    def _path(self, point: OperatingPoint) -> Path:
+        assert self.folder is not None
+        text = self.key + json.dumps(point.as_dict(), sort_keys=True)
+        return self.folder / f"point-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def _take_examples_out(path: Path) -> None:
+    """Rewrite a point's file without its examples; a file that cannot be read as one is removed."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain["examples"] is None:
+            return
+        plain["examples"] = None
+        beside = path.with_suffix(f".{os.getpid()}.tmp")
+        beside.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
+        beside.replace(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        path.unlink(missing_ok=True)
+
+
+@cache
+def code_digest() -> str:
+    """A digest of mooring's own source: results of other code are not mistaken for this code's."""
+    sha = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in ("cli", "demo", "report"):
+            sha.update(path.read_bytes())
+    return sha.hexdigest()
+
+
+def digest(arrays: Sequence[Any], settings: dict[str, Any]) -> str:
+    """A digest of arrays and settings."""
+    sha = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for array in arrays:
+        if array is None:
+            sha.update(b"none")
+            continue
+        plain = np.ascontiguousarray(array)
+        sha.update(f"{plain.dtype}{plain.shape}".encode())
+        sha.update(plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode())
+    return sha.hexdigest()

@@ -1,0 +1,91 @@
+"""Operating points: a method and its settings, as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mooring.errors import InputError
+from mooring.mechanisms.methods import METHODS, method_named
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """One way to run a study.
+
+    Attributes
+    ----------
+    method : str
+        A name in `mooring.METHODS`.
+    n_components : int
+        h.
+    n_anchor_rows : int
+        r; of no consequence to methods without an anchor.
+    anchor_noise_scale : float
+        v.
+    data_noise_level : float
+        λ: private-data noise σ in units of s, the root mean square of all projected training rows' entries (not centred),
+        as in the paper.
+    """
+
+    method: str
+    n_components: int
+    n_anchor_rows: int
+    anchor_noise_scale: float = 0.0
+    data_noise_level: float = 0.0
+
+    def __post_init__(self) -> None:
+        method = method_named(self.method)
+        for name, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(name, expected="zero or more, and finite", got=str(value), cure="0 means no noise.")
+            if value > 0 and not used:
+                raise InputError(
+                    name,
+                    expected=f"0 for {self.method}",
+                    got=str(value),
+                    cure="'aa-i-gdp-both-noise' takes both noises.",
+                )
+
+    @property
+    def title(self) -> str:
+        """The method and its noise, in a few words."""
+        noises = [f"σ = {self.data_noise_level:.3g} s"] if METHODS[self.method].data_noise else []
+        noises += [f"v = {self.anchor_noise_scale:.3g}"] if METHODS[self.method].anchor_noise else []
+        return ", ".join([METHODS[self.method].title, *noises])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def point_with_noise(
+    anchor_noise_scale: float, data_noise_level: float, *, n_components: int, n_anchor_rows: int
+) -> OperatingPoint:
+    """The corner of the anchor-aligned mechanism that has exactly these noises."""
+    if anchor_noise_scale > 0:
+        method = "aa-i-gdp-both-noise" if data_noise_level > 0 else "aa-i-gdp-anchor-noise"
+    else:
+        method = "aa-i-gdp-data-noise" if data_noise_level > 0 else "aa-i-gdp"
+    return OperatingPoint(method, n_components, n_anchor_rows, anchor_noise_scale, data_noise_level)
+
+
+def grid(
+    methods: Sequence[str],
+    *,
+    n_components: int,
+    n_anchor_rows: int,
+    anchor_noise_scales: Sequence[float],
+    data_noise_levels: Sequence[float],
+) -> tuple[OperatingPoint, ...]:
+    """Every method with every noise it has: one point for a method without noise, a product for both noises."""
+    points = []
+    for name in methods:
+        method = method_named(name)
+        for v in anchor_noise_scales if method.anchor_noise else (0.0,):
+            for level in data_noise_levels if method.data_noise else (0.0,):
+                points.append(OperatingPoint(name, n_components, n_anchor_rows, v, level))
+    return tuple(dict.fromkeys(points))

@@ -1,0 +1,321 @@
+"""A collaboration played through in one process, and what a colluding analyst would see of it.
+
+For audits, plans and studies: one program plays every part and holds every secret, so that an attack's result can be
+compared with the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mooring.alignment import Alignment
+from mooring.attacks.view import Accomplice, CollusionView
+from mooring.audit.collaboration import Collaboration, collaborate
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
+from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.anchors import make_anchor
+from mooring.mechanisms.methods import METHODS, Method, Upload, method_named, represent
+from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
+from mooring.randomness import Streams
+from mooring.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A collaboration with all its secrets.
+
+    Attributes
+    ----------
+    method : Method
+    data_noise_scale, anchor_noise_scale : float
+    projection : Projection
+    anchor : array of shape (r, h) or None
+    records : tuple of arrays of shape (n_i, n_features)
+        Every participant's rows as they are.
+    private_data : tuple of arrays of shape (n_i, h)
+        The same after projection: what an attack tries to rebuild.
+    labels : tuple of arrays, or of None
+    collaboration : Collaboration
+        Uploads, alignment and secrets.
+    """
+
+    method: Method
+    data_noise_scale: float
+    anchor_noise_scale: float
+    projection: Projection
+    anchor: Array | None = field(repr=False)
+    records: tuple[Array, ...] = field(repr=False)
+    private_data: tuple[Array, ...] = field(repr=False)
+    labels: tuple[Array | None, ...] = field(repr=False)
+    collaboration: Collaboration
+    streams: Streams = field(repr=False)
+
+    @property
+    def uploads(self) -> tuple[Upload, ...]:
+        """What the analyst received."""
+        return self.collaboration.uploads
+
+    @property
+    def secrets(self) -> tuple[RigidMap, ...]:
+        """Every participant's map."""
+        return self.collaboration.secrets
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """How the analyst aligned the uploads."""
+        return self.collaboration.alignment
+
+    @property
+    def collaboration_matrix(self) -> Array:
+        """All aligned rows, one participant after the other."""
+        return self.collaboration.collaboration_matrix
+
+    def scored_locally(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
+        """New rows of one participant in the common space, as it brings them there itself.
+
+        In a deployment that is done without noise: nothing leaves the participant. A noise scale gives what the paper
+        measures, where test rows are perturbed like uploaded ones.
+        """
+        secret = self.secrets[participant]
+        represented = secret.apply(self.projection.encode(like(as_float64(records), self.private_data[0])))
+        if data_noise_scale > 0:
+            rng = self.streams.named(f"participant/{participant}/test-noise")
+            represented = represented + data_noise_scale * like(
+                rng.standard_normal(tuple(represented.shape)), represented
+            )
+        return represented if self.alignment is None else self.alignment.maps[participant].apply(represented)
+
+    def view(
+        self,
+        colluders: Sequence[int] = (0,),
+        target: int = 1,
+        *,
+        with_labels: bool = True,
+        n_known_rows: int = 0,
+        n_repeated_uploads: int = 0,
+    ) -> CollusionView:
+        """What the analyst and these accomplices know when they turn on the target.
+
+        Parameters
+        ----------
+        colluders : sequence of int, default (0,)
+            Empty for an analyst on its own.
+        target : int, default 1
+        with_labels : bool, default True
+            False hides every label, as if the study had none.
+        n_known_rows : int, default 0
+            How many of the target's rows the attacker knows from elsewhere.
+        n_repeated_uploads : int, default 0
+            How many more times the target uploaded the same rows, with fresh noise and a fresh map.
+        """
+        p = len(self.uploads)
+        if not 0 <= target < p:
+            raise InputError("target", expected=f"0 to {p - 1}", got=str(target), cure="Count participants from zero.")
+        if any(not 0 <= c < p for c in colluders):
+            raise InputError(
+                "colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero."
+            )
+        accomplices = tuple(
+            Accomplice(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c])
+            for c in colluders
+            if c != target
+        )
+        if len(accomplices) < len(colluders):
+            raise InputError(
+                "colluders",
+                expected="participants other than the target",
+                got=f"the target, {target}, among them",
+                cure="Choose another target.",
+            )
+        return CollusionView(
+            method=self.method,
+            data_noise_scale=self.data_noise_scale,
+            anchor_noise_scale=self.anchor_noise_scale,
+            projection=self.projection,
+            uploads=self.uploads,
+            labels=self.labels if with_labels else (None,) * p,
+            alignment=self.alignment,
+            target=target,
+            accomplices=accomplices,
+            anchor=self.anchor if accomplices else None,
+            known_rows=self._known_rows(target, n_known_rows),
+            repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
+        )
+
+    def _known_rows(self, target: int, n_known_rows: int) -> Array | None:
+        if n_known_rows == 0:
+            return None
+        rows = self.private_data[target]
+        if not 0 < n_known_rows <= rows.shape[0]:
+            raise InputError(
+                "n_known_rows",
+                expected=f"between 0 and the target's {rows.shape[0]} rows",
+                got=str(n_known_rows),
+                cure="The attacker cannot know more rows than there are.",
+            )
+        chosen = self.streams.named(f"participant/{target}/known-rows").permutation(rows.shape[0])[:n_known_rows]
+        picked = rows[indices_beside(chosen, rows), :]
+        return like(picked, rows)  # a copy: the view must not hold on to all rows
+
+    def _uploaded_again(self, target: int, k: int) -> Upload:
+        streams = Streams.for_experiment(int(self.streams.named(f"participant/{target}/again/{k}").integers(2**62)))
+        rows = self.private_data[target]
+        secret = RigidMap.sample(rows.shape[1], rng=streams.named("transform")).moved_to(rows)
+        return represent(
+            self.method,
+            rows,
+            self.secrets[target] if self.method.transform == "common" else secret,
+            rng=streams.named("noise"),
+            anchor=self.anchor,
+            data_noise_scale=self.data_noise_scale,
+            anchor_noise_scale=self.anchor_noise_scale,
+        )
+
+
+def simulate(
+    datasets: Sequence[Array],
+    labels: Sequence[Array | None] | None = None,
+    *,
+    method: Method | str,
+    n_components: int,
+    n_anchor_rows: int | None = None,
+    anchor_noise_scale: float = 0.0,
+    data_noise_scale: float = 0.0,
+    projection: Projection | None = None,
+    rng: np.random.Generator,
+) -> Simulation:
+    """Play a collaboration through.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Every participant's rows as they are; NumPy, or torch on any device.
+    labels : sequence of arrays of shape (n_i,), or of None, optional
+    method : Method or str
+        An anchor-aligned method that is given a noise it does not have becomes 'aa-i-gdp-both-noise', of which all of them
+        are corners.
+    n_components : int
+        h.
+    n_anchor_rows : int, optional
+        r; four times h unless told otherwise. Ignored by methods without an anchor.
+    anchor_noise_scale, data_noise_scale : float, default 0
+        v and σ.
+    projection : Projection, optional
+        Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise.
+    rng : numpy.random.Generator
+        All secrets and noise of the simulation come from it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [rng.standard_normal((30, 4)) for _ in range(3)]
+    >>> simulation = simulate(rows, method="aa-i-gdp", n_components=4, rng=rng)
+    >>> simulation.collaboration_matrix.shape
+    (90, 4)
+    >>> from mooring import attacks
+    >>> rebuilt = attacks.run("known-anchor", simulation.view(colluders=[0], target=1), rng=rng)
+    >>> bool(np.allclose(rebuilt.rows, rows[1]))
+    True
+    """
+    for name, scale in (("anchor_noise_scale", anchor_noise_scale), ("data_noise_scale", data_noise_scale)):
+        if not (math.isfinite(scale) and scale >= 0):
+            raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
+    method = _with_noise(
+        method_named(method) if isinstance(method, str) else method, anchor_noise_scale, data_noise_scale
+    )
+    records = [as_float64(part) for part in datasets]
+    if not records:
+        raise InputError(
+            "datasets", expected="at least one participant's", got="none", cure="Pass one matrix a participant."
+        )
+    if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
+        raise InputError(
+            "datasets",
+            expected="matrices of one width",
+            got=f"shapes {', '.join(str(tuple(part.shape)) for part in records)}",
+            cure="Every participant must have the same features.",
+        )
+    known = _checked_labels(labels, records)
+    streams = Streams(int.from_bytes(rng.bytes(32), "little"))
+    if projection is None:
+        width = int(records[0].shape[1])
+        public = streams.named("projection")
+        projection = (
+            no_projection(width) if n_components == width else gaussian_projection(width, n_components, rng=public)
+        )
+    if projection.n_components != n_components:
+        raise InputError(
+            "projection",
+            expected=f"onto n_components = {n_components}",
+            got=f"one onto {projection.n_components}",
+            cure="Make the projection with the same number of components.",
+        )
+    projection = projection.moved_to(records[0])
+    private_data = tuple(projection.encode(part) for part in records)
+    anchor = None
+    if method.uses_anchor:
+        n_anchor_rows = 4 * n_components if n_anchor_rows is None else n_anchor_rows
+        anchor = like(make_anchor(n_anchor_rows, n_components, rng=streams.named("anchor")), private_data[0])
+    collaboration = collaborate(
+        method,
+        private_data,
+        streams=streams,
+        anchor=anchor,
+        data_noise_scale=data_noise_scale if method.data_noise else None,
+        anchor_noise_scale=anchor_noise_scale if method.anchor_noise else None,
+    )
+    return Simulation(
+        method,
+        data_noise_scale,
+        anchor_noise_scale,
+        projection,
+        anchor,
+        tuple(records),
+        private_data,
+        known,
+        collaboration,
+        streams,
+    )
+
+
+def _copied(array: Array) -> Array:
+    """A copy that is no window onto a larger array, such as the table that all participants were dealt from."""
+    return namespace_of(array).asarray(array, copy=True)
+
+
+def _with_noise(method: Method, anchor_noise_scale: float, data_noise_scale: float) -> Method:
+    lacks = (anchor_noise_scale > 0 and not method.anchor_noise) or (data_noise_scale > 0 and not method.data_noise)
+    if lacks and method.uses_anchor:
+        return METHODS["aa-i-gdp-both-noise"]
+    if lacks and anchor_noise_scale == 0 and method.transform == "common":
+        return METHODS["c-gdp-data-noise"]
+    if lacks:
+        raise InputError(
+            "method",
+            expected="one that has the noise asked for",
+            got=method.name,
+            cure="Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both.",
+        )
+    return method
+
+
+def _checked_labels(labels: Sequence[Array | None] | None, records: Sequence[Array]) -> tuple[Array | None, ...]:
+    if labels is None:
+        return (None,) * len(records)
+    known = tuple(labels)
+    sizes = [None if part is None else len(part) for part in known]
+    if len(known) != len(records) or any(
+        n is not None and n != part.shape[0] for n, part in zip(sizes, records, strict=True)
+    ):
+        raise InputError(
+            "labels",
+            expected=f"one a row for each participant: {[int(part.shape[0]) for part in records]}",
+            got=str(sizes),
+            cure="Pass one label array a participant, in the order of its rows.",
+        )
+    return known

@@ -1,0 +1,172 @@
+"""`mooring align`: take the bundles that hold up, and bring them into one space."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli import engine as engines
+from mooring.cli import execution as running
+
+if TYPE_CHECKING:
+    from mooring.protocol.analyst.alignment import Aligned
+    from mooring.protocol.analyst.intake import Intake
+
+WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
+DEFAULT_FOLDER = Path("analysis")
+
+
+def align(
+    bundles: Annotated[
+        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
+    ],
+    study: running.StudyPath = running.DEFAULT_STUDY,
+    folder: WorkFolder = DEFAULT_FOLDER,
+    late: Annotated[
+        bool, typer.Option("--late", help="Admit newcomers only; whoever is aligned already keeps its map.")
+    ] = False,
+    certify: Annotated[
+        bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
+    ] = True,
+    engine: engines.Engine = "local",
+    scheduler: engines.Scheduler = None,
+    workers: engines.Workers = None,
+    rows_at_once: Annotated[
+        int | None,
+        typer.Option("--rows-at-once", help="Rows that a worker holds at a time.", rich_help_panel="Other engines"),
+    ] = None,
+    reduce_over_workers: Annotated[
+        bool | None,
+        typer.Option(
+            "--reduce-over-workers/--no-reduce-over-workers",
+            help="Leave anchor representations with the workers.",
+            show_default="above 2 GB of them",
+            rich_help_panel="Other engines",
+        ),
+    ] = None,
+    tls_ca: engines.TlsCa = None,
+    tls_cert: engines.TlsCert = None,
+    tls_key: engines.TlsKey = None,
+    format: running.Format = "words",
+) -> None:
+    """Check every bundle, set aside what does not hold up, and bring the others into one space.
+
+    Exit code 3 means: done, but something was set aside.
+
+    Example: mooring align --study study.toml --bundles inbox --folder analysis
+
+    With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
+    """
+    with running.running(format) as console:
+        from mooring.protocol.analyst.alignment import align_bundles
+        from mooring.protocol.analyst.intake import collect
+        from mooring.protocol.messages.study import Study
+
+        opened = Study.read(study)
+        opened.require_roster()
+        command = running.command_line()
+        options: dict[str, object] = {"scheduler": scheduler, "workers": workers, "rows_at_once": rows_at_once}
+        options |= {
+            "reduce_over_workers": reduce_over_workers,
+            "tls_ca": tls_ca,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+        }
+        if engines.is_dask(engine, **options):
+            from mooring.engines.dask import align_on_dask
+
+            came: list[Intake] = []
+            try:
+                with (
+                    engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                    running.progress("Checking bundles, and writing the collaboration matrix") as tell,
+                ):
+                    found = align_on_dask(
+                        client,
+                        opened,
+                        bundles,
+                        folder,
+                        late=late,
+                        certify=certify,
+                        reduce_over_workers=reduce_over_workers,
+                        rows_at_once=rows_at_once,
+                        command=command,
+                        checking=tell,
+                        writing=tell,
+                        on_intake=came.append,
+                    )
+            finally:  # why a bundle was set aside is told even if the others cannot be aligned
+                for each in came if format == "words" else ():
+                    _say_intake(console, each)
+            intake, aligned = found.intake, found.aligned
+        else:
+            with running.progress("Checking bundles") as tell:
+                intake = collect(opened, bundles, folder, command=command, progress=tell)
+            if format == "words":
+                _say_intake(console, intake)
+            with running.progress("Aligning, and writing the collaboration matrix") as tell:
+                aligned = align_bundles(
+                    opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
+                )
+        result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
+        running.tell(format, console, result, lambda console: _say_alignment(console, aligned, folder, late=late))
+    if intake.set_aside or aligned.set_aside:
+        raise typer.Exit(running.IN_PART)
+
+
+def _say_intake(console: Console, intake: Intake) -> None:
+    rows = sum(bundle.n_rows for bundle in intake.bundles)
+    names = ", ".join(bundle.member.name for bundle in intake.bundles) or "nobody"
+    console.print(f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')} with {rows:,} rows: {names}.")
+    for entry in intake.set_aside:
+        console.print(f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}.", highlight=False)
+    waiting = [name for name in intake.missing if name not in intake.gone]
+    if waiting:
+        console.print(
+            f"Nothing that counts yet from: {', '.join(waiting)}. The study goes on without; 'align --late' adds."
+        )
+    if intake.gone:
+        console.print(f"Accepted before, but the file is not there any more: {', '.join(intake.gone)}.")
+
+
+def _say_alignment(console: Console, aligned: Aligned, folder: Path, *, late: bool) -> None:
+    record: dict[str, Any] = aligned.as_dict()
+    entries = record["participants"]
+    for name in aligned.set_aside:
+        console.print(
+            f"[yellow]Set aside[/yellow] {name}: its anchor representation does not fit the others' any better than random "
+            "numbers would. Ask whether it used the study's anchor."
+        )
+    if late:
+        told = f"Admitted {', '.join(aligned.newcomers)}" if aligned.newcomers else "Nobody new was admitted"
+        console.print(f"{told}; everybody else keeps its map, byte for byte.")
+    worst = min(entries, key=lambda entry: entry["fit"])
+    console.print(
+        f"[bold]Aligned[/bold] {_count(len(entries), 'participant')}, {sum(entry['rows'] for entry in entries):,} rows. "
+        f"Each fits the others' anchor with a correlation of {worst['fit']:.2f} ({worst['name']}) or more; "
+        f"1 is perfect, and noise lowers it for everybody alike."
+    )
+    if record["anchor_noise_scale"]:
+        v, transition = record["anchor_noise_scale"], record["transition_scale"]
+        side = "below" if v < transition else "[bold]above[/bold]"
+        console.print(
+            f"The anchor noise, {v:g}, is {side} {transition:.3g}, near which alignment stops working. "
+            f"{record['termination']}"
+        )
+    if record["certificate"] is not None:
+        console.print(record["certificate"]["words"])
+    if record["note"]:
+        console.print(f"[yellow]Note:[/yellow] {record['note']}")
+    console.print(
+        f"The collaboration matrix is in {escape(str(folder / record['table']))}. Next: mooring train",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

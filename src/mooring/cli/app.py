@@ -1,0 +1,88 @@
+"""The `mooring` command. Registers commands in the order in which a study uses them, and nothing else."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from mooring import __version__
+from mooring.cli.align import align
+from mooring.cli.audit import audit
+from mooring.cli.check import check
+from mooring.cli.deal import deal
+from mooring.cli.deliver import deliver
+from mooring.cli.demo import demo
+from mooring.cli.export import export
+from mooring.cli.flare import flare_app
+from mooring.cli.invite import invite
+from mooring.cli.join import join
+from mooring.cli.plan import plan
+from mooring.cli.predict import predict
+from mooring.cli.report import report
+from mooring.cli.send import send
+from mooring.cli.share import share
+from mooring.cli.study import study_app
+from mooring.cli.train import train
+
+BEFORE = "Before anybody joins"
+AGREE = "Agree on a study"
+SHARE = "Participants: look, then upload once"
+ANALYST = "The analyst: align, train, hand back"
+USE = "Participants: use the joint model"
+AFTERWARDS = "At any time"
+
+COMMANDS = (
+    (plan, BEFORE),
+    (audit, BEFORE),
+    (study_app, AGREE),
+    (join, AGREE),
+    (deal, AGREE),
+    (invite, AGREE),
+    (check, SHARE),
+    (share, SHARE),
+    (send, SHARE),
+    (align, ANALYST),
+    (train, ANALYST),
+    (export, ANALYST),
+    (deliver, ANALYST),
+    (predict, USE),
+    (report, AFTERWARDS),
+    (demo, AFTERWARDS),
+)
+
+
+class InOrder(TyperGroup):
+    """Lists commands in the order in which a study uses them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands."""
+        order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]  # type: ignore[union-attr]
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
+
+
+app = typer.Typer(
+    cls=InOrder,
+    help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
+    "A study goes from top to bottom. Its commands have an example in their --help, and --format json for other programs. "
+    "Exit codes: 0 done, 2 input that cannot be used, 3 done but something was set aside, 4 refused to protect somebody, "
+    "5 disk trouble, 70 a fault of mooring's own, 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
+)
+for command, panel in COMMANDS:
+    if command is study_app:
+        app.add_typer(study_app, name="study", rich_help_panel=panel)
+    else:
+        app.command(rich_help_panel=panel)(command)
+for entry in entry_points(group="mooring.commands"):  # commands of other distributions, such as mooring-studies
+    app.command(name=entry.name, rich_help_panel=AFTERWARDS)(entry.load())
+app.add_typer(flare_app, name="flare", rich_help_panel="Over NVIDIA FLARE, instead of files")
+
+
+@app.command(rich_help_panel=AFTERWARDS)
+def version() -> None:
+    """Print mooring's version."""
+    typer.echo(__version__)

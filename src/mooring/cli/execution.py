@@ -1,0 +1,214 @@
+"""What every command of the protocol shares: options, exit codes, how results and errors are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+
+BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
+"""Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
+TERMINATED = 143
+"""Exit code of a run that the system, or somebody, asked to end."""
+
+StudyPath = Annotated[
+    Path, typer.Option("--study", "-s", help="The study's file.", envvar="MOORING_STUDY", rich_help_panel="Study")
+]
+VaultPath = Annotated[
+    Path,
+    typer.Option(
+        "--vault",
+        help="Folder of your keys, secrets and ledger. Keep it, back it up, show it to nobody.",
+        envvar="MOORING_VAULT",
+        rich_help_panel="Study",
+    ),
+]
+TablePath = Annotated[Path, typer.Argument(help="Your table: .csv (also .tsv, .gz) or .parquet.", show_default=False)]
+AnchorPath = Annotated[
+    Path | None,
+    typer.Option(help="The sealed anchor that was dealt.", show_default="STUDY.anchor", rich_help_panel="Study"),
+]
+IgnoreColumns = Annotated[
+    list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
+]
+Format = Annotated[str, typer.Option("--format", help="What to print: words, or json for other programs.")]
+DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
+
+
+@contextmanager
+def running(format: str) -> Iterator[Console]:
+    """Run a command: errors become one message and an exit code that means something."""
+    errors = Console(stderr=True)
+    try:
+        if format not in ("words", "json"):
+            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
+        yield Console(stderr=format == "json")
+    except MooringError as problem:
+        errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(_code(problem)) from None
+    except KeyboardInterrupt as problem:
+        errors.print("Interrupted. What is finished is kept: run the same command again to go on.")
+        raise typer.Exit(exit_code_of(problem)) from None
+    except OSError as problem:
+        trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
+        errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(STORAGE) from None
+    except typer.Abort:
+        errors.print("No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE.")
+        raise typer.Exit(INTERRUPTED) from None
+    except typer.Exit:
+        raise
+    except Exception as problem:  # messages of libraries quote values: of this error, only its kind and place are told
+        if os.environ.get("MOORING_TRACEBACK"):
+            raise
+        if _is_out_of_memory(problem):
+            errors.print(f"[bold red]mooring:[/bold red] {_OUT_OF_MEMORY}", highlight=False, soft_wrap=True)
+            raise typer.Exit(BAD_INPUT) from None
+        place = traceback.extract_tb(problem.__traceback__)[-1]
+        errors.print(
+            f"[bold red]mooring:[/bold red] {type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, "
+            "which nobody foresaw: please report it. What it says is not shown, since it may quote a record; with "
+            "MOORING_TRACEBACK=1 it is. Nothing finished is lost.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(UNFORESEEN) from None
+
+
+_OUT_OF_MEMORY = InputError(
+    "memory",
+    expected="enough for this command",
+    got="less, on this device",
+    cure="Use a device with more memory, or less data; 'mooring reproduce' has --quick. What is done is kept, and the "
+    "same command goes on from it.",
+)
+
+
+def _is_out_of_memory(problem: Exception) -> bool:
+    from mooring.geometry.backend import is_out_of_memory
+
+    return is_out_of_memory(problem)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, by SIGTERM."""
+
+
+@contextmanager
+def stopped_cleanly() -> Iterator[None]:
+    """Let SIGTERM, which schedulers and `kill` send, end a long run in the way that Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # handlers can be set there alone
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def exit_code_of(problem: KeyboardInterrupt) -> int:
+    """The exit code of a run that was stopped from outside."""
+    return TERMINATED if isinstance(problem, Terminated) else INTERRUPTED
+
+
+def _code(problem: MooringError) -> int:
+    match problem:
+        case RefusedError():
+            return REFUSED
+        case StorageError():
+            return STORAGE
+        case _:
+            return BAD_INPUT
+
+
+def tell(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
+    """Print a result: as JSON on standard output, or in words."""
+    if format == "json":
+        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        say(console)
+
+
+def passphrase(vault: Path) -> str | None:
+    """The passphrase of a vault that has one: from the environment, or asked for."""
+    if not (vault / "identity.age").exists():
+        return None
+    return os.environ.get("MOORING_PASSPHRASE") or str(
+        typer.prompt("Passphrase of the vault", hide_input=True, err=True)
+    )
+
+
+def dealt_anchor(given: Path | None, study_name: str) -> Path:
+    """The sealed anchor: the file that was named, or the one that 'mooring deal' writes unless told otherwise."""
+    path = given or Path(f"{study_name}.anchor")
+    if not path.is_file():
+        raise InputError(
+            "anchor file",
+            expected="the sealed anchor that was dealt",
+            got="none" if given else f"none called {path.name}, here",
+            cure="Give --anchor FILE; one participant makes it with 'mooring deal'.",
+        )
+    return path
+
+
+def command_line() -> str:
+    """The command as it was typed, for the records that a report shows; without passwords and signatures of addresses."""
+    from mooring.protocol.transport.addresses import word_without_secrets
+
+    return shlex.join(["mooring", *(word_without_secrets(word) for word in sys.argv[1:])])
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[float, float], None]]:
+    """A progress bar on standard error; call what it yields with how much is done and how much there is."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,  # a file or a pipe would get an empty line
+    )
+    with bar:
+        task = bar.add_task(words, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counted_progress() -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("starting", total=1)
+        yield lambda done, total, words: bar.update(task, completed=done, total=total, description=words)

@@ -1,0 +1,37 @@
+"""`mooring export`: the collaboration matrix, for any other tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mooring.cli import execution as running
+from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
+
+
+def export(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Parquet file to write.")],
+    folder: WorkFolder = DEFAULT_FOLDER,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    format: running.Format = "words",
+) -> None:
+    """Copy the collaboration matrix to a Parquet file: one row a record, aligned, with its participant and label.
+
+    Example: mooring export --folder analysis --output collaboration.parquet
+    """
+    with running.running(format) as console:
+        from mooring.protocol.analyst.collaboration_matrix import export as export_table
+
+        path = export_table(folder, output, force=force)
+        running.tell(
+            format,
+            console,
+            {"output": str(path)},
+            lambda console: console.print(
+                f"Wrote {escape(str(path))}: columns participant, label (where the study has one) and z1, z2, …",
+                soft_wrap=True,
+            ),
+        )

@@ -1,0 +1,178 @@
+"""`mooring flare`: a job for NVIDIA FLARE, and what each site and the server decide for themselves."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import (
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    Format,
+    IgnoreColumns,
+    StudyPath,
+    VaultPath,
+    running,
+    tell,
+)
+
+flare_app = typer.Typer(
+    help="Take part over NVIDIA FLARE: a job of one round whose sites run what is installed there, and nothing that is "
+    "sent. See docs/flare.md.",
+    no_args_is_help=True,
+)
+Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit that 'nvflare provision' made.")]
+
+
+@flare_app.command("job")
+def job(
+    output: Annotated[Path, typer.Option(help="Folder of the job; made if missing.")],
+    study: StudyPath = DEFAULT_STUDY,
+    format: Format = "words",
+) -> None:
+    """Write the job that the analyst submits: two class names and the study's digest, and no code.
+
+    Example: mooring flare job --study study.toml --output job
+    """
+    with running(format) as console:
+        from mooring.engines.flare.job import write_job
+        from mooring.protocol.messages.study import Study
+
+        agreed = Study.read(study)
+        write_job(agreed, output)
+
+        def say(console: Console) -> None:
+            console.print(f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.")
+            console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
+
+        tell(format, console, {"job": str(output), "fingerprint": agreed.fingerprint}, say)
+
+
+@flare_app.command("site")
+def site(
+    data: Annotated[Path, typer.Option(help="Your table: .csv (also .tsv, .gz) or .parquet.")],
+    output: Kit,
+    study: StudyPath = DEFAULT_STUDY,
+    vault: VaultPath = DEFAULT_VAULT,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
+        ),
+    ] = False,
+    folder: Annotated[Path, typer.Option(help="Gets the bundle that is sent, and the result that comes back.")] = Path(
+        "mooring"
+    ),
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server"),
+    ] = None,
+    ignore: IgnoreColumns = None,
+    format: Format = "words",
+) -> None:
+    """Write a participant's settings and policy: which study, table and vault; no code from outside.
+
+    A job can name the study and nothing else. Which table, which vault, and whether labels may be seen is in mooring.toml,
+    here, and a job of another study than yours is refused.
+
+    Example: mooring flare site --study study.toml --data patients.csv --labels --output kit/local
+    """
+    with running(format) as console:
+        from mooring.engines.flare.policy import write_policy
+        from mooring.engines.flare.settings import SiteSettings, opened_vault
+        from mooring.errors import InputError
+        from mooring.protocol.messages.study import Study
+
+        agreed = Study.read(study)
+        member = opened_vault(vault).membership(agreed)
+        if not data.is_file():
+            raise InputError("data", expected="your table", got="no such file", cure="Check the path.")
+        settings = SiteSettings(
+            study.resolve(),
+            vault.resolve(),
+            data.resolve(),
+            labels=labels,
+            folder=folder.resolve(),
+            anchor=None if anchor is None else anchor.resolve(),
+            ignore=tuple(ignore or ()),
+        )
+        write_policy(output, "site")
+        settings.write(output)
+        _tell(
+            format,
+            console,
+            output,
+            f"This site is {member.name}, and FLARE must call it so. It will share {data} in the study with the fingerprint "
+            f"{agreed.fingerprint}" + (", labels included." if labels else ", without consent for labels."),
+        )
+
+
+@flare_app.command("server")
+def server(
+    output: Kit,
+    study: StudyPath = DEFAULT_STUDY,
+    vault: VaultPath = DEFAULT_VAULT,
+    folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
+    learner: Annotated[str, typer.Option(help="auto, waves, linear or forest.")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="For training.")] = 0,
+    least_sites: Annotated[int, typer.Option(min=2, help="With fewer bundles there is no model.")] = 2,
+    wait_seconds: Annotated[int, typer.Option(min=1, help="How long a site may take to answer.")] = 3600,
+    late: Annotated[
+        bool,
+        typer.Option(
+            "--late",
+            help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map.",
+        ),
+    ] = False,
+    format: Format = "words",
+) -> None:
+    """Write the analyst's settings and policy for the server.
+
+    Example: mooring flare server --study study.toml --vault vault --output kit/local
+    """
+    with running(format) as console:
+        from mooring.engines.flare.policy import write_policy
+        from mooring.engines.flare.settings import ServerSettings, opened_vault, require_learner
+        from mooring.errors import RefusedError
+        from mooring.protocol.messages.study import Study
+
+        require_learner(learner)
+        agreed = Study.read(study)
+        agreed.require_roster()
+        if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
+            raise RefusedError(
+                "the vault", reason="it is not that of the study's analyst", cure="Give the one that joined as analyst."
+            )
+        settings = ServerSettings(
+            study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
+        )
+        write_policy(output, "server")
+        settings.write(output)
+        _tell(
+            format,
+            console,
+            output,
+            f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}.",
+        )
+
+
+def _tell(format: str, console: Console, output: Path, words: str) -> None:
+    installed = find_spec("nvflare") is not None
+    files = [
+        str(output / name) for name in ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
+    ]
+
+    def say(console: Console) -> None:
+        console.print(f"Wrote {', '.join(files)}.", highlight=False, soft_wrap=True, markup=False)
+        console.print(words, highlight=False, soft_wrap=True, markup=False)
+        if not installed:
+            console.print(
+                "NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring[flare]'", markup=False
+            )
+
+    tell(format, console, {"files": files, "words": words, "flare_installed": installed}, say)

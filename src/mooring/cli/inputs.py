@@ -1,0 +1,193 @@
+"""What `mooring audit` and `mooring plan` do alike: read a file, deal it out, tell progress and trouble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring import InputError, Lens, Projection
+from mooring.audit.auditor import ProjectionKind
+from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
+from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
+from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.metrics import onnx_embedding, train_digit_auditor
+from mooring.tables import Deal, Records, deal, read_records, set_aside
+
+_TEST_ROWS = 3000
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a command was given, read and dealt out."""
+
+    records: Records
+    dealt: Deal
+    lens: Lens
+    accomplices: tuple[int, ...]
+    targets: tuple[int, ...] | None
+    projection: ProjectionKind | Projection
+    studied: StudiedRows | None = None
+
+
+def read_and_deal(
+    path: Path,
+    *,
+    study: Path | None,
+    label: str | None,
+    participants: int,
+    split_by: str | None,
+    rows_each: int | None,
+    drop: list[str] | None,
+    missing: list[str] | None,
+    size: int | None,
+    public_share: float | None,
+    components: int | None,
+    projection: str,
+    attribute: str | None,
+    auditor: str | None,
+    examples: bool,
+    colluders: int,
+    accomplice: list[str] | None,
+    victim: list[str] | None,
+    seed: int,
+) -> Given:
+    """Read a file, set an attribute aside, deal the rows out, and make the lens that fits them."""
+    if study is not None:
+        refuse_beside_a_study(
+            {
+                "label": label,
+                "split-by": split_by,
+                "missing": missing,
+                "size": size,
+                "public-share": public_share,
+                "components": components,
+                "projection": None if projection == "auto" else projection,
+                "attribute": attribute,
+                "auditor": auditor,
+            }
+        )
+        return _dealt_by_study(
+            read_studied(path, study, ignore=drop or (), examples=examples),
+            participants=participants,
+            rows_each=rows_each,
+            colluders=colluders,
+            accomplice=accomplice,
+            victim=victim,
+            seed=seed,
+        )
+    kind_of_projection = projection_kind(projection)
+    records = read_records(path, label=label, group_by=split_by, drop=drop or (), missing=missing or (), size=size)
+    values, kind = None, "category"
+    if attribute is not None:
+        records, values, kind = set_aside(records, attribute)
+    h = components or min(30, records.n_features)
+    wants_public = projection == "public-svd" or (
+        projection == "auto" and h < records.n_features and records.n_rows > 20 * h
+    )
+    share = public_share if public_share is not None else 0.1 if wants_public else 0.0
+    rng = np.random.default_rng([seed, 11])
+    n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
+    if 0 < n_groups < participants:
+        participants = n_groups  # a natural split, one group each
+    dealt = deal(
+        records,
+        n_participants=participants,
+        rows_each=rows_each,
+        test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
+        public_share=share,
+        by_group=n_groups > 0,
+        rng=rng,
+    )
+    lens = Lens(
+        image_shape=records.image_shape,
+        embedding=None if auditor is None else _embedding(auditor, records, dealt, seed),
+        groups=records.groups if n_groups > participants else None,
+        attribute=values,
+        attribute_name=attribute or "attribute",
+        attribute_kind=kind,  # type: ignore[arg-type]
+        n_examples=6 if examples else 0,
+        feature_names=records.feature_names,
+    )
+    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
+    if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
+        targets = tuple(i for i in range(participants) if i not in accomplices)[:5]
+    return Given(records, dealt, lens, accomplices, targets, kind_of_projection)
+
+
+def _dealt_by_study(
+    studied: StudiedRows,
+    *,
+    participants: int,
+    rows_each: int | None,
+    colluders: int,
+    accomplice: list[str] | None,
+    victim: list[str] | None,
+    seed: int,
+) -> Given:
+    records = studied.records
+    dealt = deal(
+        records,
+        n_participants=participants,
+        rows_each=rows_each,
+        test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
+        rng=np.random.default_rng([seed, 11]),
+    )
+    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
+    return Given(records, dealt, studied.lens, accomplices, targets, studied.projection, studied)
+
+
+def _numbered(name: str, dealt: Deal) -> int:
+    if name not in dealt.names:
+        raise InputError(
+            "participant", expected=f"one of {', '.join(dealt.names)}", got=repr(name), cure="Check its name."
+        )
+    return dealt.names.index(name)
+
+
+def _embedding(auditor: str, records: Records, dealt: Deal, seed: int) -> Any:
+    if records.image_shape is None:
+        raise typer.BadParameter("an auditor compares images, and these are not images", param_hint="--auditor")
+    if auditor == "digits":
+        if dealt.test_labels is None:
+            raise typer.BadParameter(
+                "the digit auditor is trained on labels, and there are none", param_hint="--auditor"
+            )
+        used = np.concatenate(dealt.train_indices)
+        free = np.setdiff1d(np.arange(records.n_rows), used)
+        assert records.labels is not None
+        return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)
+    return onnx_embedding(auditor, image_shape=records.image_shape, input_size=(112, 112), scale=2.0, offset=-1.0)
+
+
+def projection_kind(name: str) -> ProjectionKind:
+    """Read the name of a projection."""
+    match name:
+        case "auto" | "none" | "gaussian" | "public-svd":
+            return name
+    raise InputError(
+        "projection", expected="auto, none, gaussian or public-svd", got=repr(name), cure="'auto' chooses."
+    )
+
+
+def refuse(problem: MooringError) -> NoReturn:
+    """Say what is wrong, and leave with the exit code for it."""
+    Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
+    raise typer.Exit(
+        REFUSED if isinstance(problem, RefusedError) else STORAGE if isinstance(problem, StorageError) else BAD_INPUT
+    )
+
+
+def interrupted(output: Path) -> NoReturn:
+    """Say that nothing is lost."""
+    Console(stderr=True).print(
+        f"Interrupted. What is finished is kept in {output}: run the same command again to go on."
+    )
+    raise typer.Exit(130)

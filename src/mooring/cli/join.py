@@ -1,0 +1,104 @@
+"""`mooring join`: keys in a vault, and a card for the roster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, passphrase, running, tell
+from mooring.errors import InputError
+
+
+def join(
+    name: Annotated[str, typer.Option(help="How the study will call you: lower-case letters, digits, hyphens.")],
+    vault: VaultPath = DEFAULT_VAULT,
+    output: Annotated[
+        Path | None, typer.Option(help="Where your public card goes.", show_default="NAME.card.toml")
+    ] = None,
+    analyst: Annotated[
+        bool, typer.Option("--analyst", help="Join as the analyst instead of as a participant.")
+    ] = False,
+    with_passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt the vault; asked for, or taken from MOORING_PASSPHRASE.")
+    ] = False,
+    least_anchor_noise: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Refuse studies whose anchor noise is below this.",
+            show_default="0.01",
+            rich_help_panel="Floors",
+        ),
+    ] = None,
+    least_data_noise: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Refuse studies whose private-data noise is below this.",
+            show_default="0.05",
+            rich_help_panel="Floors",
+        ),
+    ] = None,
+    accept_no_noise: Annotated[
+        bool, typer.Option("--accept-no-noise", help="Accept methods without any noise.", rich_help_panel="Floors")
+    ] = False,
+    format: Format = "words",
+) -> None:
+    """Make your keys and secrets in a local vault, and a public card for the study's roster.
+
+    The vault stays with you: keep it, back it up, show it to nobody. The card goes to whoever keeps the study's file. A
+    vault that is there already is used as it is, so one vault serves all your studies.
+
+    Example: mooring join --name st-mary --vault st-mary/vault
+    """
+    with running(format) as console:
+        from mooring.protocol.designer.enrolment import write_card
+        from mooring.protocol.messages.study import Member, require_name
+        from mooring.protocol.storage.vault import Floors, Vault
+
+        require_name("name", name)
+        there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
+        if there:
+            opened = Vault.open(vault, passphrase=passphrase(vault))
+            asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
+            differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
+            plain = not (vault / "identity.age").exists()
+            if differ or (accept_no_noise and not opened.floors.without_noise) or (with_passphrase and plain):
+                raise InputError(
+                    "vault",
+                    expected="a new one for these floors or this passphrase",
+                    got="one that is there, with others",
+                    cure="Leave the options out to use it as it is; floors and passphrase are set once.",
+                )
+        else:
+            words = _new_passphrase() if with_passphrase else None
+            usual = Floors()
+            floors = Floors(
+                usual.anchor_noise if least_anchor_noise is None else least_anchor_noise,
+                usual.data_noise if least_data_noise is None else least_data_noise,
+                accept_no_noise,
+            )
+            opened = Vault.create(vault, passphrase=words, floors=floors)
+        card = output or Path(f"{name}.card.toml")
+        member = Member(name, opened.signing_key.public) if analyst else opened.card(name)
+        write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
+
+        def say(console: Console) -> None:
+            made = "The vault is there already" if there else "Made a vault"
+            console.print(f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.", soft_wrap=True)
+            console.print(
+                f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
+                soft_wrap=True,
+            )
+
+        tell(format, console, {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()}, say)
+
+
+def _new_passphrase() -> str:
+    given = os.environ.get("MOORING_PASSPHRASE")
+    return given or str(typer.prompt("Passphrase for the vault", hide_input=True, confirmation_prompt=True, err=True))

@@ -1,0 +1,94 @@
+"""`mooring predict`: raw rows in, predictions out, nothing leaves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import (
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    Format,
+    IgnoreColumns,
+    StudyPath,
+    TablePath,
+    VaultPath,
+    command_line,
+    passphrase,
+    progress,
+    running,
+    tell,
+)
+from mooring.errors import InputError
+
+
+def predict(
+    data: TablePath,
+    result: Annotated[
+        str,
+        typer.Option(help="The folder that the analyst delivered to you, or its URL: s3://bucket/results/YOUR-NAME."),
+    ],
+    study: StudyPath = DEFAULT_STUDY,
+    vault: VaultPath = DEFAULT_VAULT,
+    output: Annotated[Path, typer.Option(help="Where the predictions go, one line a row.")] = Path("predictions.csv"),
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="The rows you shared: trains a model on them alone, for comparison, if the new rows have labels."
+        ),
+    ] = None,
+    ignore: IgnoreColumns = None,
+    format: Format = "words",
+) -> None:
+    """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
+
+    Preprocessing, your secret map, the analyst's map and the model in one call, without noise. The map is checked first: it
+    must be orthogonal, signed by the analyst, and made from your own upload.
+
+    Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
+    """
+    with running(format) as console:
+        from mooring.protocol.messages.study import Study
+        from mooring.protocol.participant.role import Participant
+        from mooring.protocol.storage.atomic_io import require_place, write_durably
+        from mooring.protocol.storage.vault import Vault
+        from mooring.protocol.transport.addresses import is_url, local_path
+
+        require_place(output, what="the predictions", inputs=(data, study, beside))
+        agreed = Study.read(study)
+        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
+            raise InputError(
+                "result",
+                expected="your own folder of what the analyst delivered, with map.safetensors in it",
+                got="a folder without it" if local_path(result).is_dir() else "no folder",
+                cure="Give --result results/YOUR-NAME.",
+            )
+        with progress("scoring") as moved:
+            found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["prediction"])
+        writer.writerows([value] for value in found.values.tolist())
+        write_durably(output, text.getvalue().encode(), mode=0o600, what="the predictions")
+        record = {"command": command_line(), **found.as_dict()}
+        if found.score is not None or not (participant.vault.study_folder(agreed) / "predict.json").exists():
+            participant.vault.write(
+                agreed, "predict.json", json.dumps(record).encode()
+            )  # a score is kept for the report
+
+        def say(console: Console) -> None:
+            console.print(f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold].")
+            if found.score is not None:
+                console.print(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
+            if found.local_only is not None:
+                console.print(f"Your own rows alone: {found.local_only.with_interval()}.")
+
+        tell(format, console, {**found.as_dict(), "predictions": str(output)}, say)

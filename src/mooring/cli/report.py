@@ -1,0 +1,127 @@
+"""`mooring report`: what a role knows of a study, as one page to read, print and sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mooring.cli.execution import DEFAULT_STUDY, Format, running, tell
+from mooring.errors import InputError
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="The analyst's work folder, or a participant's vault (or its folder of the study)."),
+    ] = Path("."),
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study",
+            "-s",
+            help="The study's file.",
+            envvar="MOORING_STUDY",
+            show_default="study.toml, here or in FOLDER",
+            rich_help_panel="Study",
+        ),
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="An audit.json or plan.json, to show what attacks recover from rows like these.")
+    ] = None,
+    examples: Annotated[
+        bool,
+        typer.Option(
+            "--examples/--no-examples",
+            help="Show a few original rows beside rebuilt ones, if a record has them; the page is then as confidential as "
+            "the data.",
+        ),
+    ] = True,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    format: Format = "words",
+) -> None:
+    """Turn what you have into one page to read, print and sign: who took part, what joining gives, what it gives away.
+
+    Any role can run it at any time: what is not known yet says which command would tell.
+
+    Example: mooring report analysis --study study.toml --audit audit-report/audit.json
+
+    Example: mooring report vault --study study.toml --output report.html
+    """
+    from mooring.protocol.storage.atomic_io import write_durably
+    from mooring.report import collect_records, read_audit, render_report, summarise
+
+    with running(format) as console:
+        known = _study(study, folder)
+        records = collect_records(_records_folder(folder, known))
+        found = None if audit is None else read_audit(audit, examples=examples)
+        if not records and found is None:
+            raise InputError(
+                "folder",
+                expected="one with records of a study",
+                got="one without any",
+                cure="Give the folder that the analyst's commands write to, your vault, or an audit with --audit.",
+            )
+        summary = summarise(known, records if examples else _without_examples(records), found)
+        # readable by its owner only: it may hold rows
+        write_durably(output, render_report(summary).encode(), mode=0o600, what="the page")
+        tell(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
+
+
+def _study(path: Path | None, folder: Path) -> Study | None:
+    """The study that was named; else one that lies at the usual places; else none."""
+    from mooring.protocol.messages.study import Study
+
+    if path is not None:
+        return Study.read(path)
+    usual = next((one for one in (folder / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file()), None)
+    return None if usual is None else Study.read(usual)
+
+
+def _records_folder(folder: Path, study: Study | None) -> Path:
+    """Where records lie: the folder itself or, of a vault, its folder of the study."""
+    studies = folder / "studies"
+    if not studies.is_dir():
+        return folder
+    if study is not None and (studies / study.folder_name).is_dir():
+        return studies / study.folder_name
+    inside = [one for one in sorted(studies.iterdir()) if one.is_dir()]
+    if study is None and len(inside) == 1:
+        return inside[0]
+    raise InputError(
+        "folder",
+        expected="a vault that holds this study",
+        got=f"a vault with {len(inside)} other studies" if study is not None else f"a vault with {len(inside)} studies",
+        cure="Name the study's file with --study.",
+    )
+
+
+def _without_examples(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    from mooring.report.records import without_examples
+
+    attack = records.get("check", {}).get("self_attack")
+    if not (attack and isinstance(attack.get("points"), list)):
+        return records
+    return records | {"check": records["check"] | {"self_attack": without_examples(attack)}}
+
+
+def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
+    study, verdict = summary["study"], summary["verdict"]
+    name = (
+        f"Study {study['name']}, fingerprint {study['fingerprint']}"
+        if study
+        else "The study is not known: give --study"
+    )
+    for words, style in (
+        (f"{name}; seen by: {summary['role']}.", ""),
+        (verdict["joining"][0], "bold" if verdict["joining_measured"] else ""),
+        (verdict["leakage"][0], "bold red"),
+        *(((" ".join(verdict["attention"]), "yellow"),) if verdict["attention"] else ()),
+        (f"Open {output} in a browser; print it to sign it.", ""),
+    ):
+        console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,75 @@
+"""`mooring send`: a bundle or an anchor file to a folder, a store or a presigned address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import Format, progress, running, tell
+
+if TYPE_CHECKING:
+    from mooring.protocol.transport.transfer import Sent
+
+AllowHttp = Annotated[
+    bool,
+    typer.Option(
+        "--allow-http", help="Send a bundle even to http:// or ftp://, where others on the way could read it."
+    ),
+]
+
+
+def send(
+    file: Annotated[Path, typer.Argument(help="What 'mooring share' or 'mooring deal' wrote.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="A folder, a URL (s3://bucket/inbox), a presigned address (https://…, in single quotes), or @FILE with "
+            "one of these in it.",
+        ),
+    ],
+    allow_http: AllowHttp = False,
+    format: Format = "words",
+) -> None:
+    """Send a bundle or an anchor file, whole; what breaks off is sent again from its first byte, the same bytes.
+
+    A presigned address, as 'mooring invite' makes it, needs no credentials here. Nothing but bundles and anchor files is
+    sent: a table or a vault given by mistake is refused.
+
+    Example: mooring send st-mary.bundle --to @st-mary.address
+    """
+    with running(format) as console:
+        from mooring.protocol.transport.addresses import read_address
+        from mooring.protocol.transport.transfer import send_file
+
+        address = read_address(to)
+        with progress("sending") as moved:
+            sent = send_file(file, address, allow_http=allow_http, progress=moved)
+
+        def say(console: Console) -> None:
+            say_sent(console, file, sent)
+            console.print(f"Its SHA-256 is {sent.digest}.", highlight=False)
+
+        tell(format, console, {"file": str(file), **sent.as_dict()}, say)
+
+
+def say_sent(console: Console, file: Path, sent: Sent) -> None:
+    """What was sent, in words."""
+    if sent.there_before:
+        console.print(
+            f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
+    tries = f", in {sent.tries} tries" if sent.tries > 1 else ""
+    held = "The other side tells the same size or checksum." if sent.confirmed else "The other side took it."
+    console.print(
+        f"[bold]Sent[/bold] {escape(str(file))} ({sent.bytes:,} bytes) to {escape(sent.to)}{tries}. {held}",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,133 @@
+"""`mooring share`: one signed bundle, once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import (
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    AnchorPath,
+    Format,
+    IgnoreColumns,
+    StudyPath,
+    TablePath,
+    VaultPath,
+    command_line,
+    dealt_anchor,
+    passphrase,
+    progress,
+    running,
+    tell,
+)
+from mooring.cli.send import AllowHttp, say_sent
+from mooring.errors import InputError, RefusedError, StorageError
+
+if TYPE_CHECKING:
+    from mooring.protocol.transport.transfer import Sent
+
+
+def share(
+    data: TablePath,
+    study: StudyPath = DEFAULT_STUDY,
+    vault: VaultPath = DEFAULT_VAULT,
+    anchor: AnchorPath = None,
+    output: Annotated[Path | None, typer.Option(help="Where the bundle goes.", show_default="YOUR-NAME.bundle")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Send it there as well, as 'mooring send' does: a folder, a URL, a presigned address, or @FILE with one.",
+        ),
+    ] = None,
+    allow_http: AllowHttp = False,
+    ignore: IgnoreColumns = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
+        ),
+    ] = False,
+    format: Format = "words",
+) -> None:
+    """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
+
+    Rows are shuffled. The same rows give the same bytes again, whenever you run this; other rows in the same study, or the
+    same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
+
+    Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
+    """
+    with running(format) as console:
+        from mooring.protocol.messages.study import Study
+        from mooring.protocol.participant.role import Participant
+        from mooring.protocol.storage.vault import Vault
+        from mooring.protocol.transport.addresses import read_address
+        from mooring.protocol.transport.transfer import require_address
+
+        address = None if to is None else read_address(to)
+        if address is not None:
+            require_address(address, allow_http=allow_http)
+        agreed = Study.read(study)
+        if agreed.label.kind != "none" and not labels:
+            raise InputError(
+                "consent for labels",
+                expected="given",
+                got="none",
+                cure=f"The analyst sees the column {agreed.label.column!r} of every row as it is. If you may share that, "
+                "add --labels.",
+            )
+        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        path = output or Path(f"{participant.member.name}.bundle")
+        dealt = dealt_anchor(anchor, agreed.name)
+        with progress("reading, mapping, shuffling") as moved:
+            shared = participant.share(
+                data,
+                anchor=dealt,
+                output=path,
+                ignore=ignore or (),
+                progress=moved,
+            )
+        record = {"command": command_line(), **shared.as_dict()}
+        participant.vault.write(agreed, "share.json", json.dumps(record).encode())
+
+        sent = None if address is None else _sent(path, address, shared.bundle_digest, allow_http=allow_http)
+
+        def say(console: Console) -> None:
+            again = " again, the same bytes as before" if shared.reissued else ""
+            console.print(
+                f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled. "
+                "Send it to the analyst, and to nobody else: other participants know the anchor."
+                if sent is None
+                else f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled.",
+                soft_wrap=True,
+            )
+            if sent is not None:
+                say_sent(console, path, sent)
+            console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)
+            console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
+
+        result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
+        tell(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
+
+
+def _sent(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
+    """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
+    from mooring.protocol.transport.transfer import send_file
+
+    later = f"The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
+    try:
+        with progress("sending") as moved:
+            return send_file(path, address, allow_http=allow_http, digest=digest, progress=moved)
+    except (StorageError, RefusedError) as problem:
+        raise type(problem)(problem.what, reason=problem.reason, cure=f"{problem.cure} {later}") from None
+    except InputError as problem:
+        raise InputError(
+            problem.what, expected=problem.expected, got=problem.got, cure=f"{problem.cure} {later}"
+        ) from None

@@ -1,0 +1,294 @@
+"""`mooring study`: the one file that everybody agrees on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, progress, running, tell
+from mooring.cli.study_options import (
+    missing_of,
+    named_range_of,
+    named_words_of,
+    projection_of,
+    range_of,
+    shape_of,
+    words_of,
+)
+from mooring.errors import RefusedError
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+
+study_app = typer.Typer(
+    name="study",
+    help="Draft, complete and show a study: the one public file that everybody agrees on.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+_COLUMNS, _METHOD = "Columns", "Method"
+
+
+@study_app.command("init")
+def init(
+    data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): only its header is read, never its rows.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
+    name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
+    label: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel=_COLUMNS)] = None,
+    classes: Annotated[
+        str, typer.Option(help='Classes of the label: "no,yes".', rich_help_panel=_COLUMNS, show_default=False)
+    ] = "",
+    label_range: Annotated[
+        str | None, typer.Option(help='Range of a label that is a number: "0:250".', rich_help_panel=_COLUMNS)
+    ] = None,
+    range: Annotated[
+        list[str] | None, typer.Option(help='A column\'s range: "age=0:120"; again for more.', rich_help_panel=_COLUMNS)
+    ] = None,
+    all_ranges: Annotated[
+        str | None, typer.Option(help='Range of every other number: "0:16".', rich_help_panel=_COLUMNS)
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(help='A column\'s categories: "sex=female,male"; again for more.', rich_help_panel=_COLUMNS),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; again for more.", rich_help_panel=_COLUMNS)
+    ] = None,
+    missing_word: Annotated[
+        list[str] | None,
+        typer.Option(help='What stands for a missing value besides ?, NA and nothing: "-9".', rich_help_panel=_COLUMNS),
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="What a missing value is: refuse, fill (the middle, or no category), indicate (and a column that tells).",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = "refuse",
+    image_shape: Annotated[
+        str | None, typer.Option(help='If rows are images, their shape: "8x8".', rich_help_panel=_COLUMNS)
+    ] = None,
+    smallest_class: Annotated[
+        int, typer.Option(min=1, help="Who has fewer rows of a class does not share.", rich_help_panel=_COLUMNS)
+    ] = 3,
+    method: Annotated[str, typer.Option(help="A method that aligns by an anchor.", rich_help_panel=_METHOD)] = (
+        "aa-i-gdp-data-noise"
+    ),
+    components: Annotated[
+        int | None,
+        typer.Option(min=1, help="Components to share.", show_default="all, up to 30", rich_help_panel=_METHOD),
+    ] = None,
+    anchor_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Rows of the anchor.", show_default="four times the components", rich_help_panel=_METHOD
+        ),
+    ] = None,
+    data_noise: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Private-data noise, in the units of encoded rows, whose numbers lie between -1 and 1.",
+            rich_help_panel=_METHOD,
+        ),
+    ] = 0.5,
+    anchor_noise: Annotated[
+        float, typer.Option(min=0.0, help="Scale of the anchor noise.", rich_help_panel=_METHOD)
+    ] = 0.1,
+    projection: Annotated[
+        str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel=_METHOD)
+    ] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    format: Format = "words",
+) -> None:
+    """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
+
+    Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
+    """
+    with running(format) as console:
+        from mooring.protocol.designer.draft import Known, draft_study, open_entries
+        from mooring.protocol.messages.study import Study
+        from mooring.protocol.messages.study_file import parsed
+        from mooring.protocol.storage.atomic_io import write_durably
+
+        if output.exists() and not force:
+            raise RefusedError(
+                "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
+            )
+        text = draft_study(
+            data,
+            name=name,
+            label=label,
+            drop=drop or (),
+            known=Known(
+                ranges=dict(named_range_of(given) for given in range or ()),
+                all_ranges=None if all_ranges is None else range_of(all_ranges),
+                categories=dict(named_words_of(given) for given in category or ()),
+                classes=words_of(classes),
+                label_range=None if label_range is None else range_of(label_range),
+            ),
+            method=method,
+            components=components,
+            anchor_rows=anchor_rows,
+            data_noise_scale=data_noise,
+            anchor_noise_scale=anchor_noise,
+            projection=projection_of(projection),
+            smallest_class=smallest_class,
+            image_shape=shape_of(image_shape),
+            missing_words=missing_word or (),
+            missing=missing_of(missing),
+        )
+        left = open_entries(text)
+        drafted = None if left else Study.from_dict(parsed(text))
+        write_durably(output, text.encode(), what="the draft")
+
+        def say(console: Console) -> None:
+            console.print(f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.", highlight=False)
+            if left:
+                console.print(f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean.")
+            else:
+                console.print("Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.")
+
+        fingerprint = None if drafted is None else drafted.fingerprint
+        tell(format, console, {"study": str(output), "open_entries": left, "fingerprint": fingerprint}, say)
+
+
+@study_app.command("project")
+def project(
+    public_rows: Annotated[Path, typer.Argument(help="A table of public rows with the study's columns.")],
+    study: StudyPath = DEFAULT_STUDY,
+    components: Annotated[
+        int | None, typer.Option(min=1, help="Components to keep.", show_default="what the study says")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column of the file to leave out; again for more.")] = None,
+    format: Format = "words",
+) -> None:
+    """Make a public projection from public rows, never a participant's, and write its digest into the study.
+
+    Example: mooring study project public-patients.csv --study study.toml --components 20
+    """
+    with running(format) as console:
+        from mooring.protocol.designer.projection import project_study
+        from mooring.tables.encoder import projection_file_name
+
+        with progress("Reading public rows") as told:
+            found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
+        file = study.parent / projection_file_name(found)
+
+        def say(console: Console) -> None:
+            console.print(
+                f"Wrote [bold]{escape(str(file))}[/bold], {found.n_features} by {found.n_components}, and its digest into "
+                f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
+                highlight=False,
+            )
+            console.print(f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].", highlight=False)
+
+        result = {"projection": str(file), "digest": found.projection_digest, "fingerprint": found.fingerprint}
+        tell(format, console, result, say)
+
+
+@study_app.command("enrol")
+def enrol(
+    cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, the analyst's among them.")],
+    study: StudyPath = DEFAULT_STUDY,
+    format: Format = "words",
+) -> None:
+    """Enter the members' cards in the study's roster; each must prove that its writer holds the keys.
+
+    Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
+    """
+    with running(format) as console:
+        from mooring.protocol.designer.enrolment import read_card, write_enrolled
+        from mooring.protocol.messages.study import Study
+
+        read = [read_card(card) for card in cards]
+        agreed = Study.read(study).enrolled([member for role, member in read if role == "participant"])
+        for role, member in read:
+            if role == "analyst":
+                agreed = agreed.enrolled(analyst=member)
+        write_enrolled(agreed, study)
+
+        def say(console: Console) -> None:
+            _say_roster(console, agreed)
+            console.print(
+                f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
+                f"[bold]{agreed.fingerprint}[/bold]",
+                highlight=False,
+            )
+
+        tell(format, console, {"study": str(study), **_roster(agreed), "fingerprint": agreed.fingerprint}, say)
+
+
+@study_app.command("show")
+def show(study: StudyPath = DEFAULT_STUDY, format: Format = "words") -> None:
+    """Say in words what a study declares, who takes part, and its fingerprint.
+
+    Example: mooring study show --study study.toml
+    """
+    with running(format) as console:
+        from mooring.protocol.messages.study import Study
+
+        agreed = Study.read(study)
+        facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
+        tell(format, console, agreed.as_dict() | facts, lambda console: _say(console, agreed))
+
+
+def _say(console: Console, study: Study) -> None:
+    label = study.label
+    predicted = {
+        "none": "nothing: no label",
+        "classes": f"{label.column}, one of {', '.join(label.classes)}",
+        "number": f"{label.column}, a number from {label.low:g} to {label.high:g}",
+    }[label.kind]
+    noises = [f"{what} noise {scale:g}" for what, scale in _noises(study) if scale > 0]
+    projections = {
+        "none": "no projection",
+        "gaussian": "a Gaussian projection that follows from the nonce",
+        "public-svd": "a projection from public rows, in a file beside the study",
+    }
+    lines = [
+        ("Study", study.name),
+        ("Predicts", predicted),
+        ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
+        ("Shares", f"{study.n_components} components of {study.n_features}, by {projections[study.projection]}"),
+        ("Anchor", f"{study.n_anchor_rows} rows"),
+        ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
+        ("Columns", f"{len(study.columns)}"),
+    ]
+    for what, words in lines:
+        console.print(f"{what + ':':<11} {escape(words)}", highlight=False, soft_wrap=True)
+    for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
+        column, is_category = alike[0], alike[0].kind == "category"
+        name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
+        words = f"one of {', '.join(column.categories)}" if is_category else f"{column.low:g} to {column.high:g}"
+        rules = f"missing: {column.missing}" + ("" if is_category else f", outside: {column.outside}")
+        console.print(f"  {escape(f'{name}: {column.kind}, {words}; {rules}')}", highlight=False, soft_wrap=True)
+    _say_roster(console, study)
+    console.print(f"Fingerprint: [bold]{study.fingerprint}[/bold]", highlight=False)
+
+
+def _noises(study: Study) -> tuple[tuple[str, float], ...]:
+    return ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
+
+
+def _say_roster(console: Console, study: Study) -> None:
+    roster = _roster(study)
+    console.print(f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}", highlight=False)
+    console.print(f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}", highlight=False)
+    if study.participants:
+        console.print(f"{'Dealer:':<11} {roster['dealer']}", highlight=False)
+
+
+def _roster(study: Study) -> dict[str, Any]:
+    names = [member.name for member in study.participants]
+    return {
+        "participants": names,
+        "analyst": None if study.analyst is None else study.analyst.name,
+        "dealer": study.dealer or (names[0] if names else None),
+    }

@@ -1,0 +1,95 @@
+"""Rows as a study encodes them, for `mooring audit --study` and `mooring plan --study`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mooring import METHODS, InputError, Lens, OperatingPoint, Projection
+from mooring.audit import PointResult, grid
+from mooring.audit.auditor import root_mean_square
+from mooring.tables import Deal, Records
+
+Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
+_ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study itself does not have
+
+
+@dataclass(frozen=True, eq=False)
+class StudiedRows:
+    """A table as a study encodes it, and what the study says of how to look at it."""
+
+    study: Study
+    records: Records
+    projection: Projection
+    lens: Lens
+
+
+def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
+    """Read a study and a table that fits it; nothing of the table's own statistics enters."""
+    from mooring.protocol.messages.study import Study as StudyFile
+    from mooring.protocol.participant.inspection import lens_of
+    from mooring.tables.encoder import read_encoded, study_projection
+
+    study = StudyFile.read(study_path)
+    encoded = read_encoded(study, path, labels="allow", ignore=ignore)
+    records = Records(
+        rows=encoded.rows,
+        labels=encoded.labels,
+        feature_names=study.feature_names,
+        label_names=study.label.classes if encoded.labels is not None else (),
+        image_shape=study.image_shape or None,
+    )
+    return StudiedRows(study, records, study_projection(study), lens_of(study, n_examples=6 if examples else 0))
+
+
+def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
+    """Refuse options that a study settles: what is audited must be what will be run."""
+    for name, value in options.items():
+        if value not in (None, [], ""):
+            raise InputError(
+                f"--{name}", expected="left out with --study", got="given", cure="The study says it for everybody."
+            )
+
+
+def points_of(
+    studied: StudiedRows,
+    dealt: Deal,
+    *,
+    methods: Sequence[str],
+    anchor_noise_scales: Sequence[float],
+    data_noise_levels: Sequence[float],
+) -> tuple[OperatingPoint, ...]:
+    """The study's own point, and for contrast the methods that were asked for, with its own noise unless told otherwise."""
+    from mooring.protocol.participant.inspection import point_of
+
+    if (anchor_noise_scales or data_noise_levels) and not methods:
+        raise InputError(
+            "--method",
+            expected="named beside a noise",
+            got="left out",
+            cure="Without both, the study's own point is used.",
+        )
+    study = studied.study
+    own = point_of(study, root_mean_square(dealt.train, studied.projection))
+    if own is None:
+        raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
+    others = grid(
+        methods,
+        n_components=study.n_components,
+        n_anchor_rows=study.n_anchor_rows,
+        anchor_noise_scales=anchor_noise_scales or (own.anchor_noise_scale or _ANCHOR_NOISE,),
+        data_noise_levels=data_noise_levels or (own.data_noise_level or _DATA_NOISE,),
+    )
+    return tuple(dict.fromkeys((own, *others)))
+
+
+def lines_to_paste(recommended: PointResult) -> str:
+    """The recommended point as the lines of a study that settle it; σ in the units of the encoded rows."""
+    point = recommended.point
+    method = METHODS[point.method]
+    lines = ["[method]", f'name = "{point.method}"']
+    lines.append(f"data_noise_scale = {recommended.data_noise_scale if method.data_noise else 0.0:.6g}")
+    lines.append(f"anchor_noise_scale = {point.anchor_noise_scale:.6g}")
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""`mooring train`: a model of everybody's rows, and how well it predicts participants it has not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mooring.cli import engine as engines
+from mooring.cli import execution as running
+from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
+
+if TYPE_CHECKING:
+    from mooring.protocol.analyst.training import Training
+
+
+def train(
+    study: running.StudyPath = running.DEFAULT_STUDY,
+    folder: WorkFolder = DEFAULT_FOLDER,
+    learner: Annotated[
+        str,
+        typer.Option(
+            help="auto, waves, linear, forest or svm, and with --engine dask xgboost; an svm's model holds rows, and is not "
+            "delivered unasked."
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
+    engine: engines.Engine = "local",
+    scheduler: engines.Scheduler = None,
+    workers: engines.Workers = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel="Other engines"
+        ),
+    ] = None,
+    tls_ca: engines.TlsCa = None,
+    tls_cert: engines.TlsCert = None,
+    tls_key: engines.TlsKey = None,
+    format: running.Format = "words",
+) -> None:
+    """Train a model on the aligned rows, and score it on participants that it was not trained on.
+
+    Example: mooring train --study study.toml --folder analysis --learner linear
+
+    In pieces, on all rows: mooring train --engine dask --learner waves (or linear, or xgboost)
+    """
+    with running.running(format) as console:
+        from mooring.protocol.analyst.training import train as train_model
+        from mooring.protocol.messages.study import Study
+
+        opened = Study.read(study)
+        command = running.command_line()
+        options = {"scheduler": scheduler, "workers": workers, "passes": passes}
+        if engines.is_dask(engine, **options, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key):
+            from mooring.engines.dask import train_on_dask
+
+            with (
+                engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                running.progress("Training in pieces") as tell,
+            ):
+                found = train_on_dask(
+                    client, opened, folder, learner=learner, seed=seed, passes=passes, command=command, progress=tell
+                )
+        else:
+            with running.progress("Training") as tell:
+                found = train_model(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
+        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, folder))
+
+
+def _say(console: Console, found: Training, folder: Path) -> None:
+    used = "" if found.rows_used == found.rows else f" ({found.rows_used:,} of them, drawn evenly, were used)"
+    console.print(f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}.")
+    alone = dict(found.alone)
+    table = Table(title=f"{found.score.metric.capitalize()} on each participant's rows")
+    for heading in ("participant", "by the others' rows", "by its own rows alone"):
+        table.add_column(heading, justify="left" if heading == "participant" else "right")
+    for name, own in found.participants:
+        table.add_row(name, str(own), str(alone[name]) if name in alone else "–")
+    console.print(table)
+    console.print(
+        f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
+        "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."
+    )
+    if found.alone:
+        console.print(
+            "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
+            "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
+        )
+    else:
+        console.print(
+            f"Scored on {found.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it."
+        )
+    if found.holds_rows:
+        console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
+    console.print(
+        f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,251 @@
+"""The analyst's two long steps on a cluster: `mooring align --engine dask` and `mooring train --engine dask`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mooring.engines.dask.bundle_locations import BundleAway, places_at
+from mooring.engines.dask.cluster import Client, explained, require_seen, require_shared
+from mooring.engines.dask.intake import Taken, collect_on_workers
+from mooring.engines.dask.learners import train_in_pieces
+from mooring.engines.dask.matrix_writer import PartsOnWorkers
+from mooring.engines.dask.reduction import AnchorsOnWorkers
+from mooring.errors import InputError
+from mooring.protocol.analyst.alignment import Aligned, align_bundles
+from mooring.protocol.analyst.intake import Intake
+from mooring.protocol.analyst.training import Training
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import make_folder
+from mooring.protocol.transport.addresses import is_url, local_path
+from mooring.tables.streaming import Progress
+
+MOST_ANCHOR_BYTES = 2**31
+"""Of anchor representations in one process; more are left with the workers."""
+_SHARED = "Put it on storage that all workers mount under the same path."
+
+
+@dataclass(eq=False)
+class DaskEngine:
+    """An analyst's long steps on a cluster: `mooring.Analyst(study, folder, engine=DaskEngine(client))`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    reduce_over_workers, rows_at_once, passes
+        As for `align_on_dask` and `train_on_dask`.
+
+    Attributes
+    ----------
+    reduced : bool
+        Whether anchor representations stay with the workers; they do until the next `collect`.
+    parts_kept : int
+        Parts of an interrupted run that were right already.
+    """
+
+    client: Client
+    reduce_over_workers: bool | None = None
+    rows_at_once: int | None = None
+    passes: int | None = None
+    reduced: bool = field(default=False, init=False)
+    parts_kept: int = field(default=0, init=False)
+    _taken: Taken | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.rows_at_once is not None and self.rows_at_once < 1:
+            raise InputError("rows_at_once", expected="one or more", got=str(self.rows_at_once), cure="Leave it out.")
+
+    def collect(
+        self,
+        study: Study,
+        source: str | Path,
+        folder: str | Path,
+        *,
+        command: str = "",
+        progress: Progress | None = None,
+    ) -> Intake:
+        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up."""
+        folder = Path(folder).absolute()
+        study.require_roster()
+        make_folder(folder, mode=0o700, what="the work folder")
+        places = places_at(source)
+        with explained():
+            require_shared(self.client, folder, what="the work folder", cure=_SHARED)
+            if not is_url(source):
+                cure = f"{_SHARED[:-1]}, or give the bundles' address in an object store."
+                require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
+            anchors = 8 * len(places) * study.n_anchor_rows * study.n_components
+            asked = self.reduce_over_workers
+            reduced = anchors > MOST_ANCHOR_BYTES if asked is None else asked
+            taken = collect_on_workers(
+                self.client, study, places, folder, anchors_here=not reduced, command=command, progress=progress
+            )
+        self.reduced, self._taken = reduced, taken
+        return taken.intake
+
+    def align(
+        self,
+        study: Study,
+        bundles: Sequence[Bundle],
+        folder: str | Path,
+        *,
+        late: bool = False,
+        certify: bool = True,
+        command: str = "",
+        progress: Progress | None = None,
+    ) -> Aligned:
+        """Align bundles that this engine collected, and map them on the workers."""
+        taken, folder = self._taken, Path(folder).absolute()
+        known = {bundle.digest for bundle in taken.intake.bundles} if taken else set()
+        if taken is None or not all(isinstance(each, BundleAway) and each.digest in known for each in bundles):
+            raise InputError(
+                "bundles",
+                expected="those that this engine collected last",
+                got="none so far" if taken is None else "others",
+                cure="Collect them with the same engine: Analyst(…, engine=engine).collect(source).",
+            )
+        table = PartsOnWorkers(self.client, rows_at_once=self.rows_at_once)
+        anchors = AnchorsOnWorkers(self.client, taken.stacks, taken.where, taken.usable) if self.reduced else None
+        with explained():
+            aligned = align_bundles(
+                study,
+                bundles,
+                folder,
+                late=late,
+                certify=certify,
+                command=command,
+                progress=progress,
+                anchors=anchors,
+                table=table,
+            )
+        self.parts_kept = table.kept
+        return aligned
+
+    def train(
+        self,
+        study: Study,
+        folder: str | Path,
+        *,
+        learner: str = "auto",
+        seed: int = 0,
+        command: str = "",
+        progress: Progress | None = None,
+    ) -> Training:
+        """Train in pieces; see `train_on_dask`."""
+        return train_on_dask(
+            self.client,
+            study,
+            folder,
+            learner=learner,
+            seed=seed,
+            passes=self.passes,
+            command=command,
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedOnDask:
+    """What came, how it was aligned, and how.
+
+    Attributes
+    ----------
+    intake : Intake
+    aligned : Aligned
+    reduced : bool
+        Whether the steps of the alignment were reduced over workers.
+    parts_kept : int
+        Parts of an interrupted run that were right already.
+    """
+
+    intake: Intake
+    aligned: Aligned
+    reduced: bool
+    parts_kept: int
+
+
+def align_on_dask(
+    client: Client,
+    study: Study,
+    source: str | Path,
+    folder: str | Path,
+    *,
+    late: bool = False,
+    certify: bool = True,
+    reduce_over_workers: bool | None = None,
+    rows_at_once: int | None = None,
+    command: str = "",
+    checking: Progress | None = None,
+    writing: Progress | None = None,
+    on_intake: Callable[[Intake], None] | None = None,
+) -> AlignedOnDask:
+    """Verify, align and map bundles on a cluster; the same maps and rows as `align_bundles` gives.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    study : Study
+    source : str or path
+        A folder that every worker sees, or an address that fsspec knows.
+    folder : path
+        The analyst's work folder, which every worker sees: parts of the matrix are written there.
+    late, certify, command
+        As for `mooring.protocol.analyst.alignment.align_bundles`.
+    reduce_over_workers : bool, optional
+        Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
+    rows_at_once : int, optional
+        Rows that a worker holds at a time.
+    checking, writing : callable, optional
+        Called with files or rows done, and in all.
+    on_intake : callable, optional
+        Called with what was taken, before it is aligned.
+    """
+    engine = DaskEngine(client, reduce_over_workers=reduce_over_workers, rows_at_once=rows_at_once)
+    intake = engine.collect(study, source, folder, command=command, progress=checking)
+    if on_intake:
+        on_intake(intake)
+    aligned = engine.align(study, intake.bundles, folder, late=late, certify=certify, command=command, progress=writing)
+    return AlignedOnDask(intake, aligned, engine.reduced, engine.parts_kept)
+
+
+def train_on_dask(
+    client: Client,
+    study: Study,
+    folder: str | Path,
+    *,
+    learner: str = "auto",
+    seed: int = 0,
+    passes: int | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Training:
+    """Train on the collaboration matrix in pieces, without ever holding it whole.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    study : Study
+    folder : path
+        The analyst's work folder, after `align_on_dask`, which every worker sees.
+    learner : {"auto", "waves", "linear", "xgboost"}, default "auto"
+        "auto" is "waves".
+    seed : int, default 0
+    passes : int, optional
+        Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with steps done and steps in all.
+    """
+    folder = Path(folder).absolute()
+    with explained():
+        if folder.is_dir():
+            require_shared(client, folder, what="the work folder", cure=_SHARED)
+        return train_in_pieces(
+            client, study, folder, learner=learner, seed=seed, passes=passes, command=command, progress=progress
+        )

@@ -1,0 +1,230 @@
+"""What a worker does with a few parts of the collaboration matrix: sums, a chain's next step, predictions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.pipeline import Pipeline
+
+from mooring.learners import Fitted
+from mooring.learners.scikit import Kind
+from mooring.protocol.analyst.collaboration_matrix import block_of
+from mooring.protocol.analyst.collaboration_parts import row_groups
+from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
+
+LINEAR_C = {"linear": 1.0, "waves": 30.0}
+RIDGE = {"linear": 1.0, "waves": 0.1}
+"""As strong as in `mooring.learners`."""
+_WAVES = 800
+_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the matrix: its file, whose it is, and the fold in which that participant is left out."""
+
+    path: Path
+    place: int
+    fold: int
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over rows: how many, of the rows, of all their squares, and how many there are of each class."""
+
+    count: int
+    total: Matrix
+    squares: float
+    labels: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls, study: Study) -> Moments:
+        """Of no rows."""
+        classes = len(study.label.classes)
+        return cls(0, np.zeros(study.n_components), 0.0, np.zeros(classes, dtype=np.int64))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count,
+            self.total + other.total,
+            self.squares + other.squares,
+            self.labels + other.labels,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a linear model is made of: rows centred and divided by one scale, and perhaps random waves of them."""
+
+    learner: str
+    centre: Matrix
+    scale: float
+    waves: RBFSampler | None
+
+    @classmethod
+    def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
+        """The features that the local learner of this name has, for rows with these sums."""
+        h = moments.total.size
+        centre = moments.total / moments.count
+        variance = moments.squares / (moments.count * h) - float(np.mean(centre**2))
+        scale = float(np.sqrt(max(variance, 0.0))) or 1.0
+        waves = None
+        if learner == "waves":  # rows come with unit mean variance, of which the local kernel's width is 1/h
+            waves = RBFSampler(gamma=1 / h, n_components=_WAVES, random_state=seed).fit(np.zeros((1, h)))
+        return cls(learner, centre, scale, waves)
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return self.centre.size if self.waves is None else _WAVES
+
+    @property
+    def squared_length(self) -> float:
+        """The mean squared length of a row of features."""
+        return float(self.centre.size) if self.waves is None else 1.0
+
+    def made(self, rows: Matrix) -> Matrix:
+        """The features of rows."""
+        scaled = (rows - self.centre) / self.scale
+        return scaled if self.waves is None else np.asarray(self.waves.transform(scaled))
+
+
+def fitted_from(
+    features: Features, kind: Kind, weights: Matrix, intercepts: Any, classes: npt.NDArray[Any] | None = None
+) -> Fitted:
+    """A linear model on the features as the learner that can be written as ONNX."""
+    last: Any = Ridge() if classes is None else LogisticRegression()
+    last.coef_, last.intercept_ = weights, intercepts
+    last.n_features_in_ = features.width
+    if classes is not None:
+        last.classes_ = classes
+    model = last if features.waves is None else Pipeline([("waves", features.waves), ("linear", last)])
+    return Fitted(kind, features.centre, features.scale, model)
+
+
+def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
+    """The rows and labels of a part, some thousands at a time, however its row groups are cut."""
+    waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
+    for table in row_groups(piece.path):
+        _, rows, labels = block_of(table, study)
+        assert labels is not None
+        waiting.append((rows, labels))
+        if sum(len(own) for own, _ in waiting) >= _AT_ONCE:
+            yield from _cut(waiting)
+            waiting = []
+    yield from _cut(waiting)
+
+
+def _cut(
+    waiting: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]],
+) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
+    if not waiting:
+        return
+    rows, labels = (np.concatenate([each[k] for each in waiting]) for k in range(2))
+    for start in range(0, len(rows), _AT_ONCE):
+        yield rows[start : start + _AT_ONCE].astype(np.float64), labels[start : start + _AT_ONCE]
+
+
+def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
+    """Sums over some parts."""
+    found = Moments.none(study)
+    for piece in pieces:
+        for rows, labels in blocks_of(study, piece):
+            counts = np.zeros(0, dtype=np.int64)
+            if study.label.kind == "classes":
+                counts = np.bincount(labels, minlength=found.labels.size)
+            found = found + Moments(len(rows), rows.sum(axis=0), float((rows**2).sum()), counts)
+    return found
+
+
+def ridge_sums(study: Study, features: Features, pieces: Sequence[Piece]) -> dict[int, Matrix]:
+    """By fold, ΣAᵀA with A = [1, features, label]."""
+    found: dict[int, Matrix] = {}
+    for piece in pieces:
+        for rows, labels in blocks_of(study, piece):
+            A = np.column_stack([np.ones(len(rows)), features.made(rows), labels])
+            own = A.T @ A
+            found[piece.fold] = found[piece.fold] + own if piece.fold in found else own
+    return found
+
+
+def solved_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
+    """Weights and intercept of the ridge regression that these sums belong to."""
+    count = sums[0, 0]
+    if count < 1:
+        return np.zeros(len(sums) - 2), 0.0
+    mean = sums[0, 1:] / count
+    around = sums[1:, 1:] - count * np.outer(mean, mean)
+    weights = np.linalg.solve(around[:-1, :-1] + alpha * np.eye(len(mean) - 1), around[:-1, -1])
+    return weights, float(mean[-1] - mean[:-1] @ weights)
+
+
+def chain_start(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
+    """Models that know nothing yet: one without each fold, and one of everybody."""
+    model = SGDClassifier(
+        loss="log_loss",
+        alpha=alpha,
+        learning_rate="invscaling",
+        eta0=1 / features.squared_length,
+        power_t=0.25,
+        shuffle=True,
+        random_state=0,
+    )
+    model.partial_fit(np.zeros((1, features.width)), classes[:1], classes=classes)
+    model.coef_[:], model.intercept_[:] = 0.0, 0.0
+    return [copy.deepcopy(model) for _ in range(n_models)]
+
+
+def advance(
+    models: Sequence[SGDClassifier], study: Study, features: Features, pieces: Sequence[Piece], seed: int
+) -> list[SGDClassifier]:
+    """The next step of a chain: every model learns from these parts, but for the one without their fold."""
+    own = copy.deepcopy(list(models))  # what another task may still read stays as it is
+    for model in own:
+        model.random_state = seed
+    for piece in pieces:
+        for rows, labels in blocks_of(study, piece):
+            X = features.made(rows)
+            for k, model in enumerate(own):
+                if k != piece.fold:  # the last one leaves nobody out
+                    model.partial_fit(X, labels)
+    return own
+
+
+def averaged(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
+    """The mean of several chains, model by model."""
+    found = []
+    for same in zip(*ends, strict=True):
+        model = copy.deepcopy(same[0])
+        model.coef_ = np.mean([each.coef_ for each in same], axis=0)
+        model.intercept_ = np.mean([each.intercept_ for each in same], axis=0)
+        model.t_ = float(np.mean([each.t_ for each in same]))
+        found.append(model)
+    return found
+
+
+def sampled(
+    study: Study, models: Sequence[Fitted], pieces: Sequence[Piece], share: float, seed: int
+) -> tuple[npt.NDArray[Any], Matrix, npt.NDArray[Any], npt.NDArray[Any]]:
+    """An even share of some parts' rows: whose they are, the rows, their labels, and what models of others predict."""
+    owners, parts, truth, predicted = [], [], [], []
+    for piece in pieces:
+        rng = np.random.default_rng([seed, piece.place, int(piece.path.stem.rsplit("-", 1)[1])])
+        for rows, labels in blocks_of(study, piece):
+            picks = np.flatnonzero(rng.random(len(rows)) < share)
+            if share >= 1 or not picks.size:
+                picks = np.arange(len(rows)) if share >= 1 else np.arange(min(1, len(rows)))
+            owners.append(np.full(len(picks), piece.place))
+            parts.append(rows[picks])
+            truth.append(labels[picks])
+            predicted.append(models[piece.fold].predict(rows[picks]))
+    return tuple(np.concatenate(each) for each in (owners, parts, truth, predicted))  # type: ignore[return-value]

@@ -1,0 +1,150 @@
+"""Bundles where they are: a folder that every worker sees, or any address that fsspec knows."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+from mooring.errors import StorageError
+from mooring.protocol.analyst.intake import printable
+from mooring.protocol.messages.bundle import SUFFIX, Bundle
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.storage.atomic_io import explained
+from mooring.protocol.transport.addresses import is_url, local_path
+from mooring.protocol.transport.inbox import Copy
+from mooring.protocol.transport.object_stores import download, file_system, refusal
+
+_WHAT = "the folder of bundles"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One file: the address it was found under, its path there, its name for people, and its size if that is known.
+
+    One that is `kept` is a copy in the work folder, of an object that was accepted before.
+    """
+
+    address: str
+    path: str
+    shown: str
+    size: int | None
+    is_folder: bool = False
+    kept: bool = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it must be downloaded before it can be read."""
+        return is_url(self.address)
+
+
+@dataclass(frozen=True, eq=False)
+class BundleAway(Bundle):
+    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
+
+    place: Place
+
+
+class StudyAtWork(Study):
+    """A study that remembers its digest and who signs with which key: both cost as much as the roster is long."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything the study says."""
+        return super().digest
+
+    @cached_property
+    def _by_key(self) -> dict[str, Member]:
+        return {member.signing_key: member for member in reversed(self.participants)}
+
+    def member_with_key(self, signing_key: str) -> Member | None:
+        """The participant that signs with this key, if there is one."""
+        return self._by_key.get(signing_key)
+
+    @classmethod
+    def of(cls, study: Study) -> StudyAtWork:
+        """The same study, for a worker."""
+        found = cls(**{each.name: getattr(study, each.name) for each in fields(study)})
+        assert found.digest == study.digest
+        return found
+
+
+def places_at(source: str | Path) -> list[Place]:
+    """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
+    if is_url(source):
+        address = str(source)
+        system, root = file_system(address)
+        try:
+            system.invalidate_cache()  # a client that lives long would be told an old listing
+            listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
+        except Exception as problem:
+            raise refusal(problem, what="the source of bundles", address=address, doing="listed") from None
+        return sorted(
+            (
+                Place(
+                    address,
+                    str(entry["name"]),
+                    printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
+                    entry.get("size") if isinstance(entry.get("size"), int) else None,
+                    entry.get("type") == "directory",
+                )
+                for entry in listed
+            ),
+            key=lambda place: place.path,
+        )
+    folder = local_path(source).absolute()
+    with explained(_WHAT):
+        if not folder.is_dir():
+            raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+    return [Place(str(folder), str(path), printable(path.name), _size(path), path.is_dir()) for path in paths]
+
+
+def kept_places(places: Sequence[Place], received: Path, copies: Mapping[str, Copy]) -> list[Place]:
+    """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
+    shown = {hashlib.sha256(each.path.encode("utf-8", "replace")).hexdigest(): each for each in places if each.is_away}
+    return [
+        Place(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
+        for name, copy in sorted(copies.items())
+        if copy.object in shown and (size := _size(received / name)) is not None
+    ]
+
+
+@contextmanager
+def at_hand(place: Place, *, most_bytes: int) -> Iterator[Path | str]:
+    """The file on this machine while the block runs, or why it cannot be looked at; a download is let go afterwards."""
+    if place.is_folder:
+        yield "it is a folder"
+    elif place.size is not None and place.size > most_bytes:
+        yield "it is larger than any bundle may be"
+    elif not place.is_away:
+        yield Path(place.path) if place.size is not None else "it is not there, or cannot be read"
+    else:
+        system, _ = file_system(place.address)
+        with tempfile.TemporaryDirectory(prefix="mooring-", dir=_scratch()) as folder:  # of mode 0700
+            target = Path(folder) / f"fetched{SUFFIX}"
+            problem = download(
+                system, place.path, target, size=place.size, most_bytes=most_bytes, what="the worker's own folder"
+            )
+            yield problem or target
+
+
+def _scratch() -> str | None:
+    """The folder that this worker may fill; None outside of a worker."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:
+        return None
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

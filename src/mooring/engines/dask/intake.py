@@ -1,0 +1,243 @@
+"""Intake over workers: every bundle is verified where it is, and is taken or set aside by the rules of the local intake.
+
+Bundles are verified in groups, which do not depend on how many workers there are. A group's anchor representations stay with
+the worker that read them; whether they also come here is the caller's choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand, kept_places
+from mooring.engines.dask.cluster import Client, Future
+from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.protocol.analyst.anchor_source import spans_all
+from mooring.protocol.analyst.intake import (
+    INTAKE_FILE,
+    MOST_BYTES,
+    RECEIVED,
+    Intake,
+    SetAside,
+    _copies_before,
+    _one_of,
+    _remembered,
+)
+from mooring.protocol.messages.bundle import Bundle, verify_bundle
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import make_folder, write_durably
+from mooring.tables.streaming import Progress
+from mooring.typing import Matrix
+
+GROUP_BYTES, MOST_IN_GROUP = 2**25, 256
+_GROUP_FILE_BYTES = 2**26
+_MOST_RECORDED = 10_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a worker says of a bundle that holds up: everything but its arrays."""
+
+    file: str
+    name: str
+    digest: str
+    n_rows: int
+    anchor_digest: str
+    place: Place
+    spans_all: bool
+    row: int
+    """Where its anchor representation is in the group's stack."""
+
+
+Checked = tuple[list[Found | SetAside], Matrix]
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What came, and where its anchor representations are.
+
+    Attributes
+    ----------
+    intake : Intake
+    stacks : tuple of futures
+        One a group, on some worker: anchor representations (k, r, h), centred, and their mean rows (k, h).
+    where : dict
+        Of each participant the group and the row in its stack.
+    usable : set of str
+        Whose anchor representation spans all directions.
+    """
+
+    intake: Intake
+    stacks: tuple[Future, ...]
+    where: dict[str, tuple[int, int]]
+    usable: frozenset[str]
+
+
+def collect_on_workers(
+    client: Client,
+    study: Study,
+    places: Sequence[Place],
+    folder: Path,
+    *,
+    anchors_here: bool,
+    most_bytes: int = MOST_BYTES,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Taken:
+    """Take every bundle that holds up; the record of bundles is the one that the local intake writes."""
+    from distributed import as_completed
+
+    study.require_roster()
+    make_folder(folder, mode=0o700, what="the work folder")
+    remembered = _remembered(folder, study)
+    kept = kept_places(places, folder.absolute() / RECEIVED, _copies_before(folder, remembered))
+    places = [*places, *kept]
+    at_work = client.submit(StudyAtWork.of, study, pure=False)
+    groups = in_groups(places, study)
+    checked = [client.submit(check_group, at_work, group, most_bytes, pure=False) for group in groups]
+    told = {client.submit(_facts, future, pure=False): k for k, future in enumerate(checked)}
+    stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
+    facts: dict[int, list[Found | SetAside]] = {}
+    done = 0
+    for future in as_completed(list(told)):
+        k = told[future]
+        facts[k] = future.result()
+        done += len(groups[k])
+        if progress:
+            progress(done, len(places))
+    valid: dict[str, list[tuple[str, Bundle]]] = {}
+    aside: list[SetAside] = []
+    places_of: dict[str, tuple[int, int]] = {}
+    usable: dict[str, bool] = {}
+    members = {member.name: member for member in study.participants}
+    for k in range(len(groups)):
+        stack = stacks[k].result() if anchors_here else None
+        for found in facts[k]:
+            if isinstance(found, SetAside):
+                aside.append(found)
+                continue
+            theirs = valid.setdefault(found.name, [])
+            still_there = any(bundle.digest == found.digest for _, bundle in theirs)
+            if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
+                continue
+            anchor = np.empty((0, study.n_components)) if stack is None else stack[found.row]
+            bundle = BundleAway(
+                members[found.name],
+                found.digest,
+                found.n_rows,
+                found.anchor_digest,
+                anchor,
+                Path(found.place.path),
+                {},
+                study.n_components,
+                study.label.kind,
+                found.place,
+            )
+            theirs.append((found.file, bundle))
+            places_of[found.place.path] = (k, found.row)
+            usable[found.place.path] = found.spans_all
+    taken: list[BundleAway] = []
+    for name in members:
+        one, refused = _one_of(valid.get(name, []), name, remembered.get(name))
+        aside += refused
+        if isinstance(one, BundleAway):
+            taken.append(one)
+            remembered[name] = one.digest
+    here = {bundle.member.name for bundle in taken}
+    missing = tuple(name for name in members if name not in here)
+    intake = Intake(tuple(taken), tuple(aside), missing, tuple(name for name in missing if name in remembered))
+    _write_record(folder, study, intake, remembered, command)
+    return Taken(
+        intake,
+        () if anchors_here else tuple(stacks),
+        {bundle.member.name: places_of[bundle.place.path] for bundle in taken},
+        frozenset(bundle.member.name for bundle in taken if usable[bundle.place.path]),
+    )
+
+
+def in_groups(places: Sequence[Place], study: Study) -> list[list[Place]]:
+    """Files that one task looks at: not too many, not too large together, and the same ones at every run."""
+    one = 8 * study.n_anchor_rows * study.n_components
+    most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // one))
+    groups: list[list[Place]] = []
+    size = 0
+    for place in places:
+        if not groups or len(groups[-1]) >= most or size > _GROUP_FILE_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(place)
+        size += place.size or 0
+    return groups
+
+
+def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Checked:
+    """Verify some bundles; runs on a worker."""
+    found: list[Found | SetAside] = []
+    anchors: list[Matrix] = []
+    for place in places:
+        with at_hand(place, most_bytes=most_bytes) as path:
+            if isinstance(path, str):
+                bundle: Bundle | SetAside = SetAside(place.shown, path)
+            else:
+                bundle = _verified(path, study, place.shown)
+        if isinstance(bundle, SetAside):
+            found += [] if place.kept else [bundle]  # of a copy that is broken, only the object counts
+            continue
+        whole = spans_all(bundle.anchor_representation)
+        found.append(
+            Found(
+                place.shown,
+                bundle.member.name,
+                bundle.digest,
+                bundle.n_rows,
+                bundle.anchor_digest,
+                place,
+                whole,
+                len(anchors),
+            )
+        )
+        anchors.append(bundle.anchor_representation)
+    shape = (0, study.n_anchor_rows, study.n_components)
+    return found, np.stack(anchors) if anchors else np.empty(shape)
+
+
+def _verified(path: Path, study: Study, shown: str) -> Bundle | SetAside:
+    try:
+        return verify_bundle(path, study)
+    except (RefusedError, StorageError) as problem:
+        return SetAside(shown, problem.reason)
+    except (MooringError, OSError, MemoryError):
+        return SetAside(shown, "it cannot be read")
+
+
+def _facts(checked: Checked) -> list[Found | SetAside]:
+    return checked[0]
+
+
+def _stack(checked: Checked) -> Matrix:
+    return checked[1]
+
+
+def centred_stack(checked: Checked) -> tuple[Matrix, Matrix]:
+    """A group's anchor representations, centred, and their mean rows; these stay with the worker."""
+    stack = checked[1]
+    means = stack.mean(axis=1)
+    return stack - means[:, None, :], means
+
+
+def _write_record(folder: Path, study: Study, intake: Intake, remembered: dict[str, str], command: str) -> None:
+    record: dict[str, Any] = {
+        "command": command,
+        **intake.as_dict(),
+        "study": study.digest,
+        "remembered": remembered,
+    }
+    copies = _copies_before(folder, remembered)  # of downloads that a local run made; there are none here
+    record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
+    record["set_aside"] = record["set_aside"][:_MOST_RECORDED]
+    write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")

@@ -1,0 +1,288 @@
+"""The collaboration matrix written by workers, each part by itself, durably; parts that are right already are kept."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand
+from mooring.engines.dask.cluster import Client, in_turn
+from mooring.errors import StorageError
+from mooring.protocol.analyst.alignment_state import CommonSpace
+from mooring.protocol.analyst.collaboration_matrix import (
+    require_unchanged,
+    rows_at_once,
+    schema_of,
+    table_of,
+    table_writer,
+    tables_of,
+)
+from mooring.protocol.analyst.collaboration_parts import (
+    PART_KEY,
+    PARTS_FOLDER,
+    WHAT,
+    PartFacts,
+    checked_parts,
+    facts_of,
+    part_path,
+    parts_in,
+)
+from mooring.protocol.analyst.intake import MOST_BYTES
+from mooring.protocol.messages.bundle import Bundle, bundle_offsets, data_start_of
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import (
+    PARTIAL,
+    clear_partial_files,
+    durable_file,
+    explained,
+    make_folder,
+    sync_folder,
+)
+from mooring.tables.streaming import Progress
+
+_BLOCKS_A_PART = 16
+_PARTS_A_TASK, _TASKS_A_BUNDLE = 8, 4
+_WORKS_A_TASK, _NUMBERS_A_TASK = 32, 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a task is told: whose bundle, where it is, the map, and which parts to write."""
+
+    folder: Path
+    place: Place
+    space: CommonSpace
+    """Of this participant alone."""
+    digest: str
+    anchor_digest: str
+    block: int
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Whose rows these are."""
+        return self.space.names[0]
+
+    @property
+    def n_rows(self) -> int:
+        """All rows of the participant."""
+        return self.space.rows[self.name]
+
+    @property
+    def rows_told(self) -> int:
+        """Rows of the parts to write."""
+        rows = self.block * _BLOCKS_A_PART
+        return min(self.n_rows, self.last * rows) - self.first * rows
+
+    def facts(self, index: int) -> PartFacts:
+        """What part `index` must say of itself."""
+        rows = self.block * _BLOCKS_A_PART
+        stop = min(self.n_rows, (index + 1) * rows)
+        return PartFacts(index * rows, stop, self.digest, self.space.map_digest(0))
+
+
+class PartsOnWorkers:
+    """Workers write, into a folder of parts that they all see.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    rows_at_once : int, optional
+        Rows that a worker holds at a time; a part has up to 16 times as many.
+    """
+
+    name = PARTS_FOLDER
+
+    def __init__(self, client: Client, *, rows_at_once: int | None = None) -> None:
+        self._client, self._rows_at_once = client, rows_at_once
+        self.kept = 0
+        """Parts of an earlier run that were right already."""
+
+    def write(
+        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+    ) -> None:
+        """Write everybody's rows; of participants without a bundle, the parts that are there stay."""
+        folder = folder.absolute()
+        stay = [name for name in space.names if name not in bundles]
+        if stay and space.record.get("table") != PARTS_FOLDER:
+            _from_one_file(folder, study, space, stay)
+        elif stay:
+            checked_parts(folder, space, stay)
+        make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
+        clear_partial_files(folder / PARTS_FOLDER)
+        at_work = self._client.submit(StudyAtWork.of, study, pure=False)
+        block = self._rows_at_once or rows_at_once(study.n_components)
+        rows = space.rows
+        done, total = sum(rows[name] for name in stay), sum(rows.values())
+        counts: dict[str, int] = {}
+        works = _batches(_works(folder, space, bundles, block=block, counts=counts), study.n_components)
+        self.kept = 0
+        for batch, kept in in_turn(self._client, ((batch, write_all, (at_work, batch)) for batch in works)):
+            done += sum(work.rows_told for work in batch)
+            self.kept += kept
+            if progress:
+                progress(done, total)
+        _remove_others(folder, {name: counts.get(name) for name in space.names})
+
+
+def write_all(study: Study, works: Sequence[Work]) -> int:
+    """Write parts of several participants, one after the other; runs on a worker."""
+    return sum(write_parts(study, work) for work in works)
+
+
+def write_parts(study: Study, work: Work) -> int:
+    """Write some parts of one participant, and say how many were there already; runs on a worker."""
+    wanted = [
+        k
+        for k in range(work.first, work.last)
+        if facts_of(part_path(work.folder, work.name, k), work.name) != work.facts(k)
+    ]
+    kept = work.last - work.first - len(wanted)
+    if not wanted:
+        return kept
+    with at_hand(work.place, most_bytes=MOST_BYTES) as path:
+        if isinstance(path, str):
+            raise StorageError(
+                "the bundle",
+                reason=f"that of {work.name} was accepted, but now {path}",
+                cure="See that it is there again, and run the same command again; finished parts are kept.",
+            )
+        if work.place.is_away:  # a copy of our own, which nobody changes
+            require_unchanged(path, work.digest, work.name)
+        bundle = _opened(path, study, work)
+        schema = schema_of(study, work.space)
+        staged: list[tuple[Path, Path]] = []
+        try:
+            for index in wanted:
+                facts, target = work.facts(index), part_path(work.folder, work.name, index)
+                own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
+                beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
+                staged.append((beside, target))
+                with durable_file(beside, mode=0o600, what=WHAT) as file, table_writer(file, own) as writer:
+                    for rows, labels in blocks_between(bundle, facts.start, facts.stop, work.block):
+                        writer.write_table(table_of(own, study, work.name, work.space.bring(0, rows), labels))
+            if not work.place.is_away:  # whoever can write there could have changed it while it was read
+                require_unchanged(path, work.digest, work.name)
+            with explained(WHAT):
+                for beside, target in staged:
+                    os.replace(beside, target)
+                sync_folder(work.folder / PARTS_FOLDER)
+        finally:
+            for beside, _ in staged:
+                beside.unlink(missing_ok=True)
+    return kept
+
+
+def blocks_between(
+    bundle: Bundle, start: int, stop: int, at_once: int
+) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[Any] | None]]:
+    """Rows `start` to `stop` of a bundle, a block at a time."""
+    h = bundle._n_components
+    for first in range(start, stop, at_once):
+        count = min(at_once, stop - first)
+        rows = bundle._read("representation", first * h, count * h).reshape(count, h)
+        labels = bundle._as_labels(bundle._read("labels", first, count)) if bundle._label_kind != "none" else None
+        yield rows, labels
+
+
+def _opened(path: Path, study: Study, work: Work) -> Bundle:
+    """A bundle that was verified before, without its anchor representation; its digest is compared apart."""
+    member = next(member for member in study.participants if member.name == work.name)
+    offsets = bundle_offsets(study, work.n_rows, data_start_of(study, n_rows=work.n_rows))
+    return Bundle(
+        member,
+        work.digest,
+        work.n_rows,
+        work.anchor_digest,
+        np.empty((0, study.n_components)),
+        path,
+        offsets,
+        study.n_components,
+        study.label.kind,
+    )
+
+
+def _works(
+    folder: Path, space: CommonSpace, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
+) -> Iterator[Work]:
+    for index, name in enumerate(space.names):
+        bundle = bundles.get(name)
+        if bundle is None:
+            continue
+        place = cast(BundleAway, bundle).place
+        n_parts = max(1, math.ceil(bundle.n_rows / (block * _BLOCKS_A_PART)))
+        counts[name] = n_parts
+        # A download serves all parts; elsewhere a task ends with a look at the whole file, and there are four at most.
+        at_once = n_parts if place.is_away else max(_PARTS_A_TASK, math.ceil(n_parts / _TASKS_A_BUNDLE))
+        for first in range(0, n_parts, at_once):
+            last = min(first + at_once, n_parts)
+            yield Work(folder, place, _alone(space, index), bundle.digest, bundle.anchor_digest, block, first, last)
+
+
+def _batches(works: Iterator[Work], n_components: int) -> Iterator[list[Work]]:
+    """Work for one task: small participants together, since a task costs milliseconds whatever it does."""
+    batch: list[Work] = []
+    for work in works:
+        batch.append(work)
+        if len(batch) >= _WORKS_A_TASK or sum(each.rows_told for each in batch) * n_components >= _NUMBERS_A_TASK:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _alone(space: CommonSpace, index: int) -> CommonSpace:
+    """The space with one participant: what a task needs of it, and no more."""
+    return CommonSpace(
+        space.study_digest,
+        {"participants": [space.record["participants"][index]]},
+        space.orthogonals[index : index + 1],
+        space.means[index : index + 1],
+        np.empty((0, space.origin.size)),
+        space.origin,
+    )
+
+
+def _from_one_file(folder: Path, study: Study, space: CommonSpace, names: Sequence[str]) -> None:
+    """Turn the rows of those who stay from one file into parts, a row group each."""
+    shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # of an older alignment, or one that was interrupted
+    make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
+    digests = {entry["name"]: str(entry["digest"]) for entry in space.record["participants"]}
+    places = {name: index for index, name in enumerate(space.names)}
+    reached: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, 0))
+    for found in tables_of(folder, space, names):
+        name = str(found["participant"][0])
+        index, start = reached[name]
+        stop = start + found.num_rows
+        facts = PartFacts(start, stop, digests[name], space.map_digest(places[name]))
+        schema = schema_of(study, space, [name])
+        own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
+        _write_whole(part_path(folder, name, index), found.cast(own))
+        reached[name] = (index + 1, stop)
+
+
+def _write_whole(path: Path, table: pa.Table) -> None:
+    with durable_file(path, mode=0o600, what=WHAT) as file, table_writer(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _remove_others(folder: Path, counts: Mapping[str, int | None]) -> None:
+    """Remove parts of those who are not in the space, parts beyond a participant's last, and what killed workers left."""
+    for name, paths in parts_in(folder).items():
+        known = counts.get(name, 0)
+        for path in paths[len(paths) if known is None else known :]:
+            with suppress(OSError):
+                path.unlink()
+    clear_partial_files(folder / PARTS_FOLDER)

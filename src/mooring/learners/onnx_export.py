@@ -1,0 +1,251 @@
+"""Trained learners as ONNX graphs of plain arithmetic: no tree, kernel or vote that a runtime would have to trust.
+
+Legend: Z the rows, centred and scaled; K = exp(−γ‖Z − S‖²) the Gaussian kernel against rows S.
+
+Every learner becomes matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain arrays.
+So whoever receives a model can check all of it in a few lines (`mooring.protocol.messages.model`), which no check of a
+runtime's tree or support-vector operators could do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, SVR
+
+from mooring.errors import InputError
+from mooring.learners import Fitted
+from mooring.learners.boosted_trees import Boosted
+from mooring.learners.trees import Trees, forest_trees
+
+OPSET, IR_VERSION = 17, 8
+INPUT, OUTPUT = "rows", "predictions"
+_DOUBLE, _SINGLE, _WHOLE = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT64
+
+
+@dataclass
+class _Graph:
+    """A graph while it is drawn: steps and numbers so far."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    numbers: list[onnx.TensorProto] = field(default_factory=list)
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
+
+    def hold(self, array: npt.ArrayLike) -> str:
+        name = f"n{len(self.numbers)}"
+        self.numbers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+
+def to_onnx(fitted: Fitted) -> bytes:
+    """Write a trained learner as ONNX.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        From `mooring.learners.train_learner`.
+
+    Returns
+    -------
+    bytes
+        A model from "rows" (float32, any number of rows by h) to "predictions": the index of a class (int64), or a number
+        (float32).
+
+    Examples
+    --------
+    >>> from mooring.learners import train_learner
+    >>> from mooring.protocol.messages.model import Model
+    >>> rows = np.array([[0.0], [0.1], [1.0], [1.1]])
+    >>> data = to_onnx(train_learner("svm", rows, np.array([0, 0, 1, 1]), kind="classes", seed=0))
+    >>> Model.load(data, n_components=1, kind="classes", n_classes=2).predict(rows).tolist()
+    [0, 0, 1, 1]
+    """
+    graph = _Graph()
+    h = fitted.centre.size
+    moved = graph.add("Sub", graph.add("Cast", INPUT, to=_DOUBLE), graph.hold(fitted.centre))
+    rows = graph.add("Mul", moved, graph.hold(np.float64(1 / fitted.scale)))
+    if fitted.kind == "classes":
+        scores = _class_scores(graph, fitted.model, rows, h)
+        best = graph.add("ArgMax", scores, axis=1, keepdims=0)
+        classes = graph.hold(fitted.model.classes_.astype(np.int64))
+        graph.nodes.append(helper.make_node("Gather", [classes, best], [OUTPUT]))
+        element = _WHOLE
+    else:
+        number = _number(graph, fitted.model, rows, h)
+        number = graph.add("ReduceSum", number, graph.hold(np.array([1])), keepdims=0)
+        graph.nodes.append(helper.make_node("Cast", [number], [OUTPUT], to=_SINGLE))
+        element = _SINGLE
+    drawn = helper.make_graph(
+        graph.nodes,
+        "mooring",
+        [helper.make_tensor_value_info(INPUT, _SINGLE, [None, h])],
+        [helper.make_tensor_value_info(OUTPUT, element, [None])],
+        graph.numbers,
+    )
+    model = helper.make_model(drawn, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _class_scores(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
+    """A score a class, whose first largest is the class predicted."""
+    match model:
+        case SVC():
+            return _votes(graph, model, rows)
+        case RandomForestClassifier():
+            return _walk(graph, forest_trees(model), rows)
+        case Boosted():
+            scores = _boosted(graph, model, rows)
+            if model.classes_ is None or model.classes_.size > 2:
+                return scores
+            return graph.add(
+                "MatMul", scores, graph.hold(np.array([[0.0, 1.0]]))
+            )  # the second class where it is above 0
+        case LogisticRegression():
+            return _linear(graph, rows, *_two_sided(model.coef_, model.intercept_))
+        case Pipeline():
+            first, last = (step for _, step in model.steps)
+            return _features(graph, first, rows, *_two_sided(last.coef_, last.intercept_))
+        case DummyClassifier():
+            shares = np.asarray(model.class_prior_, dtype=np.float64)
+            return _linear(graph, rows, np.zeros((shares.size, n_components)), shares)
+    raise _unknown(model)
+
+
+def _number(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
+    """The number predicted, as a matrix of one column."""
+    match model:
+        case TransformedTargetRegressor():
+            inner = _number(graph, model.regressor_, rows, n_components)
+            turned = model.transformer_
+            stretched = graph.add("Mul", inner, graph.hold(np.asarray(turned.scale_, dtype=np.float64)))
+            return graph.add("Add", stretched, graph.hold(np.asarray(turned.mean_, dtype=np.float64)))
+        case SVR():
+            K = _kernel(graph, rows, model.support_vectors_, model._gamma, in_single=True)
+            return graph.add(
+                "Add", graph.add("MatMul", K, graph.hold(model.dual_coef_.T)), graph.hold(model.intercept_)
+            )
+        case RandomForestRegressor():
+            total = _walk(graph, forest_trees(model), rows)
+            return graph.add("Mul", total, graph.hold(np.float64(1 / len(model.estimators_))))
+        case Boosted():
+            stretched = graph.add("Mul", _boosted(graph, model, rows), graph.hold(np.float64(model.scale)))
+            return graph.add("Add", stretched, graph.hold(np.float64(model.centre)))
+        case Ridge():
+            return _linear(graph, rows, np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
+        case Pipeline():
+            first, last = (step for _, step in model.steps)
+            return _features(graph, first, rows, np.atleast_2d(last.coef_), np.atleast_1d(last.intercept_))
+        case DummyRegressor():
+            constant = np.asarray(model.constant_, dtype=np.float64).ravel()
+            return _linear(graph, rows, np.zeros((1, n_components)), constant)
+    raise _unknown(model)
+
+
+def _linear(graph: _Graph, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]) -> str:
+    return graph.add("Add", graph.add("MatMul", rows, graph.hold(weights.T)), graph.hold(intercepts))
+
+
+def _two_sided(
+    weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """One score a class, where scikit-learn has one score for two classes."""
+    if weights.shape[0] > 1:
+        return weights, intercepts
+    return np.vstack([np.zeros_like(weights), weights]), np.array([0.0, intercepts[0]])
+
+
+def _kernel(graph: _Graph, rows: str, others: npt.NDArray[np.float64], gamma: float, *, in_single: bool = False) -> str:
+    """exp(−γ‖z − s‖²) = exp(2γ z·s − γ‖z‖² − γ‖s‖²); the rows s may be kept in single precision, as uploads came."""
+    if in_single:
+        kept = graph.add("Cast", graph.hold(others.T.astype(np.float32)), to=_DOUBLE)
+        others = others.astype(np.float32).astype(np.float64)
+    else:
+        kept = graph.hold(others.T)
+    squares = graph.add("ReduceSum", graph.add("Mul", rows, rows), graph.hold(np.array([1])), keepdims=1)
+    products = graph.add("Mul", graph.add("MatMul", rows, kept), graph.hold(np.float64(2 * gamma)))
+    exponent = graph.add("Sub", products, graph.hold(gamma * np.sum(others**2, axis=1)))
+    exponent = graph.add("Sub", exponent, graph.add("Mul", squares, graph.hold(np.float64(gamma))))
+    return graph.add("Exp", exponent)
+
+
+def _landmarks(
+    graph: _Graph, landmarks: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
+) -> str:
+    # The two matrices after the kernel are multiplied here, once: the first is badly conditioned, and so stays in double.
+    gamma = 1 / landmarks.components_.shape[1] if landmarks.gamma is None else float(landmarks.gamma)
+    K = _kernel(graph, rows, landmarks.components_, gamma)
+    return _linear(graph, K, weights @ landmarks.normalization_, intercepts)
+
+
+def _features(
+    graph: _Graph, features: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
+) -> str:
+    """A linear model on landmarks or on random waves √(2/D) cos(Z W + b)."""
+    if isinstance(features, Nystroem):
+        return _landmarks(graph, features, rows, weights, intercepts)
+    waves = graph.add("Cos", _linear(graph, rows, features.random_weights_.T, features.random_offset_))
+    return _linear(graph, waves, weights * np.sqrt(2 / features.n_components), intercepts)
+
+
+def _votes(graph: _Graph, model: SVC, rows: str) -> str:
+    """One machine for each pair of classes, and a vote from each: for the first of the pair where its value is above 0."""
+    n_classes, n_vectors = model.classes_.size, model.support_vectors_.shape[0]
+    owner = np.repeat(np.arange(n_classes), model.n_support_)
+    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    sign = -1.0 if n_classes == 2 else 1.0  # for two classes scikit-learn turns the sign of what it shows
+    weights = np.zeros((n_vectors, len(pairs)))
+    first, second = np.zeros((len(pairs), n_classes)), np.zeros((len(pairs), n_classes))
+    for column, (i, j) in enumerate(pairs):
+        weights[owner == i, column] = sign * model.dual_coef_[j - 1, owner == i]
+        weights[owner == j, column] = sign * model.dual_coef_[i, owner == j]
+        first[column, i] = second[column, j] = 1.0
+    K = _kernel(graph, rows, model.support_vectors_, model._gamma, in_single=True)
+    values = _linear(graph, K, weights.T, sign * model.intercept_)
+    above = graph.add("Cast", graph.add("Greater", values, graph.hold(np.float64(0))), to=_DOUBLE)
+    return _linear(graph, above, (first - second).T, second.sum(axis=0))
+
+
+def _boosted(graph: _Graph, model: Boosted, rows: str) -> str:
+    trees, base = model.trees()
+    return graph.add("Add", _walk(graph, trees, rows), graph.hold(base))
+
+
+def _walk(graph: _Graph, trees: Trees, rows: str) -> str:
+    """Walk down all trees at once, one level a step; a leaf leads to itself. Returns the sums over trees."""
+    single, roots = graph.add("Cast", rows, to=_SINGLE), trees.roots
+    value = graph.add("Gather", single, graph.hold(trees.feature[roots]), axis=1)
+    go_left = graph.add("LessOrEqual", value, graph.hold(trees.limit[roots]))
+    place = graph.add("Where", go_left, graph.hold(trees.left[roots]), graph.hold(trees.right[roots]))
+    features, limits, lefts, rights = (
+        graph.hold(array) for array in (trees.feature, trees.limit, trees.left, trees.right)
+    )
+    for _ in range(trees.depth - 1):
+        value = graph.add("GatherElements", single, graph.add("Gather", features, place), axis=1)
+        go_left = graph.add("LessOrEqual", value, graph.add("Gather", limits, place))
+        place = graph.add("Where", go_left, graph.add("Gather", lefts, place), graph.add("Gather", rights, place))
+    slots = graph.add("Gather", graph.hold(trees.slot), place)
+    found = graph.add("Gather", graph.hold(trees.values), slots)
+    if trees.turns is not None:
+        found = graph.add("Gather", found, graph.hold(trees.turns), axis=1)
+    return graph.add("ReduceSum", graph.add("Cast", found, to=_DOUBLE), graph.hold(np.array([1])), keepdims=0)
+
+
+def _unknown(model: Any) -> InputError:
+    return InputError(
+        "learner", expected="one of mooring.learners", got=type(model).__name__, cure="Train it with train_learner."
+    )

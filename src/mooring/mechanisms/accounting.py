@@ -1,0 +1,131 @@
+"""The formal guarantee that private-data noise can carry, and what it takes: clipping, a neighbouring relation, calibration.
+
+Legend: (ε, δ) the guarantee; C the clipping norm; Δ the sensitivity; σ the private-data noise scale.
+
+A rigid map does not change distances, so the sensitivity of Y_i = X_i O_i + 1 Ψ_iᵀ to one record is that of X_i: with rows
+clipped to norm C, replacing one record moves Y_i by at most 2C, and blanking one (setting its row to zero) by at most C.
+Gaussian noise of a scale calibrated to that gives (ε, δ)-differential privacy for the features of each record, with the
+number of rows and the labels taken as public, for one upload. The calibration is the accounting library's, not ours.
+
+It is a statement about ideal Gaussian noise. Sampling in floating point from a generator that is not cryptographic, as
+here, is outside it; so is any scaling or centring that was computed from the data, and a person whose records are with two
+participants is in two uploads.
+
+Anchor noise gives no such guarantee: Y_i then carries no noise at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.geometry.backend import as_float64, namespace_of
+from mooring.typing import Array
+
+
+class Neighbours(Enum):
+    """When two data sets count as neighbours; the guarantee says they cannot be told apart well."""
+
+    REPLACE_ONE = "one record is replaced by another"
+    BLANK_ONE = "one record's features are set to zero"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee for the features of each record, and the noise scale that buys it.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+    neighbours : Neighbours
+    clipping_norm : float
+        Rows must be clipped to this norm first (`clip_rows`), in the projected space.
+    data_noise_scale : float
+        σ, for the methods with private-data noise.
+    """
+
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    clipping_norm: float
+    data_noise_scale: float
+
+    def __str__(self) -> str:
+        return (
+            f"({self.epsilon:g}, {self.delta:g})-differential privacy where {self.neighbours.value}, "
+            f"for one upload of rows clipped to norm {self.clipping_norm:g} with private-data noise of scale "
+            f"{self.data_noise_scale:.4g}; labels and row counts are not covered"
+        )
+
+
+def clip_rows(rows: Array, clipping_norm: float) -> Array:
+    """Scale down the rows whose Euclidean norm exceeds `clipping_norm`; leave the others as they are."""
+    _require_positive("clipping_norm", clipping_norm)
+    rows = as_float64(rows)
+    xp = namespace_of(rows)
+    if not bool(xp.all(xp.isfinite(rows))):
+        raise InputError("rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
+    scaled = rows / largest  # the squares of these cannot overflow
+    lengths = xp.clip(xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True)), min=1.0)  # one at least, unless zero
+    return xp.where(largest * lengths > clipping_norm, scaled * (clipping_norm / lengths), rows)
+
+
+def guarantee_for(
+    epsilon: float, delta: float, *, clipping_norm: float, neighbours: Neighbours = Neighbours.REPLACE_ONE
+) -> Guarantee:
+    """Calibrate private-data noise to (ε, δ).
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        ε > 0 and 0 < δ < 1; δ well below one over the number of records.
+    clipping_norm : float
+        The norm that `clip_rows` enforces. Choose it from public knowledge: chosen from the data it leaks.
+    neighbours : Neighbours, default REPLACE_ONE
+
+    Returns
+    -------
+    Guarantee
+
+    Notes
+    -----
+    Needs the `dp` extra: the smallest σ comes from `dp_accounting`'s exact analysis of the Gaussian mechanism.
+
+    Examples
+    --------
+    >>> round(guarantee_for(1.0, 1e-5, clipping_norm=1.0).data_noise_scale, 2)
+    7.46
+    """
+    _require_positive("epsilon", epsilon)
+    _require_positive("clipping_norm", clipping_norm)
+    if not 0 < delta < 1:
+        raise InputError(
+            "delta",
+            expected="between 0 and 1",
+            got=str(delta),
+            cure="Choose it well below one over the number of records.",
+        )
+    if not isinstance(neighbours, Neighbours):
+        raise InputError(
+            "neighbours",
+            expected="a member of mooring.Neighbours",
+            got=repr(neighbours),
+            cure="Neighbours.REPLACE_ONE is the default.",
+        )
+    try:
+        from dp_accounting.pld.accountant import get_smallest_gaussian_noise
+        from dp_accounting.pld.common import DifferentialPrivacyParameters
+    except ImportError:
+        raise MissingExtraError(needed_for="Calibrating noise to (ε, δ)", package="dp-accounting", extra="dp") from None
+    sensitivity = {Neighbours.REPLACE_ONE: 2.0, Neighbours.BLANK_ONE: 1.0}[neighbours] * clipping_norm
+    scale = float(get_smallest_gaussian_noise(DifferentialPrivacyParameters(epsilon, delta), sensitivity=sensitivity))
+    return Guarantee(epsilon, delta, neighbours, clipping_norm, scale)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(name, expected="a positive, finite number", got=str(value), cure="Check its unit.")

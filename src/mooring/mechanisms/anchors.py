@@ -1,0 +1,98 @@
+"""The anchor: a secret matrix that all participants share and the analyst never sees.
+
+Legend: A the anchor (r × d) with 1ᵀA = 0 and AᵀA = I (eq. paigdp_centered_orthonormal_anchor). The first condition puts
+its centroid at the origin; the second fixes its scale, without which a noise scale v would mean nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, identity_like, namespace_of
+from mooring.geometry.orthogonal import orthogonal_from_gaussian, require_components
+from mooring.typing import Array
+
+ANCHOR_TOLERANCE = 1e-10
+
+
+def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Make a random anchor: a Gaussian matrix, centred, orthonormalised by a sign-corrected thin QR.
+
+    Parameters
+    ----------
+    n_anchor_rows : int
+        r, at least n_components + 1; four times n_components is customary.
+    n_components : int
+        The width of the data after projection.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    numpy.ndarray of shape (n_anchor_rows, n_components)
+
+    Examples
+    --------
+    >>> A = make_anchor(8, 2, rng=np.random.default_rng(0))
+    >>> bool(np.allclose(A.T @ A, np.eye(2))), bool(np.allclose(A.sum(axis=0), 0))
+    (True, True)
+    """
+    _require_shape(n_anchor_rows, n_components)
+    return anchor_from_gaussian(rng.standard_normal((n_anchor_rows, n_components)))
+
+
+def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Turn a standard normal matrix (r × d) into an anchor: centre its columns, orthonormalise them."""
+    _require_shape(*gaussian.shape)
+    anchor = orthogonal_from_gaussian(gaussian - gaussian.mean(axis=0))
+    check_anchor(anchor)
+    return anchor
+
+
+def check_anchor(anchor: Array) -> None:
+    """Refuse an anchor that is not centred, not orthonormal, too short, or not finite.
+
+    A participant runs this on every anchor it is dealt: a scaled anchor drowns the noise that should protect it, and a
+    rank-poor one cannot be aligned.
+    """
+    A = as_float64(anchor)
+    xp = namespace_of(A)
+    if len(A.shape) != 2:
+        raise InputError(
+            "anchor",
+            expected="a matrix of rows by components",
+            got=f"shape {tuple(A.shape)}",
+            cure="Use mooring.make_anchor.",
+        )
+    _require_shape(A.shape[0], A.shape[1])
+    if not bool(xp.all(xp.isfinite(A))):
+        raise InputError("anchor", expected="finite", got="NaN or Inf", cure="Ask the dealer for the anchor again.")
+    off_centre = float(xp.max(xp.abs(xp.sum(A, axis=0))))
+    if off_centre > ANCHOR_TOLERANCE:
+        raise InputError(
+            "anchor",
+            expected=f"centred, with column sums below {ANCHOR_TOLERANCE:g}",
+            got=f"a column sum of {off_centre:.2g}",
+            cure="Subtract the column means and orthonormalise, or use mooring.make_anchor.",
+        )
+    gram = A.T @ A
+    defect = float(xp.max(xp.abs(gram - identity_like(gram))))
+    if defect > ANCHOR_TOLERANCE:
+        raise InputError(
+            "anchor",
+            expected=f"made of orthonormal columns, |AᵀA − I| below {ANCHOR_TOLERANCE:g}",
+            got=f"a deviation of {defect:.2g}",
+            cure="A scaled or rank-poor anchor changes what the noise scale means; use mooring.make_anchor.",
+        )
+
+
+def _require_shape(n_anchor_rows: int, n_components: int) -> None:
+    require_components(n_components)
+    if n_anchor_rows < n_components + 1:
+        raise InputError(
+            "n_anchor_rows",
+            expected=f"at least n_components + 1 = {n_components + 1}",
+            got=str(n_anchor_rows),
+            cure="Centring costs one rank; four times n_components is customary.",
+        )

@@ -1,0 +1,225 @@
+"""The public projection F from raw features to the components that are shared.
+
+Legend: F (n_features × h), F† its pseudoinverse. Everybody knows F, the attacker included. X F F† is what F† makes of the
+exact X F, and no limit of what an attack recovers: whoever has records of the same kind can learn what F leaves out
+(`mooring.attacks.decoding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, like, namespace_of
+from mooring.typing import Array, Matrix
+
+_BLOCK_NUMBERS = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A public linear projection and the way back.
+
+    Attributes
+    ----------
+    matrix : array of shape (n_features, n_components)
+        F.
+    decoder : array of shape (n_components, n_features)
+        F†.
+    kind : str
+        "none", "gaussian" or "public-svd".
+    """
+
+    matrix: Array
+    decoder: Array
+    kind: str
+
+    @property
+    def n_features(self) -> int:
+        """Width of the raw rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_components(self) -> int:
+        """Width of the projected rows, h."""
+        return int(self.matrix.shape[1])
+
+    def encode(self, rows: Array) -> Array:
+        """X F."""
+        return self._checked(rows, self.matrix) @ self.matrix
+
+    def decode(self, projected: Array) -> Array:
+        """X̃ F†, the least-squares way back."""
+        return self._checked(projected, self.decoder) @ self.decoder
+
+    def projection_only(self, rows: Array) -> Array:
+        """X F F†: what the pseudoinverse makes of the rows when nothing but the projection stands before them."""
+        return self.decode(self.encode(rows))
+
+    def moved_to(self, reference: Array) -> Projection:
+        """Return this projection on the array library and device of `reference`, in float64."""
+        xp = namespace_of(reference)
+        target = xp.astype(reference, xp.float64)
+        return Projection(like(self.matrix, target), like(self.decoder, target), self.kind)
+
+    @staticmethod
+    def _checked(rows: Array, matrix: Array) -> Array:
+        rows = as_float64(rows)
+        namespace_of(rows, matrix)
+        if len(rows.shape) < 2 or rows.shape[-1] != matrix.shape[0]:
+            raise InputError(
+                "rows",
+                expected=f"of shape (..., m, {matrix.shape[0]})",
+                got=f"shape {tuple(rows.shape)}",
+                cure="Check the order of encode and decode.",
+            )
+        return rows
+
+
+def no_projection(n_features: int) -> Projection:
+    """Share all features as they are (F = I)."""
+    _require_width(n_features, n_features)
+    return Projection(np.eye(n_features), np.eye(n_features), "none")
+
+
+def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
+    """Project onto independent standard normal directions.
+
+    Parameters
+    ----------
+    n_features, n_components : int
+    rng : numpy.random.Generator
+        The projection is public: its randomness must not be shared with anything secret.
+    """
+    _require_width(n_features, n_components)
+    F = rng.standard_normal((n_features, n_components))
+    return Projection(F, np.linalg.pinv(F), "gaussian")
+
+
+def public_svd_projection(
+    public_rows: npt.ArrayLike | Callable[[], Iterable[npt.ArrayLike]],
+    n_components: int,
+    *,
+    rng: np.random.Generator,
+    n_passes: int = 4,
+    oversampling: int = 16,
+) -> Projection:
+    """Project onto the top right singular vectors of public data, uncentred.
+
+    Parameters
+    ----------
+    public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
+        Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
+        and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
+    n_components : int
+    rng : numpy.random.Generator
+        Starts the randomised range finder.
+    n_passes : int, default 4
+        Passes over the data; more make the last components sharper.
+    oversampling : int, default 16
+        Extra directions carried along and dropped at the end.
+
+    Notes
+    -----
+    Randomised subspace iteration on XᵀX, one block of rows at a time. The last pass does not square the data: it reduces
+    X Q to a triangle by QR, block after block, and takes the SVD of that.
+    """
+    blocks = _block_reader(public_rows)
+    n_rows, n_features = _counted(blocks)
+    if next(blocks(), None) is None:
+        raise InputError(
+            "public_rows",
+            expected="a function that starts afresh at every call",
+            got="one whose blocks can be read only once",
+            cure="Open the file, or make the generator, inside the function.",
+        )
+    _require_width(n_features, n_components)
+    if n_rows < n_components:
+        raise InputError(
+            "public_rows",
+            expected=f"at least n_components = {n_components} rows",
+            got=f"{n_rows} rows",
+            cure="Use more public data, or ask for fewer components.",
+        )
+    if n_passes < 1:
+        raise InputError("n_passes", expected="at least 1", got=str(n_passes), cure="4 is the default.")
+    if oversampling < 0:
+        raise InputError("oversampling", expected="zero or more", got=str(oversampling), cure="16 is the default.")
+    width = min(n_components + oversampling, n_features)
+    Q = np.linalg.qr(rng.standard_normal((n_features, width)))[0]
+    for _ in range(n_passes - 1):
+        image = np.zeros((n_features, width))
+        for block in blocks():
+            image += block.T @ (block @ Q)
+        Q = np.linalg.qr(image)[0]
+    triangle = np.zeros((0, width))
+    for block in blocks():
+        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, block @ Q]), mode="r"))
+    _, singular_values, Vt = np.linalg.svd(triangle, full_matrices=False)
+    if singular_values.size < n_components or singular_values[n_components - 1] <= 1e-10 * singular_values[0]:
+        rank = int(np.count_nonzero(singular_values > 1e-10 * singular_values[0]))
+        raise InputError(
+            "public_rows",
+            expected=f"of rank {n_components} or more",
+            got=f"rank {rank}",
+            cure="Use richer public data, or ask for fewer components.",
+        )
+    F = np.linalg.qr(Q @ Vt[:n_components].T)[0]  # orthonormal to rounding
+    return Projection(F, F.T.copy(), "public-svd")
+
+
+def _block_reader(source: npt.ArrayLike | Callable[[], Iterable[npt.ArrayLike]]) -> Callable[[], Iterator[Matrix]]:
+    if callable(source):
+        return lambda: (np.atleast_2d(np.asarray(block, dtype=np.float64)) for block in source())
+    rows = source if isinstance(source, np.ndarray) else np.asarray(source)
+    if rows.ndim != 2:
+        raise InputError(
+            "public_rows",
+            expected="a matrix of rows by features",
+            got=f"shape {rows.shape}",
+            cure="Flatten images to rows first.",
+        )
+    step = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
+    return lambda: (np.asarray(rows[start : start + step], dtype=np.float64) for start in range(0, rows.shape[0], step))
+
+
+def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
+    n_rows, widths = 0, set()
+    for block in blocks():
+        if block.ndim != 2:
+            raise InputError(
+                "public_rows",
+                expected="blocks that are matrices of rows by features",
+                got=f"a block of shape {block.shape}",
+                cure="Flatten images to rows first.",
+            )
+        if not np.isfinite(block).all():
+            raise InputError(
+                "public_rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first."
+            )
+        n_rows += block.shape[0]
+        widths.add(block.shape[1])
+    if len(widths) != 1:
+        raise InputError(
+            "public_rows",
+            expected="blocks of one width, at least one of them",
+            got=f"widths {sorted(widths)}" if widths else "no blocks",
+            cure="Every block must have the same features.",
+        )
+    return n_rows, widths.pop()
+
+
+def _require_width(n_features: int, n_components: int) -> None:
+    if n_features < 1:
+        raise InputError("n_features", expected="at least 1", got=str(n_features), cure="Check the table's width.")
+    if not 1 <= n_components <= n_features:
+        raise InputError(
+            "n_components",
+            expected=f"between 1 and n_features = {n_features}",
+            got=str(n_components),
+            cure="A projection cannot add directions.",
+        )

@@ -1,0 +1,44 @@
+"""Measures of leakage: how close, how linkable and how telling a reconstruction is, each with its interval."""
+
+from mooring.metrics.attributes import AttributeInference, infer_attribute
+from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
+from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
+from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
+from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, wilson
+from mooring.metrics.linkage import Linkage, link
+from mooring.metrics.reconstruction import (
+    ReconstructionMeasures,
+    centred_error,
+    feature_r2,
+    measure_reconstruction,
+    psnr,
+    relative_error,
+    ssim,
+)
+
+__all__ = [
+    "AttributeInference",
+    "DigitAuditor",
+    "Embedding",
+    "Figure",
+    "Galleries",
+    "Interval",
+    "Linkage",
+    "OnnxEmbedding",
+    "ReconstructionMeasures",
+    "bootstrap_mean",
+    "bootstrap_ratio",
+    "build_galleries",
+    "build_identity_galleries",
+    "centred_error",
+    "feature_r2",
+    "infer_attribute",
+    "link",
+    "measure_reconstruction",
+    "onnx_embedding",
+    "psnr",
+    "relative_error",
+    "ssim",
+    "train_digit_auditor",
+    "wilson",
+]

@@ -1,0 +1,162 @@
+"""The paper's digit auditor: a small convolutional network, trained once on clean images of digits and then frozen.
+
+The embedding is what the network knows just before it decides: 128 values, scaled to length one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.model_selection import train_test_split
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.metrics.validation import at_least, finite_rows, image_rows, one_a_row, unit_rows
+from mooring.typing import Matrix
+
+_EMBEDDING_SIZE = 128
+_SMALLEST_SIDE = 4
+_BATCH = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class DigitAuditor:
+    """The digit auditor's frozen embedding of 128 values; made by `train_digit_auditor`.
+
+    Attributes
+    ----------
+    image_side : int
+        Images are of image_side × image_side pixels.
+    validation_accuracy : float
+        Balanced accuracy of the kept checkpoint on the images held out.
+    best_epoch : int
+        The epoch of the kept checkpoint, counted from 1.
+    device : str
+        Where the network runs.
+    """
+
+    image_side: int
+    validation_accuracy: float
+    best_epoch: int
+    device: str
+    _network: Any = field(repr=False)
+
+    def __call__(self, rows: Matrix, /) -> Matrix:
+        """Return one unit vector a row, or zeros where no unit of the network answers."""
+        torch = _torch()
+        images = image_rows("rows", rows, (self.image_side, self.image_side))[..., 0]
+        parts = [
+            self.embedded(torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device))
+            for start in range(0, len(images), _BATCH)
+        ]
+        return unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts]))
+
+    def embedded(self, images: Any) -> Any:
+        """The same for a float32 tensor of clamped images on the auditor's device, in batches, without leaving it."""
+        torch = _torch()
+        with torch.inference_mode():
+            pictures = images.reshape(-1, 1, self.image_side, self.image_side)
+            vectors = torch.cat([self._network(part) for part in pictures.split(_BATCH)])
+            return torch.nn.functional.normalize(vectors, dim=1)
+
+
+def train_digit_auditor(
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    seed: int,
+    device: str | None = None,
+    epochs: int = 10,
+    batch_size: int = 256,
+    learning_rate: float = 1e-3,
+    validation_fraction: float = 1 / 6,
+) -> DigitAuditor:
+    """Train the paper's linkage auditor on clean square images, and freeze it (Table mnist_privacy_auditor).
+
+    Adam and cross-entropy, no augmentation. The checkpoint with the best balanced accuracy on a stratified validation
+    set is kept, the earliest of equals. Global random state stays as it was.
+
+    Parameters
+    ----------
+    images : array of shape (n, s · s)
+        Clean images, pixels from 0 to 1, at least 4 × 4 of them.
+    labels : array of shape (n,)
+        What they show.
+    seed : int
+        Decides the validation set, the first weights and the order of batches.
+    device : str, optional
+        Where to train and run; CUDA where there is one, or else the CPU.
+    epochs, batch_size, learning_rate
+        The training schedule; by default the paper's.
+    validation_fraction : float
+        The share of the images held out to choose the checkpoint.
+    """
+    torch = _torch()
+    rows = finite_rows("images", images)
+    side = math.isqrt(rows.shape[1])
+    if side**2 != rows.shape[1] or side < _SMALLEST_SIDE:
+        raise InputError(
+            "images",
+            expected=f"square, of at least {_SMALLEST_SIDE} × {_SMALLEST_SIDE} pixels",
+            got=f"{rows.shape[1]} pixels",
+            cure="Pass each image as one row.",
+        )
+    for what, value, least in (("seed", seed, 0), ("epochs", epochs, 1), ("batch_size", batch_size, 1)):
+        at_least(what, value, least)
+    names, codes = np.unique(one_a_row("labels", labels, n_rows=len(rows)), return_inverse=True)
+    n_held_out = round(validation_fraction * len(rows))
+    if len(names) < 2 or np.bincount(codes).min() < 2 or not len(names) <= n_held_out <= len(rows) - len(names):
+        raise InputError(
+            "labels",
+            expected="of two or more digits, each often enough to train on and to hold out",
+            got=f"{len(names)} digits on {len(rows)} images, {n_held_out} held out",
+            cure="Pass more images, or another validation_fraction.",
+        )
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kept, held_out = train_test_split(np.arange(len(rows)), test_size=n_held_out, stratify=codes, random_state=seed)
+    clamped = torch.as_tensor(rows.clip(0.0, 1.0).reshape(-1, 1, side, side), dtype=torch.float32)
+    embedding, head = _untrained_network(torch, side, len(names), seed)
+    network = torch.nn.Sequential(embedding, head).to(device)
+    x, y = clamped[kept].to(device), torch.as_tensor(codes[kept], device=device)
+    x_held_out = clamped[held_out].to(device)
+    optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    order = torch.Generator().manual_seed(seed)
+    best, best_epoch, checkpoint = -1.0, 0, {}
+    for epoch in range(1, epochs + 1):
+        for batch in torch.randperm(len(x), generator=order).to(device).split(batch_size):
+            optimiser.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
+            optimiser.step()
+        with torch.inference_mode():
+            answers = torch.cat([network(part).argmax(dim=1) for part in x_held_out.split(_BATCH)]).cpu().numpy()
+        right = np.bincount(codes[held_out], weights=answers == codes[held_out]) / np.bincount(codes[held_out])
+        if right.mean() > best:
+            best, best_epoch = float(right.mean()), epoch
+            checkpoint = {name: value.detach().clone() for name, value in embedding.state_dict().items()}
+    embedding.load_state_dict(checkpoint)
+    return DigitAuditor(side, best, best_epoch, device, embedding.eval().requires_grad_(False))
+
+
+def _untrained_network(torch: Any, side: int, n_classes: int, seed: int) -> tuple[Any, Any]:
+    """The paper's layers with PyTorch's default initialisation, drawn on the CPU whatever the device."""
+    nn, pooled = torch.nn, side // 2 // 2
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        embedding = nn.Sequential(
+            *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Linear(64 * pooled**2, _EMBEDDING_SIZE), nn.ReLU()),
+        )
+        return embedding, nn.Linear(_EMBEDDING_SIZE, n_classes)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(needed_for="The digit auditor", package="torch", extra="torch") from None
+    return torch

@@ -1,0 +1,148 @@
+"""Auditors: what turns rows into the vectors in which linkage looks for the nearest.
+
+Any callable from rows to vectors will do, so long as it never saw the records under audit. Here is a frozen model in an
+ONNX file, such as one that recognises faces; `mooring.metrics.digit_auditor` trains the paper's own for digits. Both
+clamp pixels to [0, 1] first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.metrics.validation import at_least, image_rows, require_image_shape, unit_rows
+from mooring.typing import Matrix
+
+
+class Embedding(Protocol):
+    """Anything that turns rows, float64 of shape (n, m), into vectors, float64 of shape (n, k)."""
+
+    def __call__(self, rows: Matrix, /) -> Matrix:
+        """Return one vector a row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxEmbedding:
+    """A frozen model in an ONNX file, as an embedding; made by `onnx_embedding`."""
+
+    image_shape: tuple[int, ...]
+    input_size: tuple[int, int]
+    scale: float
+    offset: float
+    channels_first: bool
+    flip_channels: bool
+    batch_size: int
+    _session: Any = field(repr=False)
+
+    def __call__(self, rows: Matrix, /) -> Matrix:
+        """Return one unit vector a row."""
+        images = image_rows("rows", rows, self.image_shape)
+        (declared, *_), parts = self._session.get_inputs(), []
+        fixed = declared.shape[0] if isinstance(declared.shape[0], int) else None
+        size = fixed or self.batch_size
+        for start in range(0, len(images), size):
+            batch = self._prepared(images[start : start + size])
+            padding = fixed - len(batch) if fixed else 0
+            padded = np.concatenate([batch, np.repeat(batch[-1:], padding, axis=0)]) if padding else batch
+            vectors = np.asarray(self._session.run(None, {declared.name: padded})[0], dtype=np.float64)
+            parts.append(vectors.reshape(len(padded), -1)[: len(batch)])
+        return unit_rows(np.concatenate(parts))
+
+    def _prepared(self, images: Matrix) -> Any:
+        images = resize_bilinear(images, self.input_size) * self.scale + self.offset
+        images = images[..., ::-1] if self.flip_channels else images
+        images = images.transpose(0, 3, 1, 2) if self.channels_first else images
+        return np.ascontiguousarray(images, dtype=np.float32)
+
+
+def onnx_embedding(
+    path: str | Path,
+    *,
+    image_shape: tuple[int, ...],
+    input_size: tuple[int, int],
+    scale: float,
+    offset: float,
+    channels_first: bool = True,
+    flip_channels: bool = False,
+    batch_size: int = 64,
+    _session: Any = None,
+) -> OnnxEmbedding:
+    """Read an embedding from an ONNX file, to run on the CPU with ONNX Runtime.
+
+    Parameters
+    ----------
+    path : str or Path
+        The model: its first input takes images, its first output gives vectors.
+    image_shape : (H, W) or (H, W, C)
+        The shape each row was flattened from.
+    input_size : (height, width)
+        The size of image that the model takes; images are resized to it by bilinear interpolation.
+    scale, offset : float
+        The model gets pixel · scale + offset, where pixels run from 0 to 1.
+    channels_first : bool
+        Whether the model takes (n, C, H, W) rather than (n, H, W, C).
+    flip_channels : bool
+        Whether the model takes channels in the opposite order, blue first.
+    batch_size : int
+        Images at a time, unless the model fixes that.
+    """
+    require_image_shape(image_shape)
+    at_least("input_size", min(input_size), 1)
+    at_least("batch_size", batch_size, 1)
+    session = _open_session(Path(path)) if _session is None else _session
+    embedding = OnnxEmbedding(
+        tuple(image_shape), input_size, scale, offset, channels_first, flip_channels, batch_size, session
+    )
+    n_channels = image_shape[2] if len(image_shape) == 3 else 1
+    expected = (n_channels, *input_size) if channels_first else (*input_size, n_channels)
+    takes = tuple(session.get_inputs()[0].shape[1:])
+    if len(takes) != 3 or any(isinstance(b, int) and a != b for a, b in zip(expected, takes, strict=True)):
+        raise InputError(
+            "input_size",
+            expected=f"such that images are of shape {takes}, as the model takes them",
+            got=f"{expected}",
+            cure="Set image_shape, input_size and channels_first to what the model was made for.",
+        )
+    return embedding
+
+
+def resize_bilinear(images: Matrix, size: tuple[int, int]) -> Matrix:
+    """Resize images of shape (n, H, W, C) by bilinear interpolation, pixel values standing at the pixels' centres.
+
+    Shrinking samples the image and does not average over it.
+
+    Examples
+    --------
+    >>> resize_bilinear(np.array([[0.0, 1.0]]).reshape(1, 1, 2, 1), (1, 4)).ravel()
+    array([0.  , 0.25, 0.75, 1.  ])
+    """
+    down, across = (_interpolation(old, new) for old, new in zip(images.shape[1:3], size, strict=True))
+    resized = np.einsum("ah,nhwc,bw->nabc", down, images, across, optimize=True)
+    return np.asarray(resized, dtype=np.float64)
+
+
+def _open_session(path: Path) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError(needed_for="An ONNX embedding", package="onnxruntime", extra="images") from None
+    if not path.is_file():
+        raise InputError("path", expected="an ONNX file", got="no file", cure="Check where the model is.")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only: a library does not write to its user's terminal
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def _interpolation(old: int, new: int) -> Matrix:
+    """The (new, old) matrix of linear interpolation between pixel centres, constant beyond the outermost ones."""
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0.0, old - 1.0)
+    left = np.minimum(centres.astype(np.int64), max(old - 2, 0))
+    weights = np.zeros((new, old))
+    weights[np.arange(new), left] = 1.0 - (centres - left)
+    weights[np.arange(new), np.minimum(left + 1, old - 1)] += centres - left
+    return weights

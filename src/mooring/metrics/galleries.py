@@ -1,0 +1,223 @@
+"""Galleries: the candidates among which an attacker must find the true match of a query.
+
+With k candidates a guess is right once in k times. Where all candidates of a gallery share the query's label, the label
+that the attacker sees anyway gives nothing away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mooring.errors import InputError
+from mooring.metrics.validation import Integers, at_least, one_a_row
+
+
+@dataclass(frozen=True, eq=False)
+class Galleries:
+    """Which candidates each query is shown with.
+
+    Attributes
+    ----------
+    queries : array of shape (q,)
+        The row of the query, among the reconstructed rows.
+    candidates : array of shape (q, k)
+        The rows of the gallery, among the clean rows.
+    answers : array of shape (q,)
+        The position of the true match in its gallery.
+    n_dropped : int
+        Queries left out because no gallery could be filled for them.
+    seed : int
+        What the galleries were drawn from.
+    """
+
+    queries: Integers
+    candidates: Integers
+    answers: Integers
+    n_dropped: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.candidates)
+        if len(shape) != 2 or np.shape(self.queries) != shape[:1] or np.shape(self.answers) != shape[:1]:
+            raise InputError(
+                "candidates",
+                expected="of shape (q, k) with q queries and q answers",
+                got=f"shapes {shape}, {np.shape(self.queries)} and {np.shape(self.answers)}",
+                cure="Build galleries with build_galleries or build_identity_galleries.",
+            )
+
+    @property
+    def n_candidates(self) -> int:
+        """The number k of candidates in a gallery."""
+        return int(self.candidates.shape[1])
+
+
+def build_galleries(
+    labels: ArrayLike | None,
+    *,
+    n_candidates: int = 10,
+    n_queries: int | None = None,
+    n_rows: int | None = None,
+    seed: int,
+) -> Galleries:
+    """Build galleries of a row itself and distinct others of its label, the same ones whenever the seed is the same.
+
+    Parameters
+    ----------
+    labels : array of shape (n,) or None
+        Labels of the rows; None lets any row stand beside any other, and asks for `n_rows`.
+    n_candidates : int
+        Candidates in a gallery, the true one included.
+    n_queries : int, optional
+        At most this many queries, drawn among the rows that can have a gallery; all of them by default.
+    n_rows : int, optional
+        How many rows there are, where there are no labels.
+    seed : int
+        Decides queries, candidates and the place of the true match.
+
+    Examples
+    --------
+    >>> galleries = build_galleries(["a"] * 4 + ["b"], n_candidates=3, seed=0)
+    >>> galleries.candidates.shape, galleries.n_dropped
+    ((4, 3), 1)
+    """
+    at_least("n_candidates", n_candidates, 2)
+    if n_queries is not None:
+        at_least("n_queries", n_queries, 1)
+    if labels is None:
+        if n_rows is None:
+            raise InputError("n_rows", expected="given without labels", got="None", cure="Say how many rows there are.")
+        labels = np.zeros(n_rows, dtype=np.int64)
+    groups = _Groups.of(one_a_row("labels", labels, n_rows=n_rows))
+    rng = _generator(seed)
+    fits = np.flatnonzero(groups.counts[groups.codes] >= n_candidates)
+    if len(fits) == 0:
+        raise InputError(
+            "labels",
+            expected=f"such that at least one label has n_candidates = {n_candidates} rows",
+            got=f"at most {groups.counts.max(initial=0)} rows a label",
+            cure="Ask for fewer candidates or pass more rows.",
+        )
+    n_dropped = len(groups.codes) - len(fits)
+    queries = fits if n_queries is None else np.sort(rng.permutation(fits)[:n_queries])
+    own = groups.codes[queries]
+    places = _distinct_below(groups.counts[own] - 1, n_candidates - 1, rng=rng)
+    places += places >= groups.places[queries][:, None]
+    others = groups.row_at(own[:, None], places)
+    return _shuffled(queries, queries, others, n_dropped=n_dropped, seed=seed, rng=rng)
+
+
+def build_identity_galleries(
+    query_identities: ArrayLike,
+    reference_identities: ArrayLike,
+    *,
+    n_candidates: int = 10,
+    galleries_per_query: int = 10,
+    seed: int,
+) -> Galleries:
+    """Build galleries of another row of the query's identity and rows of distinct other identities.
+
+    Parameters
+    ----------
+    query_identities : array of shape (n,)
+        Who each reconstructed row shows.
+    reference_identities : array of shape (r,)
+        Who each clean reference row shows.
+    n_candidates : int
+        Candidates in a gallery, the true one included.
+    galleries_per_query : int
+        Galleries for each query, drawn independently.
+    seed : int
+        Decides candidates and the place of the true match.
+
+    Examples
+    --------
+    >>> galleries = build_identity_galleries([0, 1, 9], [0, 1, 2, 2], n_candidates=3, galleries_per_query=2, seed=0)
+    >>> galleries.queries, galleries.n_dropped
+    (array([0, 0, 1, 1]), 1)
+    """
+    at_least("n_candidates", n_candidates, 2)
+    at_least("galleries_per_query", galleries_per_query, 1)
+    identities = one_a_row("query_identities", query_identities)
+    groups = _Groups.of(one_a_row("reference_identities", reference_identities))
+    n_identities = len(groups.counts)
+    if n_identities < n_candidates:
+        raise InputError(
+            "reference_identities",
+            expected=f"of at least n_candidates = {n_candidates} identities",
+            got=f"{n_identities} identities",
+            cure="Ask for fewer candidates or pass references of more identities.",
+        )
+    found = np.flatnonzero(np.isin(identities, groups.names))
+    if len(found) == 0:
+        raise InputError(
+            "query_identities",
+            expected="such that at least one is among the references",
+            got=f"{len(identities)} queries without a reference",
+            cure="Pass references of the same identities.",
+        )
+    rng = _generator(seed)
+    queries = np.repeat(found, galleries_per_query)
+    own = np.searchsorted(groups.names, identities[queries])
+    others = _distinct_below(np.full(len(queries), n_identities - 1), n_candidates - 1, rng=rng)
+    others += others >= own[:, None]
+    truths = groups.row_at(own, rng.integers(0, groups.counts[own]))
+    impostors = groups.row_at(others, rng.integers(0, groups.counts[others]))
+    return _shuffled(queries, truths, impostors, n_dropped=len(identities) - len(found), seed=seed, rng=rng)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Rows grouped by label: the labels, the code of each row, its place in its group, and the size of each group."""
+
+    names: NDArray[Any]
+    codes: Integers
+    places: Integers
+    counts: Integers
+    starts: Integers
+    order: Integers
+
+    @classmethod
+    def of(cls, labels: NDArray[Any]) -> _Groups:
+        names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        order = np.argsort(codes, kind="stable")
+        starts = np.cumsum(counts) - counts
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order)) - starts[codes[order]]
+        return cls(names, codes, places, counts, starts, order)
+
+    def row_at(self, code: Integers, place: Integers) -> Integers:
+        """The row at a place of a group."""
+        return np.asarray(self.order[self.starts[code] + place], dtype=np.int64)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    at_least("seed", seed, 0)
+    return np.random.default_rng(seed)
+
+
+def _distinct_below(limits: Integers, n_draws: int, *, rng: np.random.Generator) -> Integers:
+    """For each limit, `n_draws` distinct integers below it, every set as likely: Floyd's method, all rows at once."""
+    chosen = np.empty((len(limits), n_draws), dtype=np.int64)
+    for draw in range(n_draws):
+        last = limits - n_draws + draw
+        picked = rng.integers(0, last + 1)
+        taken = (chosen[:, :draw] == picked[:, None]).any(axis=1)
+        chosen[:, draw] = np.where(taken, last, picked)
+    return chosen
+
+
+def _shuffled(
+    queries: Integers, truths: Integers, others: Integers, *, n_dropped: int, seed: int, rng: np.random.Generator
+) -> Galleries:
+    """Put each true match at a random place among the others."""
+    answers = rng.integers(0, others.shape[1] + 1, size=len(queries))
+    columns = np.arange(others.shape[1] + 1)
+    sources = np.where(columns < answers[:, None], columns, columns - 1)
+    candidates = np.take_along_axis(others, np.maximum(sources, 0), axis=1)
+    np.put_along_axis(candidates, answers[:, None], truths[:, None], axis=1)
+    return Galleries(queries, candidates, answers, n_dropped, seed)

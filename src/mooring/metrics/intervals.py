@@ -1,0 +1,265 @@
+"""Figures of leakage, and the intervals that say how far each can be trusted.
+
+A figure never stands alone: beside its value and interval are the chance level, the control (an attacker with the
+colluder's data but without the upload) and the floor (what the exact projected rows give away).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from mooring.errors import InputError
+from mooring.metrics.validation import BLOCK_NUMBERS, at_least, finite_vector
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval; NaN bounds say that the data cannot give one, as with a single row.
+
+    Examples
+    --------
+    >>> 0.5 in Interval(0.25, 0.75, 0.95)
+    True
+    """
+
+    low: float
+    high: float
+    level: float
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "level"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        _require_level(self.level)
+        if self.low > self.high or math.isnan(self.low) != math.isnan(self.high):
+            raise InputError(
+                "low", expected="at most high, or both NaN", got="another order", cure="Exchange the two bounds."
+            )
+
+    @classmethod
+    def unknown(cls, level: float = 0.95) -> Interval:
+        """The interval of data that cannot give one."""
+        return cls(math.nan, math.nan, level)
+
+    @property
+    def known(self) -> bool:
+        """Whether the data gave an interval."""
+        return not math.isnan(self.low)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of leakage, with what it must be read against.
+
+    Parameters
+    ----------
+    name : str
+        What was measured.
+    value : float
+        The measurement; NaN where it is undefined.
+    interval : Interval
+        Its confidence interval.
+    chance : float or None
+        What guessing scores.
+    control : float or None
+        What an attacker scores that has the colluder's data but not the upload.
+    floor : float or None
+        What the exact projected rows score, where only the projection protects. On records it depends on the decoder,
+        and a better one may do better.
+    n : int
+        How many independent rows, images or queries stand behind the value.
+    higher_is_worse : bool
+        Whether a higher value means that more leaks.
+
+    Examples
+    --------
+    >>> figure = Figure("linkage", 0.5, wilson(5, 10), chance=0.1, control=None, floor=None, n=10, higher_is_worse=True)
+    >>> figure.as_dict()["chance"]
+    0.1
+    >>> Figure.from_dict(figure.as_dict()) == figure
+    True
+    """
+
+    name: str
+    value: float
+    interval: Interval
+    chance: float | None
+    control: float | None
+    floor: float | None
+    n: int
+    higher_is_worse: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.value))
+        object.__setattr__(self, "n", int(self.n))
+        object.__setattr__(self, "higher_is_worse", bool(self.higher_is_worse))
+        for name in ("chance", "control", "floor"):
+            level = getattr(self, name)
+            object.__setattr__(self, name, None if level is None or math.isnan(level) else float(level))
+        numbers = {name: getattr(self, name) for name in ("value", "chance", "control", "floor")}
+        for name, number in {**numbers, "interval": self.interval.low + self.interval.high}.items():
+            if number is not None and math.isinf(number):
+                raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
+        at_least("n", self.n, 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold, None in place of NaN."""
+        bounds = {name: _or_none(getattr(self.interval, name)) for name in ("low", "high", "level")}
+        levels = {"chance": self.chance, "control": self.control, "floor": self.floor}
+        value = _or_none(self.value)
+        last = {"n": self.n, "higher_is_worse": self.higher_is_worse}
+        return {"name": self.name, "value": value, "interval": bounds, **levels, **last}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Figure:
+        """Read back what `as_dict` gave."""
+        expected = set(cls.__dataclass_fields__)
+        interval = plain.get("interval")
+        if set(plain) != expected or not isinstance(interval, Mapping) or set(interval) != {"low", "high", "level"}:
+            raise InputError(
+                "plain",
+                expected=f"a mapping with the keys {', '.join(sorted(expected))}, and an interval of low, high and level",
+                got=f"the keys {', '.join(sorted(map(str, plain))) or 'of an empty mapping'}",
+                cure="Pass what Figure.as_dict returned.",
+            )
+        bounds = Interval(_or_nan(interval["low"]), _or_nan(interval["high"]), interval["level"])
+        return cls(**{**plain, "value": _or_nan(plain["value"]), "interval": bounds})
+
+
+def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
+    """Wilson's score interval of a proportion.
+
+    Parameters
+    ----------
+    successes : float
+        Successes among the trials; a fraction where ties count in part.
+    trials : int
+        Independent trials.
+    level : float
+        Confidence level.
+
+    Examples
+    --------
+    >>> interval = wilson(81, 263)
+    >>> round(interval.low, 4), round(interval.high, 4)
+    (0.2553, 0.3662)
+    """
+    _require_level(level)
+    at_least("trials", trials, 1)
+    if not 0 <= successes <= trials:
+        raise InputError(
+            "successes", expected=f"between 0 and trials = {trials}", got=f"{successes:g}", cure="Count them again."
+        )
+    z = float(ndtri((1 + level) / 2))
+    share = successes / trials
+    centre = share + z**2 / (2 * trials)
+    spread = z * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
+    scale = 1 + z**2 / trials
+    low = 0.0 if successes == 0 else max(0.0, (centre - spread) / scale)
+    high = 1.0 if successes == trials else min(1.0, (centre + spread) / scale)
+    return Interval(low, high, level)
+
+
+def bootstrap_mean(
+    values: ArrayLike, *, rng: np.random.Generator, level: float = 0.95, n_resamples: int = 2000
+) -> Interval:
+    """Percentile bootstrap interval of a mean; unknown for a single value.
+
+    Examples
+    --------
+    >>> interval = bootstrap_mean([1.0, 2.0, 3.0, 4.0], rng=np.random.default_rng(0))
+    >>> 1.0 <= interval.low < 2.5 < interval.high <= 4.0
+    True
+    """
+    values = finite_vector("values", values)
+    sums = resampled_sums(values[:, None], rng=rng, n_resamples=n_resamples)
+    return percentile_interval(sums[:, 0] / len(values), n_rows=len(values), level=level)
+
+
+def bootstrap_ratio(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    n_resamples: int = 2000,
+) -> Interval:
+    """Percentile bootstrap interval of √(Σ numerators / Σ denominators), a relative error over rows.
+
+    Resamples whose denominators sum to zero have no ratio and are left out; without any other, or with a single row,
+    the interval is unknown.
+
+    Parameters
+    ----------
+    numerators, denominators : array of shape (n,)
+        Squared errors and squared sizes, one each a row.
+    rng : numpy.random.Generator
+        Draws the resamples.
+    level : float
+        Confidence level.
+    n_resamples : int
+        How many resamples.
+
+    Examples
+    --------
+    >>> interval = bootstrap_ratio([4.0, 4.0], [1.0, 1.0], rng=np.random.default_rng(0))
+    >>> interval.low, interval.high
+    (2.0, 2.0)
+    """
+    numerators, denominators = finite_vector("numerators", numerators), finite_vector("denominators", denominators)
+    if len(numerators) != len(denominators):
+        raise InputError(
+            "denominators",
+            expected=f"as long as the {len(numerators)} numerators",
+            got=f"{len(denominators)} values",
+            cure="Pass one of each a row.",
+        )
+    for what, values in (("numerators", numerators), ("denominators", denominators)):
+        if (values < 0).any():
+            raise InputError(
+                what, expected="squares, so not negative", got="negative values", cure="Square them first."
+            )
+    sums = resampled_sums(np.column_stack([numerators, denominators]), rng=rng, n_resamples=n_resamples)
+    defined = sums[:, 1] > 0
+    return percentile_interval(np.sqrt(sums[defined, 0] / sums[defined, 1]), n_rows=len(numerators), level=level)
+
+
+def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
+    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns)."""
+    at_least("n_resamples", n_resamples, 1)
+    n_rows = len(columns)
+    shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)
+    sizes = [min(block, n_resamples - start) for start in range(0, n_resamples, block)]
+    return np.concatenate([rng.multinomial(n_rows, shares, size=size).astype(np.float64) @ columns for size in sizes])
+
+
+def percentile_interval(estimates: Matrix, *, n_rows: int, level: float) -> Interval:
+    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any."""
+    _require_level(level)
+    if n_rows < 2 or len(estimates) == 0:
+        return Interval.unknown(level)
+    low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(low, high, level)
+
+
+def _require_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError("level", expected="between 0 and 1, both left out", got=f"{level:g}", cure="Pass 0.95, say.")
+
+
+def _or_none(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)

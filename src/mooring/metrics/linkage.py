@@ -1,0 +1,172 @@
+"""Linkage: telling whose reconstruction it is, among look-alikes.
+
+Each query, a reconstructed row, comes with a gallery of clean rows: its true match and look-alikes. The attacker names
+the candidate nearest to the reconstruction; with k candidates a guess is right once in k times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mooring.errors import InputError
+from mooring.metrics.embeddings import Embedding
+from mooring.metrics.galleries import Galleries
+from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums, wilson
+from mooring.metrics.validation import BLOCK_NUMBERS, Integers, finite_rows, unit_rows
+from mooring.typing import Matrix
+
+_TIE_TOLERANCE = 1e-12
+_N_RESAMPLES = 2000
+_ROUNDING_OF_UNIT_ROWS = 1e-14
+_RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
+
+
+@dataclass(frozen=True, eq=False)
+class Linkage:
+    """How often the true match was named.
+
+    Attributes
+    ----------
+    accuracy : float
+        The mean of `hits`.
+    interval : Interval
+        Wilson's where every query has one gallery; where queries have several, which are not independent, a bootstrap
+        over queries.
+    chance : float
+        1/k.
+    hits : array of shape (q,)
+        1 where the true match was nearest, 0 where it was not, 1/t where it shared that place with t − 1 others.
+    n_queries : int
+        Distinct queries.
+    n_dropped : int
+        Queries without a gallery.
+    """
+
+    accuracy: float
+    interval: Interval
+    chance: float
+    hits: Matrix
+    n_queries: int
+    n_dropped: int
+
+    def figure(self, name: str = "linkage", *, control: float | None = None, floor: float | None = None) -> Figure:
+        """Return the accuracy as a figure, beside a control and a floor measured elsewhere."""
+        return Figure(name, self.accuracy, self.interval, self.chance, control, floor, self.n_queries, True)
+
+
+def link(
+    queries: ArrayLike,
+    candidates: ArrayLike,
+    galleries: Galleries,
+    *,
+    embedding: Embedding | None = None,
+    metric: Literal["euclidean", "cosine"] = "euclidean",
+) -> Linkage:
+    """Name the nearest candidate of each gallery and count how often it is the true match.
+
+    Parameters
+    ----------
+    queries : array of shape (n, m)
+        Reconstructed rows, indexed by `galleries.queries`.
+    candidates : array of shape (r, m)
+        Clean rows, indexed by `galleries.candidates`.
+    galleries : Galleries
+        Which candidates each query is shown with.
+    embedding : callable, optional
+        The auditor: turns rows into vectors, on both sides; the rows themselves by default.
+    metric : {"euclidean", "cosine"}
+        What nearest means. A vector of zeros has cosine 0 with every other.
+
+    Examples
+    --------
+    >>> from mooring.metrics import build_galleries
+    >>> rows = np.arange(20.0)[:, None]
+    >>> linkage = link(rows, rows, build_galleries(None, n_rows=20, n_candidates=5, seed=0))
+    >>> linkage.accuracy, linkage.chance
+    (1.0, 0.2)
+    """
+    if metric not in ("euclidean", "cosine"):
+        raise InputError("metric", expected="'euclidean' or 'cosine'", got=repr(metric), cure="Pass one of the two.")
+    near, near_index = _embedded("queries", queries, galleries.queries, embedding)
+    far, far_index = _embedded("candidates", candidates, galleries.candidates, embedding)
+    if near.shape[1] != far.shape[1]:
+        raise InputError(
+            "candidates",
+            expected=f"of {near.shape[1]} features like the queries",
+            got=f"{far.shape[1]}",
+            cure="Decode reconstructions to the features of the clean rows.",
+        )
+    hits = _hits(near, near_index, far, far_index, galleries.answers, cosine=metric == "cosine")
+    n_queries = len(near)
+    if n_queries == len(hits):
+        interval = wilson(float(hits.sum()), n_queries)
+    else:
+        interval = _interval_over_queries(hits, near_index, seed=galleries.seed)
+    chance = 1.0 / galleries.n_candidates
+    return Linkage(float(hits.mean()), interval, chance, hits, n_queries, galleries.n_dropped)
+
+
+def _embedded(what: str, rows: ArrayLike, wanted: Integers, embedding: Embedding | None) -> tuple[Matrix, Integers]:
+    """The vectors of the wanted rows only, and for each wanted row where its vector is."""
+    rows = finite_rows(what, rows)
+    if wanted.min() < 0 or wanted.max() >= len(rows):
+        raise InputError(
+            what,
+            expected=f"at least {wanted.max() + 1} rows, as the galleries ask for",
+            got=f"{len(rows)} rows",
+            cure="Build the galleries for these rows.",
+        )
+    used, index = np.unique(wanted, return_inverse=True)
+    index = index.reshape(wanted.shape)
+    if embedding is None:
+        return rows[used], index
+    vectors = finite_rows("embedding", embedding(rows[used]))
+    if len(vectors) != len(used):
+        raise InputError(
+            "embedding",
+            expected=f"to give one vector a row, {len(used)} in all",
+            got=f"{len(vectors)}",
+            cure="Return an array of shape (n, k).",
+        )
+    return vectors, index
+
+
+def _hits(
+    near: Matrix, near_index: Integers, far: Matrix, far_index: Integers, answers: Integers, *, cosine: bool
+) -> Matrix:
+    """Hit or miss of each gallery, a tie counted in part; cosine ranks like the distance of unit vectors."""
+    aimless_near, aimless_far = (np.asarray(np.count_nonzero(side, axis=1) == 0) for side in (near, far))
+    if cosine:
+        near, far = unit_rows(near), unit_rows(far)
+    slack = _ROUNDING_OF_UNIT_ROWS if cosine else 0.0
+    n_galleries, n_candidates = far_index.shape
+    hits = np.empty(n_galleries)
+    block = max(1, BLOCK_NUMBERS // (n_candidates * far.shape[1]))
+    for start in range(0, n_galleries, block):
+        part = slice(start, start + block)
+        gaps = far[far_index[part]]
+        gaps -= near[near_index[part]][:, None, :]
+        distances = np.sqrt(np.einsum("qkm,qkm->qk", gaps, gaps))
+        if cosine:
+            aimless = aimless_near[near_index[part]][:, None] | aimless_far[far_index[part]]
+            distances = np.where(aimless, _RIGHT_ANGLE, distances)
+        nearest = distances.min(axis=1, keepdims=True)
+        tied = np.asarray(distances <= nearest * (1.0 + _TIE_TOLERANCE) + slack)
+        found = tied[np.arange(len(tied)), answers[part]]
+        hits[part] = found / tied.sum(axis=1)
+    return hits
+
+
+def _interval_over_queries(hits: Matrix, query: Integers, *, seed: int) -> Interval:
+    """Resample queries with all their galleries; where every gallery agrees, a bootstrap is blind and Wilson's is not."""
+    counts = np.bincount(query).astype(np.float64)
+    totals = np.bincount(query, weights=hits)
+    if hits.min() == hits.max() and hits[0] in (0.0, 1.0):
+        return wilson(float(hits[0]) * len(counts), len(counts))
+    rng = np.random.default_rng([seed, 1])
+    sums = resampled_sums(np.column_stack([totals, counts]), rng=rng, n_resamples=_N_RESAMPLES)
+    return percentile_interval(sums[:, 0] / sums[:, 1], n_rows=len(counts), level=0.95)

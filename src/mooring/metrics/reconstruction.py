@@ -1,0 +1,250 @@
+"""How close reconstructed rows come to the true ones.
+
+Legend: X the true rows, X̂ their reconstruction, one row each and in the same order. A low error, a high R², PSNR or
+SSIM all mean that more leaks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio
+from mooring.metrics.validation import finite_rows
+from mooring.typing import Matrix
+
+_SSIM_WINDOW = 7
+_SMALLEST_IMAGE_SIDE = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ReconstructionMeasures:
+    """Every measure of one reconstruction.
+
+    Attributes
+    ----------
+    relative_error : Figure
+        ‖X̂ − X‖ / ‖X‖; its chance level is that of guessing the mean row.
+    centred_error : Figure
+        ‖X̂ − X‖ / ‖X − mean(X)‖; guessing the mean row scores 1.
+    feature_r2 : array of shape (m,)
+        R² of each column, NaN for constant columns.
+    psnr, ssim : Figure or None
+        Means over images, where the rows are images.
+    """
+
+    relative_error: Figure
+    centred_error: Figure
+    feature_r2: Matrix
+    psnr: Figure | None
+    ssim: Figure | None
+
+    def figures(self) -> tuple[Figure, ...]:
+        """The figures that were measured."""
+        every = (self.relative_error, self.centred_error, self.psnr, self.ssim)
+        return tuple(figure for figure in every if figure is not None)
+
+
+def measure_reconstruction(
+    truth: ArrayLike,
+    reconstruction: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    image_shape: tuple[int, ...] | None = None,
+    data_range: float | None = None,
+) -> ReconstructionMeasures:
+    """Measure a reconstruction, with bootstrap intervals over rows.
+
+    Parameters
+    ----------
+    truth, reconstruction : array of shape (n, m)
+        True rows and their reconstruction, in the same order.
+    rng : numpy.random.Generator
+        Draws the resamples.
+    image_shape : (H, W) or (H, W, C), optional
+        The shape each row was flattened from; asks for PSNR and SSIM, and for `data_range`.
+    data_range : float, optional
+        The width of the range of pixel values, such as 1 or 255. Clip the reconstruction to that range first.
+
+    Notes
+    -----
+    An error is undefined, NaN, where there is nothing to relate it to: rows that are all zero, or all alike. The centred
+    error is resampled around the mean of all rows, not around that of each resample.
+
+    Examples
+    --------
+    >>> truth = np.array([[1.0, 0.0], [3.0, 4.0], [5.0, 2.0]])
+    >>> measures = measure_reconstruction(truth, truth + 0.1, rng=np.random.default_rng(0))
+    >>> round(measures.centred_error.value, 3)
+    0.061
+    """
+    truth, reconstruction = _pair(truth, reconstruction)
+    if (image_shape is None) != (data_range is None):
+        raise InputError(
+            "data_range",
+            expected="given with image_shape, and only with it",
+            got="one without the other",
+            cure="Pass both for images, neither for other rows.",
+        )
+    errors = np.sum((reconstruction - truth) ** 2, axis=1)
+    sizes, centred_sizes = np.sum(truth**2, axis=1), np.sum(_centred(truth) ** 2, axis=1)
+    psnr_figure = ssim_figure = None
+    if image_shape is not None and data_range is not None:
+        true_images, images = _as_images(truth, reconstruction, image_shape, data_range)
+        psnr_figure = _mean_figure("psnr", _psnr_of_each(true_images, images, data_range), rng=rng)
+        ssim_figure = _mean_figure("ssim", _ssim_of_each(true_images, images, image_shape, data_range), rng=rng)
+    return ReconstructionMeasures(
+        relative_error=_error_figure(
+            "relative_error", errors, sizes, chance=_root_ratio(centred_sizes, sizes), rng=rng
+        ),
+        centred_error=_error_figure("centred_error", errors, centred_sizes, chance=1.0, rng=rng),
+        feature_r2=feature_r2(truth, reconstruction),
+        psnr=psnr_figure,
+        ssim=ssim_figure,
+    )
+
+
+def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
+    """Measure ‖X̂ − X‖ / ‖X‖ in the Frobenius norm; NaN where X is zero.
+
+    Examples
+    --------
+    >>> relative_error([[3.0, 4.0]], [[3.0, 3.0]])
+    0.2
+    """
+    truth, reconstruction = _pair(truth, reconstruction)
+    return _root_ratio((reconstruction - truth) ** 2, truth**2)
+
+
+def centred_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
+    """Measure ‖X̂ − X‖ / ‖X − mean(X)‖, so that guessing the mean row scores 1; NaN where all rows are alike.
+
+    Examples
+    --------
+    >>> centred_error([[1.0], [3.0]], [[2.0], [2.0]])
+    1.0
+    """
+    truth, reconstruction = _pair(truth, reconstruction)
+    return _root_ratio((reconstruction - truth) ** 2, _centred(truth) ** 2)
+
+
+def feature_r2(truth: ArrayLike, reconstruction: ArrayLike) -> Matrix:
+    """R² of each column: 1 is perfect, 0 is as good as the column's mean; NaN for a constant column.
+
+    Examples
+    --------
+    >>> feature_r2([[1.0, 5.0], [3.0, 5.0]], [[1.0, 5.0], [3.0, 5.0]])
+    array([ 1., nan])
+    """
+    truth, reconstruction = _pair(truth, reconstruction)
+    spread = np.sum(_centred(truth) ** 2, axis=0)
+    varies = spread > 0
+    missed = np.sum((reconstruction - truth) ** 2, axis=0)
+    return np.where(varies, 1.0 - missed / np.where(varies, spread, 1.0), math.nan)
+
+
+def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> float:
+    """Mean peak signal-to-noise ratio over images, in decibels.
+
+    An image reconstructed to the last bit of double precision counts as 313 dB rather than infinity, so that means and
+    intervals stay finite.
+    """
+    truth, reconstruction = _pair(truth, reconstruction)
+    return float(_psnr_of_each(*_as_images(truth, reconstruction, image_shape, data_range), data_range).mean())
+
+
+def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> float:
+    """Mean structural similarity over images, as scikit-image has it, in windows of 7 × 7 pixels or what fits."""
+    truth, reconstruction = _pair(truth, reconstruction)
+    images = _as_images(truth, reconstruction, image_shape, data_range)
+    return float(_ssim_of_each(*images, image_shape, data_range).mean())
+
+
+def _pair(truth: ArrayLike, reconstruction: ArrayLike) -> tuple[Matrix, Matrix]:
+    truth, reconstruction = finite_rows("truth", truth), finite_rows("reconstruction", reconstruction)
+    if truth.shape != reconstruction.shape:
+        raise InputError(
+            "reconstruction",
+            expected=f"of shape {truth.shape} like the truth",
+            got=f"shape {reconstruction.shape}",
+            cure="Decode it to the records' own features, one row a record.",
+        )
+    return truth, reconstruction
+
+
+def _centred(rows: Matrix) -> Matrix:
+    """Rows less their mean; a constant column gives exact zeros, whatever its mean rounds to."""
+    constant = np.ptp(rows, axis=0) == 0
+    return np.where(constant, 0.0, rows - rows.mean(axis=0))
+
+
+def _root_ratio(numerators: Matrix, denominators: Matrix) -> float:
+    total = float(denominators.sum())
+    return math.sqrt(float(numerators.sum()) / total) if total > 0 else math.nan
+
+
+def _error_figure(
+    name: str, numerators: Matrix, denominators: Matrix, *, chance: float, rng: np.random.Generator
+) -> Figure:
+    value = _root_ratio(numerators, denominators)
+    interval = Interval.unknown() if math.isnan(value) else bootstrap_ratio(numerators, denominators, rng=rng)
+    return Figure(name, value, interval, chance, None, None, n=len(numerators), higher_is_worse=False)
+
+
+def _mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
+    interval = bootstrap_mean(of_each, rng=rng)
+    return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)
+
+
+def _as_images(
+    truth: Matrix, reconstruction: Matrix, image_shape: tuple[int, ...], data_range: float
+) -> tuple[Matrix, Matrix]:
+    shape = tuple(image_shape)
+    if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != truth.shape[1]:
+        raise InputError(
+            "image_shape",
+            expected=f"(H, W) or (H, W, C) with {truth.shape[1]} pixel values in all",
+            got=str(shape),
+            cure="Pass the shape that each row was flattened from.",
+        )
+    if not (math.isfinite(data_range) and data_range > 0):
+        raise InputError(
+            "data_range",
+            expected="a positive width",
+            got=f"{data_range:g}",
+            cure="Pass the largest possible pixel value less the smallest.",
+        )
+    return truth.reshape(-1, *shape), reconstruction.reshape(-1, *shape)
+
+
+def _psnr_of_each(truth: Matrix, images: Matrix, data_range: float) -> Matrix:
+    squares = np.mean((images - truth) ** 2, axis=tuple(range(1, truth.ndim))) / data_range**2
+    return np.asarray(-10.0 * np.log10(np.maximum(squares, np.finfo(np.float64).eps ** 2)), dtype=np.float64)
+
+
+def _ssim_of_each(truth: Matrix, images: Matrix, image_shape: tuple[int, ...], data_range: float) -> Matrix:
+    try:
+        from skimage.metrics import structural_similarity
+    except ImportError:
+        raise MissingExtraError(needed_for="Structural similarity", package="scikit-image", extra="images") from None
+    side = min(image_shape[:2])
+    if side < _SMALLEST_IMAGE_SIDE:
+        raise InputError(
+            "image_shape",
+            expected=f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide",
+            got=str(tuple(image_shape)),
+            cure="Measure rows that are no images without image_shape.",
+        )
+    window = min(_SSIM_WINDOW, side - 1 + side % 2)
+    channel_axis = 2 if len(image_shape) == 3 else None
+    similarity: Callable[..., float] = partial(
+        structural_similarity, win_size=window, data_range=data_range, channel_axis=channel_axis
+    )
+    scores = [similarity(true, image) for true, image in zip(truth, images, strict=True)]
+    return np.asarray(scores, dtype=np.float64)

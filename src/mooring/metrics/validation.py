@@ -1,0 +1,108 @@
+"""What every measure asks of its inputs: finite rows, one label a row, and the images that rows were flattened from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mooring.errors import InputError
+from mooring.typing import Matrix
+
+Integers = NDArray[np.int64]
+
+BLOCK_NUMBERS = 2**22  # numbers held at once where rows are worked through in blocks
+
+
+def finite_rows(what: str, values: ArrayLike) -> Matrix:
+    """Return `values` as a float64 matrix, or refuse: it must hold rows and columns, and be finite throughout."""
+    rows = _numbers(what, values)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise InputError(
+            what,
+            expected="a matrix of rows by features, with at least one of each",
+            got=f"shape {rows.shape}",
+            cure="Pass one record a row; flatten images first.",
+        )
+    _require_finite(what, rows)
+    return rows
+
+
+def finite_vector(what: str, values: ArrayLike) -> Matrix:
+    """Return `values` as a float64 vector, or refuse: it must hold at least one value, and be finite throughout."""
+    vector = _numbers(what, values)
+    if vector.ndim != 1 or vector.size == 0:
+        raise InputError(
+            what,
+            expected="a vector of at least one value",
+            got=f"shape {vector.shape}",
+            cure="Pass one value a row.",
+        )
+    _require_finite(what, vector)
+    return vector
+
+
+def one_a_row(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
+    """Return labels, identities or categories as a vector, of `n_rows` values where that is known."""
+    vector = np.asarray(values)
+    if vector.ndim != 1 or (n_rows is not None and len(vector) != n_rows):
+        raise InputError(
+            what,
+            expected="a vector" if n_rows is None else f"a vector of {n_rows} values, one a row",
+            got=f"shape {vector.shape}",
+            cure="Pass one value for each row, in the order of the rows.",
+        )
+    return vector
+
+
+def at_least(what: str, value: int, least: int) -> None:
+    """Refuse a count below `least`."""
+    if value < least:
+        raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Ask for {least} or more.")
+
+
+def unit_rows(vectors: Matrix) -> Matrix:
+    """Scale every row to length one; a row of zeros has no direction and stays as it is."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
+
+
+def require_image_shape(image_shape: tuple[int, ...]) -> None:
+    """Refuse what cannot be the shape of an image."""
+    if len(image_shape) not in (2, 3) or min(image_shape) < 1:
+        raise InputError(
+            "image_shape",
+            expected="(H, W) or (H, W, C)",
+            got=str(tuple(image_shape)),
+            cure="Pass the shape that each row was flattened from.",
+        )
+
+
+def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matrix:
+    """Rows as images of shape (n, H, W, C), clamped to [0, 1]."""
+    rows = finite_rows(what, rows)
+    if rows.shape[1] != math.prod(image_shape):
+        raise InputError(
+            what,
+            expected=f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}",
+            got=f"{rows.shape[1]}",
+            cure="Pass rows flattened from images of that shape.",
+        )
+    height, width, *channels = image_shape
+    return rows.clip(0.0, 1.0).reshape(len(rows), height, width, *(channels or [1]))
+
+
+def _numbers(what: str, values: ArrayLike) -> Matrix:
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise InputError(
+            what, expected="numbers", got=f"dtype {given.dtype}", cure="Code categories as numbers, or drop them."
+        )
+    return given.astype(np.float64, copy=False)
+
+
+def _require_finite(what: str, values: Matrix) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(what, expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream.")

@@ -1,0 +1,1 @@
+"""The analyst: intake, alignment, training, delivery."""

@@ -1,0 +1,241 @@
+"""`mooring align`, second half: verified bundles become one collaboration matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.protocol.analyst.alignment_state import (
+    CommonSpace,
+    finite_or_none,
+    read_space,
+    with_newcomers,
+    write_space,
+)
+from mooring.protocol.analyst.anchor_source import Anchors, AnchorsHere, Solved
+from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, forget_other_forms
+from mooring.protocol.analyst.outliers import Fits, fits_among
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import make_folder
+from mooring.tables.streaming import Progress
+from mooring.theory import transition_scale
+
+_NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """What an alignment of bundles gives back.
+
+    Attributes
+    ----------
+    space : CommonSpace
+        Maps, template and record.
+    set_aside : tuple of str
+        Participants whose anchor representation does not fit the others', or cannot be aligned at all.
+    newcomers : tuple of str
+        Those who were admitted late, this time.
+    """
+
+    space: CommonSpace
+    set_aside: tuple[str, ...]
+    newcomers: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record, for JSON."""
+        return self.space.record
+
+
+def align_bundles(
+    study: Study,
+    bundles: Sequence[Bundle],
+    folder: str | Path,
+    *,
+    late: bool = False,
+    certify: bool = True,
+    command: str = "",
+    progress: Progress | None = None,
+    anchors: Anchors | None = None,
+    table: TableWriter | None = None,
+) -> Aligned:
+    """Align verified bundles and write the collaboration matrix.
+
+    Parameters
+    ----------
+    study : Study
+    bundles : sequence of Bundle
+        One a participant, each verified.
+    folder : path
+        The analyst's work folder.
+    late : bool, default False
+        Keep the maps of everybody who is aligned already, and only admit those who are new.
+    certify : bool, default True
+        Whether to try to prove that the alignment is the best there is.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with rows written and rows in all.
+    anchors : Anchors, optional
+        Where the anchor representations are; in the bundles, here, unless told otherwise.
+    table : TableWriter, optional
+        Who writes the collaboration matrix; this process, as one file, unless told otherwise.
+
+    Returns
+    -------
+    Aligned
+        Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
+    """
+    folder = Path(folder)
+    anchors, table = anchors or AnchorsHere(), table or OneFile()
+    make_folder(folder, mode=0o700, what="the work folder")
+    order = {member.name: index for index, member in enumerate(study.participants)}
+    bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
+    if late:
+        return _admit(study, bundles, folder, command, progress, anchors, table)
+    usable = [bundle for bundle, whole in zip(bundles, anchors.usable(bundles), strict=True) if whole]
+    if len(usable) < 2:
+        raise InputError(
+            "bundles",
+            expected="those of two participants or more",
+            got=f"{len(usable)} that can be aligned",
+            cure="Alignment brings uploads together; wait for a second one.",
+        )
+    solved = anchors.solved(study, usable)
+    fits = solved.fits
+    left, note = _without_misfits(study, usable, fits, anchors)
+    if (certify and anchors.can_certify) or len(left) < len(usable):
+        solved = anchors.solved(study, left, certify=certify and anchors.can_certify)
+    values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
+    aside = _others(bundles, left)
+    note = _joined(note, _anchors(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
+    record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
+    space = CommonSpace(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
+    table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
+    write_space(folder, space)
+    forget_other_forms(folder, table.name)
+    return Aligned(space, tuple(bundle.member.name for bundle in aside))
+
+
+def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: Anchors) -> tuple[list[Bundle], str]:
+    """Those who fit each other, and a note where that could not be told."""
+    v, h, r = study.anchor_noise_scale, study.n_components, study.n_anchor_rows
+    if not fits.can_tell or v >= transition_scale(len(bundles), h, r):
+        return list(bundles), (
+            "At this noise, or with so few components, an honest anchor representation fits the others hardly better than "
+            "garbage would: nobody was checked by its fit."
+        )
+    left = [bundle for bundle, near in zip(bundles, fits.near_garbage, strict=True) if not near]
+    if len(left) == len(bundles):
+        return left, ""
+    if len(left) < 2 or 2 * len(left) < len(bundles):
+        return list(
+            bundles
+        ), "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
+    # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
+    solved = anchors.solved(study, left)
+    suspects = _others(bundles, left)
+    found = anchors.against(solved.template, suspects)
+    still = [
+        bundle for bundle, against in zip(suspects, found, strict=True) if solved.fits.is_near_garbage(against.fit)
+    ]
+    return _others(bundles, still), ""
+
+
+def _admit(
+    study: Study,
+    bundles: Sequence[Bundle],
+    folder: Path,
+    command: str,
+    progress: Progress | None,
+    anchors: Anchors,
+    table: TableWriter,
+) -> Aligned:
+    space = read_space(folder, study)
+    here = set(space.names)
+    fresh = [bundle for bundle in bundles if bundle.member.name not in here]
+    entries, maps, admitted, aside = [], [], {}, []
+    # The template stands for the others: what garbage reaches against it is measured as it was among themselves.
+    against = fits_among([space.template, space.template])
+    known = [entry["fit"] for entry in space.record["participants"]]
+    among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
+    found = zip(fresh, anchors.usable(fresh), anchors.against(space.template, fresh), strict=True)
+    for bundle, whole, own in found:
+        if not whole or among.is_near_garbage(own.fit):
+            aside.append(bundle.member.name)
+            continue
+        maps.append((own.orthogonal, own.mean))
+        entries.append(_entry(bundle, own.fit, late=True))
+        admitted[bundle.member.name] = bundle
+    if not admitted:
+        return Aligned(space, tuple(aside))
+    joined = with_newcomers(space, entries, maps, space.record["note"])
+    joined.record["command"] = command
+    table.write(folder, study, joined, admitted, progress)
+    joined.record["table"] = table.name
+    write_space(folder, joined)
+    forget_other_forms(folder, table.name)
+    return Aligned(joined, tuple(aside), tuple(admitted))
+
+
+def _record(
+    study: Study,
+    solved: Solved,
+    left: Sequence[Bundle],
+    aside: Sequence[Bundle],
+    fits: dict[str, float],
+    *,
+    command: str,
+    note: str,
+    table: str,
+) -> dict[str, Any]:
+    proof = solved.certificate
+    return {
+        "command": command,
+        "participants": [_entry(bundle, fits[bundle.member.name], late=False) for bundle in left],
+        "set_aside": [
+            {**_entry(bundle, fits.get(bundle.member.name, 0.0), late=False), "flagged": True} for bundle in aside
+        ],
+        "method": study.method,
+        "iterations": solved.iterations,
+        "termination": solved.termination,
+        "converged": solved.converged,
+        "residual": finite_or_none(solved.residual),
+        "misfit": finite_or_none(solved.misfit),
+        "certificate": None if proof is None else {"certified": bool(proof.certified), "words": str(proof)},
+        "anchor_noise_scale": study.anchor_noise_scale,
+        "transition_scale": transition_scale(len(left), study.n_components, study.n_anchor_rows),
+        "note": note,
+        "table": table,
+    }
+
+
+def _entry(bundle: Bundle, fit: float, *, late: bool) -> dict[str, Any]:
+    return {
+        "name": bundle.member.name,
+        "rows": bundle.n_rows,
+        "digest": bundle.digest,
+        "fit": fit,
+        "flagged": False,
+        "late": late,
+    }
+
+
+def _others(bundles: Sequence[Bundle], some: Collection[Bundle]) -> list[Bundle]:
+    names = {bundle.member.name for bundle in some}
+    return [bundle for bundle in bundles if bundle.member.name not in names]
+
+
+def _anchors(bundles: Sequence[Bundle]) -> str:
+    if len({bundle.anchor_digest for bundle in bundles}) < 2:
+        return ""
+    return "Not everybody used the same file of the anchor: ask the dealer whether it was dealt twice."
+
+
+def _joined(*notes: str) -> str:
+    return " ".join(note for note in notes if note)

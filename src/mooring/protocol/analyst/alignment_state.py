@@ -1,0 +1,150 @@
+"""The analyst's alignment as one file: maps, template and record together, so that no crash can part them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import RefusedError, StorageError
+from mooring.geometry.rigid import RigidMap
+from mooring.protocol.messages.container import TensorSpec, array_from, pack, read_header, require_header
+from mooring.protocol.messages.signed_file import opened
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import write_durably
+from mooring.typing import Matrix
+
+STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
+_WHAT = "the alignment"
+_MOST_RECORD_BYTES = 2**28  # a million participants
+_ALIGN_AGAIN = "Run 'mooring align' again."
+
+
+@dataclass(frozen=True, eq=False)
+class CommonSpace:
+    """Where everybody's rows are brought to, and how.
+
+    Attributes
+    ----------
+    study_digest : str
+    record : dict
+        What `alignment.json` says: of each participant its name, rows, the bundle's digest, fit and whether it came late.
+    orthogonals : array of shape (p, h, h)
+    means : array of shape (p, h)
+        The mean rows of the anchor representations.
+    template : array of shape (r, h)
+        What late joiners are aligned to.
+    origin : array of shape (h,)
+
+    Notes
+    -----
+    Rows T of participant i become (T − mean_i) R_i + origin.
+    """
+
+    study_digest: str
+    record: dict[str, Any]
+    orthogonals: Matrix
+    means: Matrix
+    template: Matrix
+    origin: Matrix
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Who is in it, in the order of the maps."""
+        return tuple(entry["name"] for entry in self.record["participants"])
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows each sent."""
+        return {entry["name"]: int(entry["rows"]) for entry in self.record["participants"]}
+
+    @property
+    def space_digest(self) -> str:
+        """SHA-256 of template and origin: the same as long as late joiners only are added."""
+        return hashlib.sha256(self.template.tobytes() + self.origin.tobytes()).hexdigest()
+
+    def map_digest(self, index: int) -> str:
+        """SHA-256 of one participant's map."""
+        parts = (self.orthogonals[index], self.means[index], self.origin)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+
+    def bring(self, index: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Bring one participant's rows into the common space."""
+        moved = (rows.astype(np.float64) - self.means[index]) @ self.orthogonals[index] + self.origin
+        return np.asarray(moved, dtype=np.float32)
+
+    def alignment_map(self, index: int) -> RigidMap:
+        """One participant's map."""
+        R = self.orthogonals[index]
+        return RigidMap(R, self.origin - self.means[index] @ R)
+
+
+def write_space(folder: Path, space: CommonSpace) -> None:
+    """Keep an alignment: the file that counts, then the record for people and reports."""
+    text = json.dumps(space.record, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    r, h = space.template.shape
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "orthogonals": space.orthogonals,
+        "means": space.means,
+        "template": space.template,
+        "origin": space.origin,
+        "record": np.frombuffer(text, dtype=np.uint8),
+    }
+    metadata = {"study": space.study_digest, "participants": str(len(space.names)), "record": str(len(text))}
+    tensors = _tensors(len(space.names), r, h, len(text))
+    write_durably(folder / STATE_FILE, pack(arrays, tensors, metadata), mode=0o600, what=_WHAT)
+    write_durably(folder / RECORD_FILE, text, what=_WHAT)
+
+
+def read_space(folder: Path, study: Study) -> CommonSpace:
+    """Read back what `write_space` kept."""
+    path = folder / STATE_FILE
+    if not path.is_file():
+        raise StorageError(_WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
+    with opened(path, what=_WHAT) as file:
+        header = read_header(file, what=_WHAT)
+        if header.metadata.get("study") != study.digest:
+            raise RefusedError(_WHAT, reason="it belongs to another study, or another version", cure=_ALIGN_AGAIN)
+        try:
+            p, n_bytes = int(header.metadata["participants"]), int(header.metadata["record"])
+        except (KeyError, ValueError):
+            raise RefusedError(_WHAT, reason="its header cannot be read", cure=_ALIGN_AGAIN) from None
+        if not 0 <= n_bytes <= _MOST_RECORD_BYTES:
+            raise RefusedError(_WHAT, reason="its record is too large", cure=_ALIGN_AGAIN)
+        tensors = _tensors(p, study.n_anchor_rows, study.n_components, n_bytes)
+        require_header(header, tensors, what=_WHAT)
+        arrays = {name: array_from(file.read(spec.n_bytes), spec) for name, spec in tensors.items()}
+    record = json.loads(arrays.pop("record").tobytes())
+    return CommonSpace(study.digest, record, **arrays)
+
+
+def with_newcomers(
+    space: CommonSpace, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
+) -> CommonSpace:
+    """The same space with further participants, given their records and (orthogonal, mean); nobody else moves."""
+    record = {**space.record, "participants": [*space.record["participants"], *entries], "note": note}
+    orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])
+    means = np.concatenate([space.means, [mean for _, mean in maps]])
+    return CommonSpace(space.study_digest, record, orthogonals, means, space.template, space.origin)
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON can hold it."""
+    return value if math.isfinite(value) else None
+
+
+def _tensors(p: int, r: int, h: int, record_bytes: int) -> dict[str, TensorSpec]:
+    return {
+        "orthogonals": TensorSpec("F64", (p, h, h)),
+        "means": TensorSpec("F64", (p, h)),
+        "template": TensorSpec("F64", (r, h)),
+        "origin": TensorSpec("F64", (h,)),
+        "record": TensorSpec("U8", (record_bytes,)),
+    }

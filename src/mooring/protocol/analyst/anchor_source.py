@@ -1,0 +1,131 @@
+"""Where anchor representations are, and what an alignment asks of them: solved here, or wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mooring.alignment import align, align_to_reference
+from mooring.alignment.certificate import Certificate
+from mooring.alignment.problem import centred_newcomer
+from mooring.errors import InputError
+from mooring.geometry.orthogonal import polar_factor
+from mooring.protocol.analyst.outliers import Fits, fit_to, fits_among
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Maps of some participants, how they were found, and how well each fits the others.
+
+    Attributes
+    ----------
+    orthogonals : array of shape (p, h, h)
+    means : array of shape (p, h)
+    template : array of shape (r, h)
+    origin : array of shape (h,)
+    iterations, termination, converged, residual, misfit, certificate
+        As in `mooring.alignment.Alignment`.
+    fits : Fits
+    """
+
+    orthogonals: Matrix
+    means: Matrix
+    template: Matrix
+    origin: Matrix
+    iterations: int
+    termination: str
+    converged: bool
+    residual: float
+    misfit: float
+    certificate: Certificate | None
+    fits: Fits
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomer:
+    """How one participant lies to a template: its fit, its map's orthogonal part, and the mean row."""
+
+    fit: float
+    orthogonal: Matrix
+    mean: Matrix
+
+
+class Anchors(Protocol):
+    """The anchor representations of verified bundles, wherever they are."""
+
+    can_certify: bool
+
+    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+        """Whether each spans all directions; one that does not would stop everybody's alignment."""
+
+    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+        """Align these, in this order."""
+
+    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+        """Fit each by itself to a template."""
+
+
+class AnchorsHere:
+    """The anchor representations in this process's memory, one in each bundle."""
+
+    can_certify = True
+
+    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+        """Whether each spans all directions."""
+        return [spans_all(bundle.anchor_representation) for bundle in bundles]
+
+    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+        """Align these by the study's method."""
+        uploads = [bundle.anchor_representation for bundle in bundles]
+        if study.method_described.alignment == "reference":
+            found = align_to_reference(uploads)
+        else:
+            found = align(uploads, certify=certify)
+        aligned = [
+            (upload - upload.mean(axis=0)) @ np.asarray(map.orthogonal)
+            for upload, map in zip(uploads, found.maps, strict=True)
+        ]
+        h = study.n_components
+        return Solved(
+            orthogonals=np.stack([np.asarray(map.orthogonal) for map in found.maps]).reshape(-1, h, h),
+            means=np.stack([upload.mean(axis=0) for upload in uploads]),
+            template=np.ascontiguousarray(found.template),
+            origin=np.ascontiguousarray(found.origin),
+            iterations=found.iterations,
+            termination=str(found.termination),
+            converged=found.converged,
+            residual=found.residual,
+            misfit=found.misfit,
+            certificate=found.certificate,
+            fits=fits_among(aligned),
+        )
+
+    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+        """Fit each by itself to a template."""
+        return [newcomer(template, *centred(bundle.anchor_representation)) for bundle in bundles]
+
+
+def centred(upload: Matrix) -> tuple[Matrix, Matrix]:
+    """An anchor representation centred, and its mean row."""
+    mean = upload.mean(axis=0)
+    return np.asarray(upload - mean), mean
+
+
+def newcomer(template: Matrix, centred: Matrix, mean: Matrix) -> Newcomer:
+    """One centred anchor representation against a template."""
+    return Newcomer(fit_to(template, centred), np.asarray(polar_factor(centred.T @ template)), mean)
+
+
+def spans_all(upload: Matrix) -> bool:
+    """Whether an anchor representation spans all directions."""
+    try:
+        centred_newcomer(upload, template=upload)
+    except InputError:
+        return False
+    return True

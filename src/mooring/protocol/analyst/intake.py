@@ -1,0 +1,258 @@
+"""`mooring align`, first half: bundles from a folder or any fsspec URL, each verified before an array of it is touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import explained, make_folder, write_durably
+from mooring.protocol.transport.addresses import is_url, local_path, without_secrets
+from mooring.protocol.transport.inbox import Candidate, Copy, downloaded
+from mooring.tables.streaming import Progress
+
+INTAKE_FILE, RECEIVED = "intake.json", "received"
+MOST_BYTES = 200 * 10**9
+_LONGEST_NAME = 80
+_MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A file that was not taken, and why."""
+
+    file: str
+    reason: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values, for JSON."""
+        return {"file": self.file, "reason": self.reason}
+
+
+@dataclass(frozen=True, eq=False)
+class Intake:
+    """What came.
+
+    Attributes
+    ----------
+    bundles : tuple of Bundle
+        One a participant, verified, in the roster's order.
+    set_aside : tuple of SetAside
+    missing : tuple of str
+        Participants of whom there is no bundle that could be taken.
+    gone : tuple of str
+        Those of them whose bundle was accepted before, and whose file is not there any more.
+    """
+
+    bundles: tuple[Bundle, ...]
+    set_aside: tuple[SetAside, ...]
+    missing: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "accepted": [
+                {"name": bundle.member.name, "rows": bundle.n_rows, "digest": bundle.digest} for bundle in self.bundles
+            ],
+            "set_aside": [entry.as_dict() for entry in self.set_aside],
+            "missing": list(self.missing),
+            "gone": list(self.gone),
+        }
+
+
+def collect(
+    study: Study,
+    source: str | Path,
+    folder: str | Path,
+    *,
+    most_bytes: int = MOST_BYTES,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Intake:
+    """Take every bundle at `source` that holds up, and say of the others why they do not.
+
+    Parameters
+    ----------
+    study : Study
+        With its roster.
+    source : str or path
+        A folder, or a URL that fsspec knows (s3://, https://, memory://…); files that end in .bundle are looked at.
+    folder : path
+        The analyst's work folder: it remembers whose bundle was accepted, and holds what was downloaded.
+    most_bytes : int
+        Larger files are set aside unread.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with files looked at and files in all.
+    """
+    study.require_roster()
+    folder = Path(folder)
+    make_folder(folder, mode=0o700, what="the work folder")
+    remembered = _remembered(folder, study)
+    copies = _copies_before(folder, remembered)
+    valid: list[tuple[str, Bundle]] = []
+    origins: dict[Path, tuple[str, str]] = {}
+    aside: list[SetAside] = []
+    for candidate in _candidates(source, folder, copies, most_bytes, progress):
+        file, taken = printable(candidate.shown), None
+        if isinstance(candidate.found, Path):
+            taken = _verified(candidate.found, study)
+            origins[candidate.found] = candidate.origin
+        if isinstance(taken, Bundle):
+            valid.append((file, taken))
+        else:
+            aside.append(SetAside(file, taken or str(candidate.found)))
+        for kept in (_verified(path, study) for path in candidate.kept):
+            if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
+                valid.append((file, kept))
+    bundles: list[Bundle] = []
+    for member in study.participants:
+        theirs = [(file, bundle) for file, bundle in valid if bundle.member.name == member.name]
+        taken, refused = _one_of(theirs, member.name, remembered.get(member.name))
+        aside += refused
+        if taken is not None:
+            bundles.append(taken)
+            remembered[member.name] = taken.digest
+    here = {bundle.member.name for bundle in bundles}
+    missing = tuple(member.name for member in study.participants if member.name not in here)
+    intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
+    record = {"command": without_secrets(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    copies = _copies_now(bundles, origins, copies)
+    record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
+    record["set_aside"] = record["set_aside"][
+        :_MOST_RECORDED
+    ]  # anybody can fill an inbox, and the record is read again
+    write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    for path in (path for path, (downloaded_from, _) in origins.items() if downloaded_from and path.name not in copies):
+        with suppress(OSError):
+            path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
+    return intake
+
+
+def _one_of(
+    theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
+) -> tuple[Bundle | None, list[SetAside]]:
+    """The one bundle of a participant that counts, and why the others do not."""
+    kept: dict[str, tuple[str, Bundle]] = {}
+    aside: list[SetAside] = []
+    for file, bundle in theirs:
+        if bundle.digest in kept:
+            aside.append(SetAside(file, f"it is a copy of another file, the bundle of {name}, which was taken once"))
+        else:
+            kept[bundle.digest] = (file, bundle)
+    if accepted_before is not None:
+        again = f"another bundle of {name} was accepted before, and the first one counts"
+        aside += [SetAside(file, again) for digest, (file, _) in kept.items() if digest != accepted_before]
+        known = kept.get(accepted_before)
+        return (known[1] if known else None), aside
+    if len(kept) > 1:
+        reason = f"there are {len(kept)} different bundles of {name}, and nobody can say which one counts"
+        return None, aside + [SetAside(file, reason) for file, _ in kept.values()]
+    return next((bundle for _, bundle in kept.values()), None), aside
+
+
+def _verified(path: Path, study: Study) -> Bundle | str:
+    """A bundle that holds up, or why it does not."""
+    try:
+        return verify_bundle(path, study)
+    except (RefusedError, StorageError) as problem:
+        return problem.reason
+    except (MooringError, OSError, MemoryError):
+        return "it cannot be read"
+
+
+def _copies_now(
+    bundles: list[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
+) -> dict[str, Copy]:
+    """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
+    taken = {bundle._path: bundle.digest for bundle in bundles}
+    now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if origin[0] and path in taken}
+    known = {(copy.object, copy.digest) for copy in now.values()}
+    return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
+
+
+def _copies_before(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
+    """Copies of accepted bundles, as the record names them; one that cannot be made out is downloaded again."""
+    if not remembered:
+        return {}
+    try:
+        found = json.loads((folder / INTAKE_FILE).read_bytes()).get("copies", {})
+        copies = {
+            str(name): Copy(str(entry["object"]), str(entry["mark"]), str(entry["digest"]))
+            for name, entry in found.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    accepted = set(remembered.values())
+    return {name: copy for name, copy in copies.items() if copy.digest in accepted and Path(name).name == name}
+
+
+def _remembered(folder: Path, study: Study) -> dict[str, str]:
+    """Whose bundle was accepted before, by its digest; of this study only."""
+    path = folder / INTAKE_FILE
+    try:
+        if not path.is_file():
+            return {}
+        if path.stat().st_size > _MOST_MEMORY:
+            raise ValueError  # to forget whose bundle was accepted would let a second one in
+        record = json.loads(path.read_bytes())
+        found = {str(name): str(digest) for name, digest in record["remembered"].items()}
+        same = record["study"] == study.digest
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise StorageError(
+            "the record of bundles",
+            reason="intake.json cannot be read",
+            cure="Restore it, or start with another folder.",
+        ) from None
+    if found and not same:  # writing here would forget whose bundle was accepted there
+        raise RefusedError(
+            "the work folder",
+            reason="it belongs to another study, or another version of this one",
+            cure="Check --study, or give another --folder; what is in this one stays.",
+        )
+    return found if same else {}
+
+
+def _candidates(
+    source: str | Path, folder: Path, copies: dict[str, Copy], most_bytes: int, progress: Progress | None
+) -> Iterator[Candidate]:
+    """Every file that may be a bundle."""
+    if is_url(source):
+        yield from downloaded(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
+        return
+    place = local_path(source)
+    with explained("the folder of bundles"):
+        if not place.is_dir():
+            raise StorageError("the folder of bundles", reason="it is not there", cure="Check the path.")
+        paths = sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))
+    for index, path in enumerate(paths):
+        if progress:
+            progress(index, len(paths))
+        yield Candidate(path.name, _local(path, most_bytes))
+    if progress and paths:
+        progress(len(paths), len(paths))
+
+
+def _local(path: Path, most_bytes: int) -> Path | str:
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.stat().st_size > most_bytes:
+            return "it is larger than any bundle may be"
+    except OSError:
+        return "it is not there, or cannot be read"
+    return path
+
+
+def printable(name: str) -> str:
+    """A file's name as it can be shown: no control characters, no surrogates, not too long."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

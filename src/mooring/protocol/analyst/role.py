@@ -1,0 +1,104 @@
+"""The analyst's part of a study, step by step: a thin mirror of the functions beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mooring.errors import InputError
+from mooring.protocol.analyst.alignment import Aligned, align_bundles
+from mooring.protocol.analyst.collaboration_matrix import export
+from mooring.protocol.analyst.delivery import Delivery, deliver
+from mooring.protocol.analyst.intake import Intake, collect
+from mooring.protocol.analyst.training import Training, train
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.tables.streaming import Progress
+
+
+class Engine(Protocol):
+    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`; no result differs."""
+
+    def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
+        """Take the bundles at `source` that hold up."""
+
+    def align(
+        self,
+        study: Study,
+        bundles: Sequence[Bundle],
+        folder: Path,
+        *,
+        late: bool = False,
+        certify: bool = True,
+        progress: Progress | None = None,
+    ) -> Aligned:
+        """Bring bundles that this engine collected into one space."""
+
+    def train(
+        self, study: Study, folder: Path, *, learner: str = "auto", seed: int = 0, progress: Progress | None = None
+    ) -> Training:
+        """Train on the collaboration matrix, and score."""
+
+
+class LocalEngine:
+    """This process does everything itself."""
+
+    collect = staticmethod(collect)
+    align = staticmethod(align_bundles)
+    train = staticmethod(train)
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """Who collects, aligns, trains and delivers, and never sees a raw row, an anchor or a secret.
+
+    Parameters
+    ----------
+    study : Study
+        With its roster.
+    folder : Path
+        The work folder.
+    signing_key : SigningKey, optional
+        Needed to deliver.
+    engine : Engine, optional
+        Who collects, aligns and trains; this process unless told otherwise.
+    """
+
+    study: Study
+    folder: Path
+    signing_key: SigningKey | None = None
+    engine: Engine = field(default_factory=LocalEngine, compare=False, repr=False)
+
+    def collect(self, source: str | Path, *, progress: Progress | None = None) -> Intake:
+        """Take the bundles at `source` that hold up; see `mooring.protocol.analyst.intake.collect`."""
+        return self.engine.collect(self.study, source, self.folder, progress=progress)
+
+    def align(
+        self,
+        bundles: Sequence[Bundle],
+        *,
+        late: bool = False,
+        certify: bool = True,
+        progress: Progress | None = None,
+    ) -> Aligned:
+        """Bring bundles into one space; see `mooring.protocol.analyst.alignment.align_bundles`."""
+        return self.engine.align(self.study, bundles, self.folder, late=late, certify=certify, progress=progress)
+
+    def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
+        """Train and score; see `mooring.protocol.analyst.training.train`."""
+        return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
+
+    def export(self, path: str | Path, *, force: bool = False) -> Path:
+        """Copy the collaboration matrix; see `mooring.protocol.analyst.collaboration_matrix.export`."""
+        return export(self.folder, path, force=force)
+
+    def deliver(self, output: str | Path, *, allow_rows: bool = False) -> Delivery:
+        """Write everybody's result; see `mooring.protocol.analyst.delivery.deliver`."""
+        if self.signing_key is None:
+            raise InputError(
+                "signing_key", expected="the analyst's", got="none", cure="Pass Vault.open(folder).signing_key."
+            )
+        return deliver(self.study, self.folder, output, self.signing_key, allow_rows=allow_rows)

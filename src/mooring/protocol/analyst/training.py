@@ -1,0 +1,278 @@
+"""`mooring train`: a learner on everybody's rows, scored on participants it has not seen, written as ONNX."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError, RefusedError
+from mooring.learners import LEARNERS, Fitted, Score, fit, score, train_learner
+from mooring.learners.onnx_export import to_onnx
+from mooring.learners.scikit import Kind
+from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.atomic_io import write_durably
+from mooring.tables.streaming import Progress
+from mooring.typing import Matrix
+
+TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
+_MOST_ROWS = 50_000
+_FOLDS, _OWN_FOLDS, _MOST_ALONE, _FEWEST_ALONE = 10, 5, 12, 10
+_WITHOUT_ROWS, _HOLDING_ROWS = "waves", frozenset({"svm"})
+_ROWS_COMPARED = 5_000
+_SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3
+
+Labels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What was trained, and how well it predicts.
+
+    Attributes
+    ----------
+    learner : str
+    kind : {"classes", "number"}
+    score : Score
+        Over participants: each was predicted by a learner trained on the others only.
+    participants : tuple of (name, Score)
+    alone : tuple of (name, Score)
+        What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
+        since these rows may carry noise. Of up to 12 participants with ten rows or more.
+    rows, rows_used : int
+        Rows there are, and rows trained on.
+    model_digest : str
+        SHA-256 of the model.
+    """
+
+    learner: str
+    kind: Kind
+    score: Score
+    participants: tuple[tuple[str, Score], ...]
+    alone: tuple[tuple[str, Score], ...]
+    rows: int
+    rows_used: int
+    model_digest: str
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the model contains rows of the collaboration matrix."""
+        return self.learner in _HOLDING_ROWS
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "learner": self.learner,
+            "kind": self.kind,
+            "score": self.score.as_dict(),
+            "participants": [{"name": name, "score": own.as_dict()} for name, own in self.participants],
+            "alone": [{"name": name, "score": own.as_dict()} for name, own in self.alone] or None,
+            "rows": self.rows,
+            "rows_used": self.rows_used,
+            "model_digest": self.model_digest,
+            "holds_rows": self.holds_rows,
+        }
+
+
+def train(
+    study: Study,
+    folder: str | Path,
+    *,
+    learner: str = "auto",
+    seed: int = 0,
+    most_rows: int = _MOST_ROWS,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Training:
+    """Train on the collaboration matrix, score by participant, and write the model as ONNX.
+
+    Parameters
+    ----------
+    study : Study
+    folder : path
+        The analyst's work folder, after `align_bundles`.
+    learner : str, default "auto"
+        A name in `mooring.learners.LEARNERS`; "auto" is "waves", whose model holds nobody's rows.
+    seed : int, default 0
+    most_rows : int
+        Of more, an even share of each participant's rows is drawn.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with trainings done and trainings in all.
+    """
+    folder = Path(folder)
+    kind = require_label(study)
+    if learner not in LEARNERS:
+        cure = "Boosted trees are trained with --engine dask." if learner == "xgboost" else "Try auto."
+        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure=cure)
+    # Support vectors and landmarks are rows. Whoever holds its own secret and map can turn the common space back, so a
+    # model that holds them would hand every participant the others' rows.
+    learner = _WITHOUT_ROWS if learner == "auto" else learner
+    space = read_space(folder, study)
+    owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
+    names = space.names
+    folds = folds_of(len(names), seed)
+    own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
+    steps = _Steps(len(folds) + len(own) + 1, progress)
+    predicted = _across(learner, kind, owners, rows, labels, folds, seed, steps)
+    rng = np.random.default_rng(seed)
+    overall = score(labels, predicted, kind=kind, rng=rng)
+    each = tuple(
+        (name, score(labels[owners == place], predicted[owners == place], kind=kind, rng=rng))
+        for place, name in enumerate(names)
+        if (owners == place).any()
+    )
+    alone = []
+    for place in own:
+        mine = owners == place
+        guesses = _within(learner, kind, rows[mine], labels[mine], seed)
+        alone.append((names[place], score(labels[mine], guesses, kind=kind, rng=rng)))
+        steps.done()
+    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed)
+    data = written(study, fitted, rows, labels, seed)
+    steps.done()
+    digest = hashlib.sha256(data).hexdigest()
+    total = sum(space.rows.values())
+    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest)
+    keep_model(folder, study, space, found, data, command=command)
+    return found
+
+
+def keep_model(folder: Path, study: Study, space: CommonSpace, found: Training, data: bytes, *, command: str) -> None:
+    """Write the model, and the record that 'mooring deliver' compares it with."""
+    record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
+    write_durably(folder / MODEL_FILE, data, what="the model")
+    write_durably(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+
+
+def require_label(study: Study) -> Kind:
+    """What the study predicts; one without a label is refused."""
+    if study.label.kind == "none":
+        raise InputError(
+            "study",
+            expected="one with a label",
+            got="one without",
+            cure="There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool.",
+        )
+    return study.label.kind
+
+
+class _Steps:
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def done(self) -> None:
+        self._done += 1
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+def _gathered(
+    folder: Path, study: Study, space: CommonSpace, *, seed: int, most_rows: int
+) -> tuple[npt.NDArray[np.int64], Matrix, Labels]:
+    """Everybody's rows, or an even share of them; whose they are, and their labels."""
+    rng = np.random.default_rng(seed)
+    share = min(1.0, most_rows / max(1, sum(space.rows.values())))
+    wanted = {
+        name: np.sort(rng.choice(count, size=max(1, int(count * share)), replace=False))
+        for name, count in space.rows.items()
+    }
+    seen = dict.fromkeys(space.names, 0)
+    places = {name: place for place, name in enumerate(space.names)}
+    owners, parts, labels = [], [], []
+    for name, rows, own_labels in read_blocks(folder, study, space):
+        picks = wanted[name]
+        picks = picks[(picks >= seen[name]) & (picks < seen[name] + len(rows))] - seen[name]
+        seen[name] += len(rows)
+        owners.append(np.full(len(picks), places[name]))
+        parts.append(rows[picks].astype(np.float64))
+        labels.append(cast(Labels, own_labels)[picks])
+    return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
+
+
+def folds_of(n_participants: int, seed: int) -> list[npt.NDArray[np.int64]]:
+    """Who is left out together: everybody by itself, or ten groups."""
+    order = (
+        np.random.default_rng(seed).permutation(n_participants)
+        if n_participants > _FOLDS
+        else np.arange(n_participants)
+    )
+    return [order[k::_FOLDS] for k in range(min(_FOLDS, n_participants))]
+
+
+def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
+    """Whether a model of these rows alone means anything: of one class, it would be right about nothing but that."""
+    return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
+
+
+def _across(
+    learner: str,
+    kind: Kind,
+    owners: npt.NDArray[np.int64],
+    rows: Matrix,
+    labels: Labels,
+    folds: Sequence[npt.NDArray[np.int64]],
+    seed: int,
+    steps: _Steps,
+) -> Labels:
+    """Predict everybody's labels by learners trained on others only."""
+    predicted = np.zeros_like(labels)
+    for fold in folds:
+        out = np.isin(owners, fold)
+        predicted[out] = fit(learner, rows[~out], labels[~out], kind=kind, seed=seed)(rows[out])
+        steps.done()
+    return predicted
+
+
+def _within(learner: str, kind: Kind, rows: Matrix, labels: Labels, seed: int) -> Labels:
+    """Predict one participant's labels from its own other rows, in five parts with about the same labels each."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    ranked = order[np.argsort(labels[order], kind="stable")]
+    part = np.empty(len(labels), dtype=np.int64)
+    part[ranked] = np.arange(len(labels)) % _OWN_FOLDS
+    predicted = np.zeros_like(labels)
+    for k in range(_OWN_FOLDS):
+        out = part == k
+        predicted[out] = fit(learner, rows[~out], labels[~out], kind=kind, seed=seed)(rows[out])
+    return predicted
+
+
+def written(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
+    """The model as ONNX, after checking that it says what the learner says."""
+    data = to_onnx(fitted)
+    if len(data) > MOST_MODEL_BYTES:
+        raise InputError(
+            "model",
+            expected=f"at most {MOST_MODEL_BYTES // 2**20} MB, so that participants accept it",
+            got=f"{len(data) // 2**20} MB",
+            cure="Choose the learner 'auto' or 'linear'.",
+        )
+    model = Model.load(data, n_components=study.n_components, kind=fitted.kind, n_classes=len(study.label.classes))
+    some = np.random.default_rng(seed).permutation(len(rows))[:_ROWS_COMPARED]
+    require_agreement(fitted.predict, model, rows[some], spread=float(np.ptp(labels)) or 1.0)
+    return data
+
+
+def require_agreement(predict: Callable[[Matrix], Labels], model: Model, rows: Matrix, *, spread: float) -> None:
+    """Refuse a written model that does not predict what the learner does."""
+    expected, found = predict(rows), model.predict(rows)
+    if model.kind == "classes":
+        same = float(np.mean(expected == found)) >= _SAME_CLASSES
+    else:
+        same = float(np.abs(expected - found).max()) <= _SAME_NUMBERS * spread
+    if not same:
+        raise RefusedError(
+            "the model",
+            reason="written as ONNX it predicts something else than the learner does",
+            cure="Choose another learner, and tell mooring's makers.",
+        )

@@ -1,0 +1,1 @@
+"""Keys and the derivation of secrets."""

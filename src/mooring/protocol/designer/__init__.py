@@ -1,0 +1,1 @@
+"""Draft a study, enrol its members, make its public projection."""

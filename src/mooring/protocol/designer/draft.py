@@ -1,0 +1,268 @@
+"""The draft of a study, from the header of a table: names and declared types, never what stands in the rows.
+
+What cannot be known from a header (ranges, categories, classes) stays open in the draft, and `Study.read` refuses the
+file until somebody who knows what the columns mean has filled it in. Statistics of anybody's rows would tell of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mooring.errors import InputError
+from mooring.mechanisms.methods import method_named
+from mooring.protocol.messages.study import ProjectionName, new_nonce, require_name
+from mooring.protocol.messages.study_file import (
+    COLUMNS,
+    FORMAT,
+    HEAD,
+    LABEL,
+    METHOD,
+    ROSTER,
+    ROWS,
+    toml_lines,
+    toml_value,
+)
+from mooring.tables.schema import MissingRule
+from mooring.tables.streaming import TableFile, open_table
+
+TODO = "# TODO:"
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WIDEST_WITHOUT_PROJECTION = 30
+_OPEN = {
+    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
+    "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
+    "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What whoever drafts a study knows of its columns.
+
+    Attributes
+    ----------
+    ranges : mapping from name to (lowest, highest)
+    all_ranges : (lowest, highest), optional
+        Of every number that `ranges` does not name.
+    categories : mapping from name to words
+    classes : sequence of str
+        Of the label.
+    label_range : (lowest, highest), optional
+        If the label is a number.
+    """
+
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    all_ranges: tuple[float, float] | None = None
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    classes: Sequence[str] = ()
+    label_range: tuple[float, float] | None = None
+
+
+def draft_study(
+    path: str | Path,
+    *,
+    name: str = "study",
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    known: Known | None = None,
+    method: str = "aa-i-gdp-data-noise",
+    components: int | None = None,
+    anchor_rows: int | None = None,
+    data_noise_scale: float = 0.5,
+    anchor_noise_scale: float = 0.1,
+    projection: ProjectionName | None = None,
+    smallest_class: int = 3,
+    image_shape: Sequence[int] = (),
+    missing_words: Sequence[str] = (),
+    missing: MissingRule = "refuse",
+    nonce: str | None = None,
+) -> str:
+    """Draft a study's file from the header of a table.
+
+    Parameters
+    ----------
+    path : path
+        A text file or Parquet; of a text file only the first line is read, of Parquet only the schema.
+    name : str
+    label : str, optional
+        The column to predict.
+    drop : sequence of str
+        Columns that are not part of the study.
+    known : Known, optional
+        Ranges, categories and classes; what is left out stays open.
+    method : str
+    components, anchor_rows : int, optional
+        Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that.
+    data_noise_scale, anchor_noise_scale : float
+        Each counts only if the method has such noise.
+    projection : {"none", "gaussian", "public-svd"}, optional
+    smallest_class, image_shape, missing_words
+        As in `Study`.
+    missing : {"refuse", "fill", "indicate"}
+        What a missing value is, in every column; people change it for single ones.
+    nonce : str, optional
+        Default: from the system's entropy.
+
+    Returns
+    -------
+    str
+        TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
+    """
+    require_name("name of the study", name)
+    known = known or Known()
+    table = open_table(path)
+    _require_names_among(table, [*drop, *known.ranges, *known.categories, *([label] if label is not None else [])])
+    _require_header(table, drop)
+    columns = [_column(table, one, known) for one in table.names if one not in drop and one != label]
+    if not columns:
+        raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
+    described = method_named(method)
+    width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
+    width += len(columns) if missing == "indicate" else 0
+    is_wide = width > _WIDEST_WITHOUT_PROJECTION
+    projection = projection or ("gaussian" if is_wide or components not in (None, width) else "none")
+    if components is None and projection != "none":
+        components = min(_WIDEST_WITHOUT_PROJECTION, max(1, width))
+    settings: dict[str, Any] = {"name": method}
+    if components is not None:
+        settings["components"] = components
+    if anchor_rows is not None:
+        settings["anchor_rows"] = anchor_rows
+    settings["data_noise_scale"] = float(data_noise_scale if described.data_noise else 0.0)
+    settings["anchor_noise_scale"] = float(anchor_noise_scale if described.anchor_noise else 0.0)
+    settings["projection"] = projection
+    rows: dict[str, Any] = {"missing_words": list(missing_words), "smallest_class": smallest_class}
+    if image_shape:
+        rows["image_shape"] = list(image_shape)
+    return "".join(
+        [
+            HEAD,
+            toml_lines({"format": FORMAT, "name": name, "nonce": nonce or new_nonce()}),
+            f"\n[method]\n{METHOD}",
+            ""
+            if components is not None
+            else "# components: as many as the encoded rows are wide, without a projection.\n",
+            "" if anchor_rows is not None else "# anchor_rows: four times the components.\n",
+            toml_lines(settings),
+            f"# projection_digest comes from: mooring study project  {TODO} run it\n" * (projection == "public-svd"),
+            f"\n[rows]\n{ROWS}",
+            toml_lines(rows),
+            f"\n[label]\n{LABEL}",
+            _label_text(table, label, known),
+            f"\n{COLUMNS}",
+            *_column_texts(columns, missing),
+            f"\n{ROSTER}",
+        ]
+    )
+
+
+def open_entries(text: str) -> int:
+    """How many entries of a draft are still open."""
+    return sum(1 for line in text.splitlines() if TODO in line)
+
+
+def _column(table: TableFile, name: str, known: Known) -> dict[str, Any]:
+    """The entries of a column; an open one is an empty list."""
+    kind = _kind_by_type(table, name)
+    if name in known.categories:
+        kind = "category"
+    elif name in known.ranges and kind == "category":
+        kind = "number"
+    if kind == "category":
+        given = list(known.categories.get(name, ()))
+        is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(name).type)
+        return {"name": name, "kind": kind, "categories": given or (["false", "true"] if is_truth else [])}
+    ends = known.ranges.get(name, known.all_ranges)
+    return {"name": name, "kind": kind, "range": [] if ends is None else [float(end) for end in ends]}
+
+
+def _kind_by_type(table: TableFile, name: str) -> str:
+    if table.schema is None:
+        return "number"
+    kind: Any = table.schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_integer(kind):
+        return "integer"
+    if (
+        pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    ):
+        return "category"
+    raise InputError(
+        f"column {name!r}",
+        expected="made of numbers or words",
+        got=f"values of type {kind}",
+        cure="Leave it out with --drop, or write it in another form.",
+    )
+
+
+def _label_text(table: TableFile, label: str | None, known: Known) -> str:
+    if label is None:
+        return toml_lines({"kind": "none"})
+    is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)
+    if known.label_range is not None or (is_float and not known.classes):
+        ends = [float(end) for end in known.label_range or ()]
+        return _filled({"kind": "number", "column": label, "range": ends})
+    is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(label).type)
+    classes = list(known.classes) or (["false", "true"] if is_truth else [])
+    return _filled({"kind": "classes", "column": label, "classes": classes})
+
+
+def _column_texts(columns: Sequence[Mapping[str, Any]], missing: MissingRule) -> list[str]:
+    """Columns alike share an entry, except open ones: each needs an answer of its own."""
+
+    def likeness(numbered: tuple[int, Mapping[str, Any]]) -> str:
+        k, column = numbered
+        rest = {key: value for key, value in column.items() if key != "name"}
+        return f"open {k}" if [] in rest.values() else repr(rest)
+
+    texts = []
+    for _, alike in groupby(enumerate(columns), key=likeness):
+        group = [column for _, column in alike]
+        names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
+        rest = {key: value for key, value in group[0].items() if key != "name"}
+        texts.append(f"\n[[columns]]\n{_filled(names | rest)}" + toml_lines({"missing": missing, "outside": "refuse"}))
+    return texts
+
+
+def _filled(entries: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_OPEN[key] if value == [] else toml_value(value)}\n" for key, value in entries.items())
+
+
+def _require_names_among(table: TableFile, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.names:
+            near = get_close_matches(name, table.names, n=3)
+            raise InputError(
+                f"column {name!r}",
+                expected="one that the header names",
+                got="one that it does not",
+                cure=f"Did you mean {', '.join(map(repr, near))}?" if near else "Check the spelling.",
+            )
+
+
+def _require_header(table: TableFile, drop: Sequence[str]) -> None:
+    """Refuse a first line that may be a record: a draft is public, and names go into it."""
+    kept = [name for name in table.names if name not in drop]
+    counted = [str(k) for k in range(len(table.names) + 1)]
+    is_count = list(table.names) in (counted[:-1], counted[1:])
+    if not is_count and any(not name or _NUMBER.fullmatch(name) for name in kept):
+        at = next(k for k, name in enumerate(table.names) if name in kept and (not name or _NUMBER.fullmatch(name)))
+        raise InputError(
+            "data file",
+            expected="a table whose first line names the columns",
+            got=f"a number or nothing as the name of column {at + 1}",
+            cure="Write a header into the first line.",
+        )

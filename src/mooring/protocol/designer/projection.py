@@ -1,0 +1,84 @@
+"""A study's public projection, made from public rows and kept in a file beside the study."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.projection import public_svd_projection
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import read_plain
+from mooring.protocol.storage.atomic_io import write_durably
+from mooring.tables.encoder import encoded_batches, projection_file_name
+from mooring.tables.streaming import Progress
+
+
+def project_study(
+    path: str | Path,
+    public_rows: str | Path,
+    *,
+    components: int | None = None,
+    ignore: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Study:
+    """Make a study's public projection and write its digest into the study.
+
+    Parameters
+    ----------
+    path : path
+        The study's file, which is written again; the projection lies beside it.
+    public_rows : path
+        A table of public rows, never a participant's, with the study's columns. Its labels are not read.
+    components : int, optional
+        Default: what the study says.
+    ignore : sequence of str
+        Columns to leave out.
+    progress : callable, optional
+
+    Returns
+    -------
+    Study
+    """
+    path = Path(path)
+    plain = read_plain(path)
+    # a draft that waits for its digest is no study yet, so its other parts are read under a projection that needs none
+    method = dict(plain["method"]) if isinstance(plain.get("method"), dict) else {}
+    method = {key: value for key, value in method.items() if key != "projection_digest"} | {"projection": "gaussian"}
+    if components is not None:
+        method["components"] = components
+        method.pop("anchor_rows", None)
+    elif "components" not in method:
+        raise InputError(
+            "components", expected="given for a projection", got="none", cure="Say how many with --components."
+        )
+    study = Study.from_dict(plain | {"method": method}, folder=path.parent)
+    if study.participants:
+        raise InputError(
+            "study",
+            expected="one without a roster yet",
+            got=f"{len(study.participants)} participants, who agreed on it as it is",
+            cure="Make the projection before anybody is enrolled.",
+        )
+    found = public_svd_projection(
+        lambda: (
+            batch.rows
+            for batch in encoded_batches(study, public_rows, labels="ignore", ignore=ignore, progress=progress)
+        ),
+        study.n_components,
+        rng=np.random.default_rng(
+            int.from_bytes(hashlib.sha256(b"mooring public svd" + study.nonce.encode()).digest())
+        ),
+    )
+    from safetensors.numpy import save
+
+    content = save({"matrix": np.ascontiguousarray(found.matrix, dtype=np.float64)})
+    digest = hashlib.sha256(content).hexdigest()
+    projected = replace(study, projection="public-svd", projection_digest=digest)
+    write_durably(path.parent / projection_file_name(study), content, what="the projection's file")
+    projected.write(path)
+    return projected

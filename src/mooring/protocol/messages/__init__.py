@@ -1,0 +1,1 @@
+"""What travels between roles, and the bounded readers of it; nothing here knows who sends it."""

@@ -1,0 +1,263 @@
+"""Models that come from somebody else: checked to be data, and nothing but data, before a runtime is given them.
+
+A model of mooring's (`mooring.learners.onnx_export`) is a straight line of plain arithmetic. What is accepted here is just
+that: no loops, no functions, no files beside it, and for every step the size of what it makes is worked out beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.protocol.messages.model_reader import Tree, read_model, refuse
+
+MOST_MODEL_BYTES = 64 * 2**20
+ROWS_AT_ONCE = 128
+INPUT, OUTPUT = "rows", "predictions"
+_MOST_NUMBERS = 2**24  # in one array, while it predicts
+_MOST_NUMBERS_IN_ALL = 2**26  # in all arrays that a block of rows passes through: a runtime may keep them all
+_MOST_WORK = 2**36  # multiplications a block of rows: seconds
+_IR_VERSIONS, _OPSETS = range(7, 11), range(13, 22)
+_TYPES = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
+_SINGLE, _WHOLE = 1, 7
+
+Kind = Literal["classes", "number"]
+Shape = tuple[int, ...]
+
+
+def check_model(
+    data: bytes, *, n_components: int, kind: Kind, n_classes: int, most_bytes: int = MOST_MODEL_BYTES
+) -> None:
+    """Refuse a model that is not plainly data of the kind that mooring writes.
+
+    Parameters
+    ----------
+    data : bytes
+        The file, as it came.
+    n_components : int
+        The width of its rows.
+    kind : {"classes", "number"}
+    n_classes : int
+        How many classes the study has; not used for numbers.
+    most_bytes : int
+        Larger files are refused unread.
+    """
+    if len(data) > most_bytes:
+        raise refuse(f"it is larger than {most_bytes // 2**20} MB")
+    if not n_classes and kind == "classes":
+        raise InputError("n_classes", expected="1 or more", got="0", cure="Take it from the study.")
+    model = read_model(data)
+    _require_versions(model)
+    graph = _one(model, "graph")
+    _require_value(_one(graph, "input"), INPUT, _SINGLE, n_components)
+    _require_value(_one(graph, "output"), OUTPUT, _WHOLE if kind == "classes" else _SINGLE, None)
+    numbers = _numbers(graph["initializer"])
+    shapes: dict[str, Shape] = {INPUT: (ROWS_AT_ONCE, n_components)}
+    shapes |= {name: array.shape for name, array in numbers.items()}
+    if INPUT in numbers or OUTPUT in shapes:
+        raise refuse("its input or output stands for something else")
+    work = 0
+    for node in graph["node"]:
+        work += _follow(node, shapes, numbers)
+    if sum(math.prod(shape) for shape in shapes.values()) > _MOST_NUMBERS_IN_ALL:
+        raise refuse("it would take too much memory to use")
+    if work > _MOST_WORK:
+        raise refuse("it would take too long to use")
+    if shapes.get(OUTPUT) != (ROWS_AT_ONCE,):
+        raise refuse("it does not predict one value a row")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model that was checked, ready to predict.
+
+    Attributes
+    ----------
+    n_components : int
+    kind : {"classes", "number"}
+    n_classes : int
+    """
+
+    n_components: int
+    kind: Kind
+    n_classes: int
+    _session: Any
+
+    @classmethod
+    def load(cls, data: bytes, *, n_components: int, kind: Kind, n_classes: int = 0, threads: int = 2) -> Model:
+        """Check a model and hand it to ONNX Runtime; the parameters are those of `check_model`."""
+        check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 4
+        try:
+            session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception:  # the runtime's errors have no common class, and may quote the file
+            raise refuse("the runtime cannot use it") from None
+        return cls(n_components, kind, n_classes, session)
+
+    def predict(self, rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
+        """Predict for rows of shape (n, h): the index of a class (int64), or a number (float64)."""
+        if rows.ndim != 2 or rows.shape[1] != self.n_components:
+            raise InputError(
+                "rows",
+                expected=f"of shape (n, {self.n_components})",
+                got=f"shape {rows.shape}",
+                cure="Give the model aligned rows of the study it belongs to.",
+            )
+        with np.errstate(over="ignore"):
+            given = np.ascontiguousarray(rows, dtype=np.float32)
+        if not np.isfinite(given).all():
+            raise InputError(
+                "rows", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
+            )
+        found = np.empty(len(given), dtype=np.int64 if self.kind == "classes" else np.float64)
+        for start in range(0, len(given), ROWS_AT_ONCE):
+            block = given[start : start + ROWS_AT_ONCE]
+            found[start : start + len(block)] = self._of_block(block)
+        return found
+
+    def _of_block(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        try:
+            (values,) = self._session.run([OUTPUT], {INPUT: block})
+        except Exception:  # as above; a look-up beyond an array's end comes out here
+            raise refuse("it fails when it is used") from None
+        if values.shape != (len(block),) or values.dtype != (np.int64 if self.kind == "classes" else np.float32):
+            raise refuse("it does not predict one value a row")
+        if self.kind == "classes" and (values.min() < 0 or values.max() >= self.n_classes):
+            raise refuse("it predicts classes that the study does not have")
+        if not np.isfinite(values).all():
+            raise refuse("it predicts numbers that are not finite")
+        return np.asarray(values)
+
+
+def _one(tree: Tree, name: str, default: Any = None) -> Any:
+    values = tree[name]
+    if not values and default is None:
+        raise refuse("a part of it is missing")
+    return values[0] if values else default
+
+
+def _require_versions(model: Tree) -> None:
+    opset = _one(model, "opset_import")
+    if _one(model, "ir_version") not in _IR_VERSIONS or _one(opset, "version") not in _OPSETS:
+        raise refuse("it is of a version of ONNX that this mooring does not use")
+    if _one(opset, "domain", "") != "":
+        raise refuse("it uses operators that are not ONNX's own")
+
+
+def _require_value(value: Tree, name: str, element: int, width: int | None) -> None:
+    kind = _one(_one(value, "type"), "tensor_type")
+    sides = _one(kind, "shape")["dim"]
+    widths = [_one(side, "dim_value", -1) for side in sides]
+    fine = _one(value, "name") == name and _one(kind, "elem_type") == element
+    if not fine or widths != ([-1] if width is None else [-1, width]):
+        raise refuse("its input or output is not what the study asks for")
+
+
+def _numbers(tensors: Sequence[Tree]) -> dict[str, npt.NDArray[Any]]:
+    found: dict[str, npt.NDArray[Any]] = {}
+    for tensor in tensors:
+        name, element = _one(tensor, "name"), _one(tensor, "data_type")
+        data, shape = _one(tensor, "raw_data", b""), tuple(tensor["dims"])
+        if element not in _TYPES:
+            raise refuse("it holds arrays of a type that mooring's models do not have")
+        if any(not 1 <= side <= _MOST_NUMBERS for side in shape) or math.prod(shape) * np.dtype(
+            _TYPES[element]
+        ).itemsize != len(data):
+            raise refuse("an array in it is not as large as it says")
+        if not name or name in found:
+            raise refuse("two arrays in it have one name, or one has none")
+        array = np.frombuffer(data, dtype=_TYPES[element]).reshape(shape)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise refuse("it holds numbers that are not finite")
+        found[name] = array
+    return found
+
+
+def _follow(node: Tree, shapes: dict[str, Shape], numbers: dict[str, npt.NDArray[Any]]) -> int:
+    """Work out what one step makes, and return how many multiplications that takes."""
+    name = _one(node, "op_type")
+    if _one(node, "domain", "") != "" or name not in _OPERATORS:
+        raise refuse("it uses an operator that mooring's models do not use")
+    operator = _OPERATORS[name]
+    attributes = {_one(entry, "name"): _one(entry, "i", 0) for entry in node["attribute"]}
+    inputs = node["input"]
+    if len(inputs) != operator.n_inputs or len(node["output"]) != 1 or any(given not in shapes for given in inputs):
+        raise refuse("its steps do not follow from each other")
+    if len(attributes) != len(node["attribute"]) or any(_one(entry, "type") != 2 for entry in node["attribute"]):
+        raise refuse("a step of it has settings that mooring's models do not have")
+    if any(attributes.get(key, missing) not in allowed for key, (missing, allowed) in operator.settings.items()):
+        raise refuse("a step of it has settings that mooring's models do not have")
+    if set(attributes) - set(operator.settings):
+        raise refuse("a step of it has settings that mooring's models do not have")
+    if name == "ReduceSum" and (inputs[1] not in numbers or numbers[inputs[1]].tolist() != [1]):
+        raise refuse("a step of it has settings that mooring's models do not have")
+    settings = {key: attributes.get(key, missing) for key, (missing, _) in operator.settings.items()}
+    made = operator.shape([shapes[given] for given in inputs], settings)
+    (output,) = node["output"]
+    if made is None or not output or output in shapes:
+        raise refuse("its steps do not fit each other")
+    if math.prod(made) > _MOST_NUMBERS:
+        raise refuse("it would take too much memory to use")
+    shapes[output] = made
+    return math.prod(made) * (shapes[inputs[0]][1] if name == "MatMul" else 1)
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """How many inputs it takes, its settings (what a missing one means, what is allowed), and what it makes."""
+
+    n_inputs: int
+    shape: Callable[[Sequence[Shape], dict[str, int]], Shape | None]
+    settings: dict[str, tuple[int, Sequence[int]]]
+
+
+def _broadcast(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
+
+
+def _product(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+    a, b = shapes
+    return (a[0], b[1]) if len(a) == len(b) == 2 and a[1] == b[0] else None
+
+
+def _summed(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
+    a = shapes[0]
+    return (a[0], *((1,) if settings["keepdims"] else ()), *a[2:]) if 2 <= len(a) <= 3 else None
+
+
+def _looked_up(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
+    a, places = shapes
+    axis = settings["axis"]
+    fits = axis < len(a) and len(a) + len(places) <= 4
+    return (*a[:axis], *places, *a[axis + 1 :]) if fits else None
+
+
+def _looked_up_by_row(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+    a, places = shapes
+    return places if len(a) == len(places) == 2 and a[0] == places[0] else None
+
+
+_OPERATORS: dict[str, _Operator] = {
+    **{name: _Operator(1, _broadcast, {}) for name in ("Cos", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Tanh")},
+    **{name: _Operator(2, _broadcast, {}) for name in ("Add", "Sub", "Mul", "Greater", "LessOrEqual")},
+    "Where": _Operator(3, _broadcast, {}),
+    "Cast": _Operator(1, _broadcast, {"to": (-1, tuple(_TYPES))}),
+    "MatMul": _Operator(2, _product, {}),
+    "ReduceSum": _Operator(2, _summed, {"keepdims": (1, (0, 1))}),
+    "ArgMax": _Operator(1, _summed, {"axis": (0, (1,)), "keepdims": (1, (0,))}),
+    "Gather": _Operator(2, _looked_up, {"axis": (0, (0, 1))}),
+    "GatherElements": _Operator(2, _looked_up_by_row, {"axis": (0, (1,))}),
+}

@@ -1,0 +1,324 @@
+"""A study: one readable, public file that everybody who takes part holds, and that everything else follows from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from mooring.errors import InputError
+from mooring.mechanisms.methods import Method, method_named
+from mooring.protocol.messages.members import CARD_CURE
+from mooring.protocol.messages.members import Member as Member
+from mooring.protocol.messages.members import require_name as require_name
+from mooring.protocol.messages.study_file import FORMAT, read_plain, render, study_entries
+from mooring.protocol.storage.atomic_io import write_durably
+from mooring.tables.schema import Column, Label, can_be_shown, require_width
+
+_MOST_COMPONENTS = 10_000
+_MOST_ANCHOR_ROWS = 200_000
+_MOST_NUMBERS = 2**28  # in the projection or the anchor: 2 GB
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+ProjectionName = Literal["none", "gaussian", "public-svd"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What everybody agrees on before anything is shared.
+
+    Attributes
+    ----------
+    name, nonce : str
+        The nonce makes two studies of one name different.
+    columns : tuple of Column
+    label : Label
+    method : str
+        An anchor-aligned method of `mooring.METHODS`.
+    n_components, n_anchor_rows : int
+    data_noise_scale, anchor_noise_scale : float
+        σ and v; σ in the units of the encoded rows, whose numbers lie between −1 and 1.
+    projection : {"none", "gaussian", "public-svd"}
+        A Gaussian one follows from the nonce; a public SVD lies in a file beside the study.
+    projection_digest : str
+        SHA-256 of that file.
+    missing_words : tuple of str
+        What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
+    smallest_class : int
+        A participant with fewer rows of a class (but some) does not share: such rows stand out.
+    image_shape : tuple of int
+        If rows are images, for pictures; else empty.
+    participants : tuple of Member
+    analyst : Member or None
+    dealer : str
+        The participant that deals the anchor; the first of the roster where left out.
+    """
+
+    name: str
+    nonce: str
+    columns: tuple[Column, ...]
+    label: Label
+    method: str
+    n_components: int
+    n_anchor_rows: int
+    data_noise_scale: float = 0.0
+    anchor_noise_scale: float = 0.0
+    projection: ProjectionName = "none"
+    projection_digest: str = ""
+    missing_words: tuple[str, ...] = ()
+    smallest_class: int = 3
+    image_shape: tuple[int, ...] = ()
+    participants: tuple[Member, ...] = ()
+    analyst: Member | None = None
+    dealer: str = ""
+    folder: Path | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_name("name of the study", self.name)
+        if not re.fullmatch(r"[0-9a-f]{32}", self.nonce):
+            raise InputError(
+                "nonce", expected="32 hexadecimal digits", got="something else", cure="'mooring study init' draws one."
+            )
+        self._check_columns()
+        self._check_method()
+        self._check_roster()
+
+    @property
+    def n_features(self) -> int:
+        """Width of the encoded rows."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of the encoded matrix."""
+        return tuple(name for column in self.columns for name in column.feature_names)
+
+    @property
+    def method_described(self) -> Method:
+        """The method as data."""
+        return method_named(self.method)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything the study says, roster included; comments and layout do not matter."""
+        plain = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(b"mooring study\n" + plain.encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest in short, to be compared by telephone: seven groups of four letters and digits."""
+        short = base64.b32encode(bytes.fromhex(self.digest))[:28].decode().lower()
+        return "-".join(short[k : k + 4] for k in range(0, 28, 4))
+
+    @property
+    def folder_name(self) -> str:
+        """What a vault calls its folder for this study; another roster is another study."""
+        return f"{self.name}-{self.digest[:16]}"
+
+    def member(self, name: str) -> Member:
+        """The participant called `name`."""
+        for member in self.participants:
+            if member.name == name:
+                return member
+        raise InputError(
+            "participant",
+            expected=f"one of {', '.join(member.name for member in self.participants) or 'the roster, which is empty'}",
+            got=repr(name),
+            cure="Enrol its card with 'mooring study enrol'.",
+        )
+
+    def member_with_key(self, signing_key: str) -> Member | None:
+        """The participant that signs with this key, if there is one."""
+        return next((member for member in self.participants if member.signing_key == signing_key), None)
+
+    @property
+    def dealing_member(self) -> Member:
+        """Who deals the anchor."""
+        self.require_roster()
+        return self.member(self.dealer) if self.dealer else self.participants[0]
+
+    def require_roster(self) -> None:
+        """Refuse a draft: nobody can share in a study that nobody takes part in."""
+        if len(self.participants) < 2 or self.analyst is None:
+            raise InputError(
+                "study",
+                expected="one with two participants or more and an analyst",
+                got=f"{len(self.participants)} participants and {'no' if self.analyst is None else 'an'} analyst",
+                cure="Collect the cards that 'mooring join' writes and run 'mooring study enrol'.",
+            )
+
+    def enrolled(self, participants: Sequence[Member] = (), analyst: Member | None = None) -> Study:
+        """The same study with further members; a member that is enrolled already is left as it is."""
+        known = {member.name: member for member in self.participants}
+        for member in participants:
+            if known.setdefault(member.name, member) != member:
+                raise InputError(
+                    "roster",
+                    expected="one card a name",
+                    got=f"two different cards of {member.name!r}",
+                    cure="Ask which is the right one, and take the other out.",
+                )
+        if analyst is not None and self.analyst not in (None, analyst):
+            raise InputError("roster", expected="one analyst", got="two", cure="Take one out of the study.")
+        return replace(self, participants=tuple(known.values()), analyst=analyst or self.analyst)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything the study says, in plain values and a fixed order."""
+        method: dict[str, Any] = {
+            "name": self.method,
+            "components": self.n_components,
+            "anchor_rows": self.n_anchor_rows,
+            "data_noise_scale": float(self.data_noise_scale),
+            "anchor_noise_scale": float(self.anchor_noise_scale),
+            "projection": self.projection,
+        }
+        if self.projection_digest:
+            method["projection_digest"] = self.projection_digest
+        rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
+        if self.image_shape:
+            rows["image_shape"] = list(self.image_shape)
+        plain = {
+            "format": FORMAT,
+            "name": self.name,
+            "nonce": self.nonce,
+            "method": method,
+            "rows": rows,
+            "label": self.label.as_dict(),
+            "columns": [column.as_dict() for column in self.columns],
+            "participants": [member.as_dict() for member in self.participants],
+        }
+        if self.dealer:
+            plain["dealer"] = self.dealer
+        if self.analyst is not None:
+            plain["analyst"] = self.analyst.as_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], *, folder: Path | None = None) -> Study:
+        """Read what `as_dict` gave, or the tables of a study's file."""
+        return cls(**study_entries(plain), folder=folder)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Study:
+        """Read a study's file.
+
+        Everything is checked; an entry that has no meaning is an error, since it may be a misspelt one that has.
+        """
+        return cls.from_dict(read_plain(Path(path)), folder=Path(path).parent)
+
+    def write(self, path: str | Path) -> None:
+        """Write the study as a commented TOML file, whole or not at all."""
+        write_durably(Path(path), render(self.as_dict()).encode(), what="the study's file")
+
+    def _check_columns(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names:
+            raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
+        twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None or self.label.column in names:
+            raise InputError(
+                "columns",
+                expected="different names, none of them the label's",
+                got=f"{(twice or self.label.column)!r} twice",
+                cure="Take one out.",
+            )
+        require_width(self.n_features)
+        if not all(map(can_be_shown, self.missing_words)):
+            raise InputError(
+                "missing_words", expected="without control characters", got="some with", cure="Take them out."
+            )
+        if self.image_shape and math.prod(self.image_shape) != self.n_features:
+            raise InputError(
+                "image_shape",
+                expected=f"of {self.n_features} pixels, as many as columns",
+                got="x".join(map(str, self.image_shape)),
+                cure="Correct it, or leave it out.",
+            )
+        if self.smallest_class < 1:
+            raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
+
+    def _check_method(self) -> None:
+        method = self.method_described
+        if not method.uses_anchor:
+            raise InputError(
+                "method",
+                expected="one that aligns by an anchor",
+                got=repr(self.method),
+                cure="With a common transform every participant could undo every other's; without an anchor nothing can "
+                "be aligned. Choose among the aa-i-gdp methods.",
+            )
+        for name, scale, used in (
+            ("data_noise_scale", self.data_noise_scale, method.data_noise),
+            ("anchor_noise_scale", self.anchor_noise_scale, method.anchor_noise),
+        ):
+            if not (math.isfinite(scale) and scale >= 0) or (scale > 0 and not used) or (used and scale == 0):
+                raise InputError(
+                    name,
+                    expected=f"above 0 for {self.method}" if used else f"0 for {self.method}",
+                    got=str(scale),
+                    cure="The methods' names say which noise each has.",
+                )
+        m = self.n_features
+        if not 1 <= self.n_components <= min(m, _MOST_COMPONENTS):
+            raise InputError(
+                "components",
+                expected=f"1 to {min(m, _MOST_COMPONENTS)}, the width of the encoded rows",
+                got=str(self.n_components),
+                cure="A projection cannot add directions.",
+            )
+        if not self.n_components + 1 <= self.n_anchor_rows <= _MOST_ANCHOR_ROWS:
+            raise InputError(
+                "anchor_rows",
+                expected=f"{self.n_components + 1} to {_MOST_ANCHOR_ROWS}",
+                got=str(self.n_anchor_rows),
+                cure="Four times the components is customary.",
+            )
+        if self.n_components * max(self.n_anchor_rows, m) > _MOST_NUMBERS:
+            raise InputError(
+                "components",
+                expected=f"at most {_MOST_NUMBERS // max(self.n_anchor_rows, m)} with so many anchor rows or columns",
+                got=str(self.n_components),
+                cure="Share fewer components, or deal a shorter anchor.",
+            )
+        if self.projection not in ("none", "gaussian", "public-svd"):
+            raise InputError(
+                "projection", expected="none, gaussian or public-svd", got=repr(self.projection), cure="Correct it."
+            )
+        if self.projection == "none" and self.n_components != m:
+            raise InputError(
+                "components", expected=f"{m} without a projection", got=str(self.n_components), cure="Or choose one."
+            )
+        has_digest = bool(_HEX.fullmatch(self.projection_digest))
+        if has_digest != (self.projection == "public-svd") or bool(self.projection_digest) != has_digest:
+            raise InputError(
+                "projection_digest",
+                expected="given with a public-svd projection, and only then",
+                got="given" if self.projection_digest else "none",
+                cure="'mooring study project' makes the projection and writes its digest.",
+            )
+
+    def _check_roster(self) -> None:
+        everybody = [*self.participants, *([self.analyst] if self.analyst else [])]
+        for what, values in (
+            ("names", [member.name for member in everybody]),
+            ("signing keys", [member.signing_key for member in everybody]),
+            ("sealing keys", [member.sealing_key for member in self.participants]),
+        ):
+            if len(set(values)) < len(values):
+                raise InputError("roster", expected=f"different {what}", got="one twice", cure="Take one out.")
+        if any(not member.sealing_key for member in self.participants):
+            raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
+        if self.dealer and self.participants:
+            self.member(self.dealer)
+
+
+def new_nonce() -> str:
+    """Draw a study's nonce from the system's entropy."""
+    return secrets.token_hex(16)

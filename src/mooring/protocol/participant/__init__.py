@@ -1,0 +1,1 @@
+"""A participant: join, check, share, predict."""

@@ -1,0 +1,293 @@
+"""What `mooring check` looks at before anything leaves: hazards in the rows, and an attack on half of them by the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks import REGISTRY
+from mooring.audit import AuditResult, Lens, OperatingPoint, PointResult, run_audit
+from mooring.audit.auditor import root_mean_square
+from mooring.audit.run import Progress
+from mooring.audit.utility import References
+from mooring.learners import Score, fit, score
+from mooring.mechanisms.projection import Projection
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
+from mooring.tables import Deal
+from mooring.tables.encoder import EncodedRows, study_projection
+from mooring.tables.stratification import round_robin, split_off, strata_of
+from mooring.typing import Matrix
+from mooring.version import __version__
+
+_OF_A_SAMPLE = (
+    "Every row was checked against the study; hazards, self-attack and your own model are of {shown:,} of your {in_all:,} "
+    "rows, drawn at random."
+)
+_HALVES = ("one half of your rows", "the other half")
+_FEWEST_ROWS = 4
+_FOLDS = 5
+_MOST_ROWS_ALONE = 5000
+_WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
+_MUCH_ERROR, _LITTLE_ERROR = 0.5, 0.8
+_MUCH_LINKED, _LITTLE_LINKED = 0.5, 0.2
+PIXELS = (-1.0, 1.0)
+"""Black and white of an encoded image: numbers lie between the ends of their declared range."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found.
+
+    Attributes
+    ----------
+    n_rows : int
+    class_counts : dict of str to int, or None
+        Rows of each class of the study.
+    hazards : tuple of str
+        What in these rows makes the transform easy to break.
+    warnings : tuple of str
+        What holds whatever the rows are, and what could not be done.
+    local_only : Score or None
+        A model of one's own, on the rows as they are, cross-validated: what joining has to beat.
+    data_noise_scale, anchor_noise_scale : float
+        σ and v of the study.
+    rms : float
+        s, the root mean square of the projected rows.
+    self_attack : AuditResult
+        One half of the rows plays the colluder, the other the target. Without points where it could not be run.
+    verdict : str
+    """
+
+    n_rows: int
+    class_counts: dict[str, int] | None
+    hazards: tuple[str, ...]
+    warnings: tuple[str, ...]
+    local_only: Score | None
+    data_noise_scale: float
+    anchor_noise_scale: float
+    rms: float
+    self_attack: AuditResult
+    verdict: str
+
+    @property
+    def level(self) -> float | None:
+        """σ / s: private-data noise in units of the rows; None where the rows are zero throughout."""
+        return self.data_noise_scale / self.rms if self.rms > 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the record that a report reads. Holds a few rows, original beside rebuilt."""
+        return {
+            "rows": self.n_rows,
+            "class_counts": self.class_counts,
+            "hazards": list(self.hazards),
+            "warnings": list(self.warnings),
+            "local_only": None if self.local_only is None else self.local_only.as_dict(),
+            "noise": {
+                "data_noise_scale": self.data_noise_scale,
+                "rms": self.rms,
+                "level": self.level,
+                "anchor_noise_scale": self.anchor_noise_scale,
+            },
+            "self_attack": self.self_attack.as_dict(),
+            "verdict": self.verdict,
+        }
+
+
+def inspect(
+    study: Study,
+    encoded: EncodedRows,
+    *,
+    n_rows: int | None = None,
+    class_counts: dict[str, int] | None = None,
+    n_rows_attacked: int = 1500,
+    seed: int = 0,
+    attacks: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Inspection:
+    """Look at one participant's rows before anything leaves.
+
+    Parameters
+    ----------
+    study : Study
+    encoded : EncodedRows
+        The participant's rows, encoded by the study: all, or a sample.
+    n_rows, class_counts : optional
+        Of all rows, where `encoded` is a sample of them.
+    n_rows_attacked : int, default 1500
+        At most so many rows take part in the self-attack, colluder's and target's together.
+    seed : int, default 0
+        Chooses the halves and plays the secrets of the self-attack. No real secret is drawn.
+    attacks : sequence of str, optional
+        Names in `mooring.attacks.REGISTRY`; by default all, less those that are too slow at this width.
+    progress : callable, optional
+        Called with steps done, steps in all, and what comes next.
+    """
+    projection = study_projection(study)
+    rows, labels = encoded.rows, encoded.labels
+    counts = class_counts
+    if counts is None and study.label.kind == "classes" and labels is not None:
+        tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
+        counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
+    hazards = (*hazards_of_rows(study, rows, projection), *hazards_of_labels(study, counts))
+    result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
+    in_all = rows.shape[0] if n_rows is None else n_rows
+    some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
+    return Inspection(
+        n_rows=int(in_all),
+        class_counts=counts,
+        hazards=hazards,
+        warnings=(*standing_warnings(study), *result.warnings, *some),
+        local_only=_local_only(study, rows, labels, seed),
+        data_noise_scale=study.data_noise_scale,
+        anchor_noise_scale=study.anchor_noise_scale,
+        rms=root_mean_square([rows], projection) if rows.shape[0] else 0.0,
+        self_attack=result,
+        verdict=_verdict(study, result),
+    )
+
+
+def point_of(study: Study, rms: float) -> OperatingPoint | None:
+    """The study's own operating point, for rows of this root mean square; None where they are zero and noise is not."""
+    if study.data_noise_scale > 0 and not rms > 0:
+        return None
+    level = study.data_noise_scale / rms if study.data_noise_scale > 0 else 0.0
+    return OperatingPoint(study.method, study.n_components, study.n_anchor_rows, study.anchor_noise_scale, level)
+
+
+def lens_of(study: Study, *, n_examples: int = 6) -> Lens:
+    """How to look at rows that this study encoded."""
+    return Lens(
+        image_shape=study.image_shape or None,
+        pixel_range=PIXELS,
+        feature_names=study.feature_names,
+        n_examples=n_examples,
+    )
+
+
+def _self_attack(
+    study: Study,
+    rows: Matrix,
+    labels: npt.NDArray[Any] | None,
+    projection: Projection,
+    n_rows_attacked: int,
+    seed: int,
+    attacks: Sequence[str] | None,
+    progress: Progress | None,
+) -> AuditResult:
+    """One half of the rows attacks the other, at the study's own point and through its own projection."""
+    if rows.shape[0] < _FEWEST_ROWS:
+        return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
+    rng = np.random.default_rng([seed, 12])
+    strata = strata_of(labels, rows.shape[0])
+    chosen = np.arange(rows.shape[0])
+    n_attacked = max(_FEWEST_ROWS, n_rows_attacked)
+    if chosen.size > n_attacked:
+        chosen, _ = split_off(chosen, strata, n_attacked, rng=rng)
+    halves = split_off(chosen, strata, chosen.size // 2, rng=rng)
+    dealt = Deal.from_parts(
+        [rows[half] for half in halves],
+        None if labels is None else [labels[half] for half in halves],
+        rng=rng,
+        test_share=0.0,  # nothing is trained here; a gallery's look-alikes are the target's own rows
+        names=_HALVES,
+    )
+    point = point_of(study, root_mean_square(dealt.train, projection))
+    if point is None or any(not np.ptp(part, axis=0).any() for part in dealt.train):
+        return _not_run(study, rows, "the rows are all alike, and there is nothing to tell apart")
+    names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(study.n_components)
+    found = run_audit(
+        dealt,
+        points=[point],
+        projection=projection,
+        attacks=names,
+        lens=lens_of(study),
+        seed=seed,
+        progress=progress,
+    )
+    return AuditResult(found.description, found.references, found.points, note)  # hazards are told apart, and in full
+
+
+def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The attacks that take seconds at this width, and a note on those left out."""
+    slow = [name for name, widest in _WIDEST.items() if n_components > widest]
+    note = (
+        f"At {n_components} components the self-attack leaves out {', '.join(slow)}, which would take minutes and often "
+        "recovers most: 'mooring audit --study' runs every attack."
+    )
+    return tuple(name for name in REGISTRY if name not in slow), (note,) if slow else ()
+
+
+def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
+    description = {
+        "mooring": __version__,
+        "n_participants": 2,
+        "rows_each": [rows.shape[0] // 2, rows.shape[0] - rows.shape[0] // 2],
+        "n_features": study.n_features,
+        "projection": study.projection,
+        "colluders": [_HALVES[0]],
+        "targets": [_HALVES[1]],
+        "attacks": [],
+    }
+    return AuditResult(description, References(None, None, 0), (), (f"The self-attack could not be run: {reason}.",))
+
+
+def _local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
+    """Five-fold cross-validated score of a model on the rows as they are; None where there is too little to learn from."""
+    if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * _FOLDS:
+        return None
+    kind = study.label.kind
+    if np.unique(labels).size < 2:
+        return None  # one class, or one number: there is nothing to tell apart
+    rng = np.random.default_rng([seed, 13])
+    strata, chosen = strata_of(labels, rows.shape[0]), np.arange(rows.shape[0])
+    if chosen.size > _MOST_ROWS_ALONE:
+        chosen, _ = split_off(chosen, strata, _MOST_ROWS_ALONE, rng=rng)
+    predicted = np.empty_like(labels)
+    for fold in round_robin(chosen, strata, _FOLDS, rng=rng):
+        others = np.setdiff1d(chosen, fold)
+        predicted[fold] = fit("auto", rows[others], labels[others], kind=kind, seed=seed)(rows[fold])
+    return score(labels[chosen], predicted[chosen], kind=kind, rng=rng)
+
+
+def _verdict(study: Study, result: AuditResult) -> str:
+    found = result.points[0] if result.points else None
+    protection = (
+        "Rows in this study carry no noise of their own, and without it no anchor noise protects them."
+        if study.data_noise_scale == 0
+        else "What holds the attacker back is the noise on the rows; without it, no anchor noise would protect them."
+    )
+    if found is None or found.worst() is None:
+        return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
+    held = max(result.description["rows_each"])
+    return (
+        f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} rows of yours, "
+        f"may hold more and recover more ('mooring audit --study' plays all participants). {protection}"
+    )
+
+
+def _recovered(found: PointResult) -> str:
+    worst, linked = found.worst(), found.worst("linkage")
+    assert worst is not None
+    attack, figure = worst
+    words = f"The attack {attack!r} rebuilds your rows with an error of {figure.value:.2f} (0 is exact"
+    words += "" if figure.control is None else f"; guessing without your upload gives {figure.control:.2f}"
+    words += ")"
+    if linked is not None:
+        by = "it" if linked[0] == attack else f"{linked[0]!r}"
+        chance = "" if linked[1].chance is None else f" (chance {linked[1].chance:.0%})"
+        words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
+    share = 0.0 if linked is None else linked[1].value
+    if figure.value < _MUCH_ERROR or share > _MUCH_LINKED:
+        amount = f"much (an error under {_MUCH_ERROR:g}, or more than {_MUCH_LINKED:.0%} picked out)"
+    elif figure.value < _LITTLE_ERROR or share > _LITTLE_LINKED:
+        amount = f"something (an error under {_LITTLE_ERROR:g}, or more than {_LITTLE_LINKED:.0%} picked out)"
+    elif linked is None:
+        amount = f"little (an error of {_LITTLE_ERROR:g} or more; whether rows can be picked out was not measured)"
+    else:
+        amount = f"little (an error of {_LITTLE_ERROR:g} or more, and at most {_LITTLE_LINKED:.0%} picked out)"
+    return f"{words}. That is {amount}."

@@ -1,0 +1,141 @@
+"""New rows scored where they are: preprocessing, projection, secret map, alignment map, model; and no noise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.learners import Score, fit, score
+from mooring.protocol.analyst.delivery import Result, read_result
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.upload import used_anchor
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import Labels, encoded_batches, read_encoded, study_projection
+from mooring.tables.streaming import Progress
+
+_MEAN_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What the joint model says of new rows.
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        Class words, or numbers, in the order of the rows.
+    score : Score or None
+        Of the joint model, where the rows came with labels.
+    local_only : Score or None
+        Of a model of the participant's own rows alone on the same rows, where it was asked for.
+    """
+
+    values: npt.NDArray[Any]
+    score: Score | None
+    local_only: Score | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record, in plain values; no predictions."""
+        return {
+            "rows": int(self.values.size),
+            "score": None if self.score is None else self.score.as_dict(),
+            "local_only": None if self.local_only is None else self.local_only.as_dict(),
+        }
+
+
+def predict_rows(
+    vault: Vault,
+    study: Study,
+    data: Path,
+    *,
+    result: Path,
+    own_rows: Path | None = None,
+    ignore: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Predictions:
+    """Score new rows with the joint model.
+
+    Parameters
+    ----------
+    vault : Vault
+    study : Study
+    data : Path
+        New rows, CSV or Parquet, with or without the label.
+    result : Path
+        The folder that the analyst delivered.
+    own_rows : Path, optional
+        The rows that were shared: a model is trained on them alone, for comparison.
+    ignore : collection of str
+        Columns to leave out.
+    """
+    if study.label.kind == "none":
+        raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
+    delivered = read_result(result, study, vault.membership(study))
+    anchor = used_anchor(vault, study)
+    if not anchor.exists():
+        raise _not_shared()
+    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
+    require_own_map(delivered, perturbation, vault)
+    if delivered.model is None:
+        raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
+    projection, secret = study_projection(study), perturbation.map
+    found, truth, rows = [], [], []
+    labels: Labels = "ignore" if study.label.column in ignore else "allow"  # a column of labels that are not known yet
+    for block in encoded_batches(study, data, labels=labels, ignore=tuple(ignore), progress=progress):
+        common = delivered.apply(secret.apply(projection.encode(block.rows)))
+        found.append(delivered.model.predict(common))
+        truth += [] if block.labels is None else [block.labels]
+        rows += [] if own_rows is None else [block.rows]
+    predicted = np.concatenate(found)
+    known = np.concatenate(truth) if truth else None
+    kind: Literal["classes", "number"] = "classes" if study.label.kind == "classes" else "number"
+    joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
+    alone = None
+    if own_rows is not None and known is not None:
+        own = read_encoded(study, own_rows, ignore=tuple(ignore))
+        assert own.labels is not None
+        guess = fit("auto", own.rows, own.labels, kind=kind, seed=0)(np.concatenate(rows))
+        alone = score(known, guess, kind=kind, rng=_rng())
+    words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
+    return Predictions(words, joint, alone)
+
+
+def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:
+    """Refuse a map that is not for this participant's own upload.
+
+    The mean that the map subtracts must be that of the participant's own anchor representation: a map with another one would
+    have been made from something else, or shift every row to where the analyst wants it.
+    """
+    entry = Ledger(vault.folder).entry(perturbation.study.digest)
+    if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is
+        raise _not_shared()
+    if delivered.bundle_digest != entry.bundle:
+        raise RefusedError(
+            "the map", reason="it was made from another bundle than yours", cure="Ask the analyst again."
+        )
+    own = perturbation.anchor_representation().astype(np.float64).mean(axis=0)
+    if not np.abs(delivered.mean - own).max() <= _MEAN_TOLERANCE:
+        raise RefusedError(
+            "the map", reason="its mean is not that of your own anchor representation", cure="Ask the analyst again."
+        )
+
+
+def _not_shared() -> StorageError:
+    return StorageError(
+        "the vault",
+        reason="it does not know of an upload in this study",
+        cure="Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers.",
+    )
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)  # resampling for intervals only

@@ -1,0 +1,103 @@
+"""A participant, step by step: join, deal or receive the anchor, check, share, predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mooring.protocol.messages.anchor import Anchor, deal_anchor, open_anchor
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.upload import Shared, share_rows
+from mooring.protocol.storage.vault import Floors, Vault
+from mooring.tables.sampling import sampled_rows
+from mooring.tables.streaming import Progress
+
+if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
+    from mooring.protocol.participant.inspection import Inspection
+    from mooring.protocol.participant.prediction import Predictions
+
+Steps = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One organisation in one study; every step is a command's as well.
+
+    Parameters
+    ----------
+    study : Study
+    vault : Vault
+        Its keys, secrets and ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     vault = Participant.join(Path(folder) / "vault")
+    >>> vault.card("st-mary").name
+    'st-mary'
+    """
+
+    study: Study
+    vault: Vault = field(repr=False)
+
+    @classmethod
+    def join(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
+        """Make keys and secrets in a new vault; its `card` goes to the study's designer."""
+        return Vault.create(folder, passphrase=passphrase, floors=floors)
+
+    @property
+    def member(self) -> Member:
+        """Who this is in the roster."""
+        return self.vault.membership(self.study)
+
+    def deal(self, path: Path) -> str:
+        """Deal the anchor, sealed to every participant; the dealer only. Returns the file's SHA-256."""
+        return deal_anchor(self.vault, self.study, path)
+
+    def open_anchor(self, path: Path) -> Anchor:
+        """Open and check a dealt anchor."""
+        return open_anchor(self.vault, self.study, path)
+
+    def check(
+        self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Steps | None = None
+    ) -> Inspection:
+        """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered."""
+        from mooring.protocol.participant.inspection import inspect
+
+        self.vault.floors.require(self.study)
+        found = sampled_rows(self.study, data, ignore=ignore, seed=seed)
+        return inspect(
+            self.study,
+            found.encoded,
+            n_rows=found.n_rows,
+            class_counts=found.class_counts,
+            seed=seed,
+            progress=progress,
+        )
+
+    def share(
+        self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
+    ) -> Shared:
+        """Write the one bundle, or the same bytes again."""
+        return share_rows(self.vault, self.study, data, anchor=anchor, output=output, ignore=ignore, progress=progress)
+
+    def predict(
+        self,
+        data: Path,
+        *,
+        result: str | Path,
+        own_rows: Path | None = None,
+        ignore: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> Predictions:
+        """Score new rows with the joint model, here; `result` is the folder that the analyst delivered, or its URL."""
+        from mooring.protocol.participant.prediction import predict_rows
+        from mooring.protocol.transport.result_download import fetched_result
+
+        with fetched_result(result, self.study) as folder:
+            return predict_rows(
+                self.vault, self.study, data, result=folder, own_rows=own_rows, ignore=ignore, progress=progress
+            )

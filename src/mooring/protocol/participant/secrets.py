@@ -1,0 +1,62 @@
+"""One participant's secrets in one study: its map, its anchor noise, its private-data noise, the order of its rows.
+
+All follow from the vault's secret and from what they are for. The map and the anchor's noise do not depend on the rows, so
+nothing about rows can make a second, different anchor representation; the rows' noise and order depend on the rows, in
+whatever order the file has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
+from mooring.protocol.crypto.keys import Secret
+from mooring.protocol.messages.anchor import Anchor
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.vault import Vault
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """What a participant does to its rows and to the anchor in one study."""
+
+    study: Study
+    anchor: Anchor
+    vault: Vault = field(repr=False)
+
+    @property
+    def map(self) -> SecretMap:
+        """(O_i, Ψ_i)."""
+        key = derive(self.vault.master, "transform", self._circumstances() | {"components": self.study.n_components})
+        return SecretMap.derived(key, n_components=self.study.n_components)
+
+    def anchor_representation(self) -> npt.NDArray[np.float32]:
+        """B_i = A O_i + 1 Ψ_iᵀ + v W, in the precision it is uploaded in."""
+        represented = self.map.apply(self.anchor.matrix)
+        scale = self.study.anchor_noise_scale
+        if scale > 0:
+            noise = Stream(self._noise_key("anchor noise", scale, represented.shape, self.anchor.digest))
+            represented += scale * noise.normals(0, represented.size).reshape(represented.shape)
+        return represented.astype(np.float32)
+
+    def data_noise(self, n_rows: int, rows_digest: str) -> Stream | None:
+        """The stream of σ W's normal numbers, row after row of the bundle; None without private-data noise."""
+        scale = self.study.data_noise_scale
+        if scale == 0:
+            return None
+        return Stream(self._noise_key("data noise", scale, (n_rows, self.study.n_components), rows_digest))
+
+    def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
+        """A secret, uniformly random order of the rows."""
+        circumstances = self._circumstances() | {"rows": n_rows, "added_to": rows_digest}
+        return Stream(derive(self.vault.master, "order", circumstances)).permutation(n_rows)
+
+    def _noise_key(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Secret:
+        circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
+        return derive(self.vault.master, purpose, self._circumstances() | circumstances)
+
+    def _circumstances(self) -> dict[str, object]:
+        return {"study": self.study.digest, "anchor": self.anchor.digest}

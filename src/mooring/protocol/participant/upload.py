@@ -1,0 +1,340 @@
+"""From a table to one signed bundle, in bounded memory: two passes over the file, and one over the bundle.
+
+The first pass checks every row and takes its fingerprint; the ledger decides whether the rows may go out, and writes the
+intent down. The second maps the rows and puts each into the stretch of the bundle where its secret place lies; the last puts
+the rows of each stretch in order, adds noise, and hashes. The bundle is finished in the vault before anything is handed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from mooring.errors import RefusedError
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.bundle import (
+    KIND,
+    SUFFIX,
+    bundle_fields,
+    bundle_offsets,
+    bundle_tensors,
+    data_start_of,
+    read_header_of,
+)
+from mooring.protocol.messages.signed_file import digest_of, opened, signed_header
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.storage.atomic_io import durable_file, place_copy, require_place
+from mooring.protocol.storage.fingerprints import Fingerprinter
+from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import EncodedRows, encoded_batches, study_projection
+from mooring.tables.prefetch import reading_ahead
+from mooring.tables.streaming import Progress
+
+Indices = npt.NDArray[np.unsignedinteger]
+_STRETCH_BYTES = 2**24
+_MOST_ANCHOR_BYTES = 2**33
+_KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What was shared.
+
+    Attributes
+    ----------
+    n_rows : int
+    class_counts : dict of int, or None
+        Rows a class; the analyst sees them too.
+    bundle_digest : str
+    reissued : bool
+        Whether this is a bundle that was made before.
+    """
+
+    n_rows: int
+    class_counts: dict[str, int] | None
+    bundle_digest: str
+    reissued: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "rows": self.n_rows,
+            "class_counts": self.class_counts,
+            "bundle_digest": self.bundle_digest,
+            "reissued": self.reissued,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Surveyed:
+    """What the first pass found."""
+
+    n_rows: int
+    rows_digest: str
+    class_counts: dict[str, int] | None
+    checksum: tuple[int, int, int]
+
+
+def share_rows(
+    vault: Vault,
+    study: Study,
+    data: Path,
+    *,
+    anchor: Path,
+    output: Path,
+    ignore: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Shared:
+    """Write the one bundle of these rows in this study, or write the same bytes again.
+
+    Parameters
+    ----------
+    vault : Vault
+    study : Study
+    data : Path
+        CSV or Parquet.
+    anchor : Path
+        The dealt anchor file.
+    output : Path
+        Where the bundle goes.
+    ignore : collection of str
+        Columns of the table that are not shared.
+    progress : callable, optional
+        Told how much is done, and of how much.
+    """
+    require_place(
+        output, what="the bundle", inputs=(data, anchor)
+    )  # a typing error there must not use up the one upload
+    vault.membership(study)
+    vault.floors.require(study)
+    dealt = open_anchor(vault, study, anchor)
+    tell = progress or (lambda done, total: None)
+    with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
+        surveyed, rows, order = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
+        _require_no_small_class(study, surveyed.class_counts)
+        ledger = Ledger(vault.folder)
+        entry = ledger.intend(study.digest, study.name, rows)
+        del rows  # of many rows, every array that is not needed any more is let go
+        kept = vault.study_folder(study) / _KEPT
+        reissued = entry.bundle is not None
+        if not (reissued and kept.exists() and digest_of(kept, what="the bundle") == entry.bundle):
+            perturbation = Perturbation(study, dealt, vault)
+            places = _places(perturbation, surveyed, order)
+            del order
+            digest = _write(kept, perturbation, surveyed, places, data, ignore, tell)
+            if reissued and digest != entry.bundle:
+                kept.unlink()
+                raise RefusedError(
+                    "the bundle",
+                    reason="it was issued before, its copy in the vault is gone, and this machine rounds differently, so "
+                    "the same bytes cannot be made again",
+                    cure="Restore the vault from a backup, or send the copy that was first written.",
+                )
+            ledger.issued(study.digest, digest)
+            entry = ledger.entry(study.digest) or entry
+        if read_header_of(kept)[1]["anchor"] != dealt.file_digest:
+            raise RefusedError(
+                "the anchor file",
+                reason="these rows were shared under another one in this study",
+                cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
+            )
+        _keep_anchor(vault.study_folder(study) / _USED_ANCHOR, anchor, dealt.file_digest)
+        place_copy(kept, output, what="the bundle")
+    assert entry.bundle is not None
+    return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
+
+
+def used_anchor(vault: Vault, study: Study) -> Path:
+    """The anchor file that was used to share in this study."""
+    return vault.study_folder(study) / _USED_ANCHOR
+
+
+def _survey(
+    vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress
+) -> tuple[_Surveyed, RowsSeen, Indices]:
+    """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
+    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    small = np.min_scalar_type(len(study.label.classes)) if study.label.kind == "classes" else np.dtype("<f4")
+    labels: list[npt.NDArray[Any]] = []
+    counts = np.zeros(len(study.label.classes), dtype=np.int64)
+    checksum = _Checksum()
+    for block in reading_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
+        prints.add(block.values[:, : len(study.columns)])
+        checksum.add(block)
+        labels += [] if block.labels is None else [block.labels.astype(small)]
+        if study.label.kind == "classes" and block.labels is not None:
+            counts += np.bincount(block.labels, minlength=counts.size)
+    joined = np.concatenate(labels) if labels else None
+    labels.clear()
+    rows, order = rows_seen(vault.ledger_key, prints.taken(), prints.column_tags(), joined)
+    by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
+    return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
+
+
+def _places(perturbation: Perturbation, surveyed: _Surveyed, order: Indices) -> Indices:
+    """Where each row of the file goes in the bundle: a secret order of the rows as their fingerprints sort them."""
+    places = np.empty_like(order)
+    places[order] = perturbation.order(surveyed.n_rows, surveyed.rows_digest)
+    return places
+
+
+def _write(
+    path: Path,
+    perturbation: Perturbation,
+    surveyed: _Surveyed,
+    places: Indices,
+    data: Path,
+    ignore: Collection[str],
+    tell: Progress,
+) -> str:
+    """Passes two and three: the bundle, written durably; returns its SHA-256."""
+    study, n_rows, h = perturbation.study, surveyed.n_rows, perturbation.study.n_components
+    projection, secret = study_projection(study), perturbation.map
+    labels = None if study.label.kind == "none" else np.empty(n_rows, dtype="<f4")
+    offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
+    stretch = max(1, _STRETCH_BYTES // (4 * h))
+    cursors = np.arange(-(-n_rows // stretch)) * stretch
+    checksum, start = _Checksum(), 0
+    with durable_file(path, mode=0o600, what="the bundle") as file:
+        file.truncate(offsets["representation"] + 4 * n_rows * h + (0 if labels is None else 4 * n_rows))
+        blocks = encoded_batches(study, data, ignore=tuple(ignore), progress=lambda d, t: tell(0.4 * (t + d), t))
+        for block in reading_ahead(blocks):
+            checksum.add(block)
+            here = places[start : start + block.rows.shape[0]]
+            if here.size < block.rows.shape[0]:
+                raise _changed()
+            projected = block.rows if study.projection == "none" else projection.encode(block.rows)
+            mapped = secret.apply(projected).astype("<f4")
+            _scatter(file, mapped, here // stretch, cursors, offsets["representation"])
+            if labels is not None:
+                labels[here] = block.labels
+            start += here.size
+        if checksum.found != surveyed.checksum:
+            raise _changed()
+        return _settle(file, perturbation, surveyed, places, stretch, labels, tell)
+
+
+def _scatter(
+    file: BinaryIO, mapped: npt.NDArray[Any], stretches: npt.NDArray[Any], cursors: npt.NDArray[Any], offset: int
+) -> None:
+    """Append each row of a block to the stretch of the bundle that its place lies in."""
+    row_bytes = 4 * mapped.shape[1]
+    ordered = np.argsort(stretches, kind="stable")
+    mapped = mapped[ordered]
+    found, first = np.unique(stretches[ordered], return_index=True)
+    ends = [*first[1:], stretches.size]
+    for which, begin, end in zip(found, first, ends, strict=True):
+        file.seek(offset + int(cursors[which]) * row_bytes)
+        file.write(mapped[begin:end].data.cast("B"))
+        cursors[which] += end - begin
+
+
+def _settle(
+    file: BinaryIO,
+    perturbation: Perturbation,
+    surveyed: _Surveyed,
+    places: Indices,
+    stretch: int,
+    labels: npt.NDArray[Any] | None,
+    tell: Progress,
+) -> str:
+    """The last pass: rows to their places, noise, labels, digest, and the signed header."""
+    study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
+    tensors = bundle_tensors(study, n_rows)
+    offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
+    noise = perturbation.data_noise(n_rows, surveyed.rows_digest)
+    arrays = hashlib.sha256()
+    anchor = perturbation.anchor_representation().astype("<f4").tobytes()
+    file.seek(offsets["anchor_representation"])
+    file.write(anchor)
+    arrays.update(anchor)
+    n_stretches = -(-n_rows // stretch)
+    stretches = (places // stretch).astype(np.min_scalar_type(n_stretches))
+    for which in range(n_stretches):
+        begin, end = which * stretch, min(n_rows, (which + 1) * stretch)
+        position = offsets["representation"] + 4 * h * begin
+        file.seek(position)
+        came = np.frombuffer(file.read(4 * h * (end - begin)), dtype="<f4").reshape(end - begin, h)
+        settled = np.empty_like(came)
+        settled[places[stretches == which] - begin] = came  # rows lie as they came, and came in the file's order
+        if noise is not None:
+            drawn = noise.normals(begin * h, settled.size).reshape(settled.shape)
+            settled = (settled + study.data_noise_scale * drawn).astype("<f4")
+        stored = settled.data.cast("B")
+        file.seek(position)
+        file.write(stored)
+        arrays.update(stored)
+        tell(0.8 * n_stretches + 0.2 * (which + 1), n_stretches)
+    if labels is not None:
+        file.seek(offsets["labels"])
+        file.write(labels.data.cast("B"))
+        arrays.update(labels.data.cast("B"))
+    fields = bundle_fields(study, n_rows=n_rows, anchor_digest=perturbation.anchor.file_digest)
+    header = signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
+    file.seek(0)
+    file.write(header)
+    return _digest_from_start(file)
+
+
+def _digest_from_start(file: BinaryIO) -> str:
+    whole = hashlib.sha256()
+    file.seek(0)
+    while block := file.read(_STRETCH_BYTES):
+        whole.update(block)
+    return whole.hexdigest()
+
+
+class _Checksum:
+    """Tells whether a second reading of the file gave the same values as the first."""
+
+    def __init__(self) -> None:
+        self.found = (0, 0, 0)
+
+    def add(self, block: EncodedRows) -> None:
+        bits = block.values.ravel(order="K").view(np.uint64)  # as they lie in memory: nothing is copied
+        n, folded, total = self.found
+        folded ^= int(np.bitwise_xor.reduce(bits)) if bits.size else 0
+        self.found = (n + bits.size, folded, (total + int(bits.sum(dtype=np.uint64))) % 2**64)
+
+
+def _changed() -> RefusedError:
+    return RefusedError(
+        "the table", reason="it changed while it was being read", cure="Run the command again on a file at rest."
+    )
+
+
+def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None:
+    for name, count in (counts or {}).items():
+        if 0 < count < study.smallest_class:
+            raise RefusedError(
+                "the upload",
+                reason=f"fewer than {study.smallest_class} rows have the label {name!r}, and labels are visible to the "
+                "analyst: such rows stand out",
+                cure="Leave those rows out, or gather more of them; the study's smallest_class says how many.",
+            )
+
+
+def _keep_anchor(kept: Path, given: Path, digest: str) -> None:
+    """Keep the anchor file that was used; it lies where others can write, and may have been changed since it was opened."""
+    if kept.exists() and digest_of(kept, what="the vault") == digest:
+        return
+    copied = hashlib.sha256()
+    with opened(given, what="the anchor file") as source, durable_file(kept, mode=0o600, what="the vault") as target:
+        for block in iter(lambda: source.read(2**20), b""):
+            copied.update(block)
+            target.write(block)
+            if target.tell() > _MOST_ANCHOR_BYTES:
+                break
+        if copied.hexdigest() != digest:
+            raise RefusedError(
+                "the anchor file", reason="it changed while it was being used", cure="Run the command again."
+            )

@@ -1,0 +1,1 @@
+"""The vault, the ledger and atomic files."""

@@ -1,0 +1,113 @@
+"""Fingerprints of rows, by which the ledger knows them again: in another order, another file, another study.
+
+A fingerprint is a keyed sum over columns of the mixed bits of the row's values, encrypted; the keys never leave the vault,
+and each column's part follows from the column's name. So it depends on what a row says and on which columns say it, not on
+where it stands or how the file is written. Without the keys, fingerprints say nothing about the rows but which are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+
+from mooring.protocol.crypto.keys import Secret
+
+Words = npt.NDArray[np.uint64]
+_WORDS_AT_ONCE = 2**16
+
+
+class Fingerprinter:
+    """Collects fingerprints of rows, and a tag for each column that varies, block by block.
+
+    Parameters
+    ----------
+    key : Secret
+    names : sequence of str
+        One a column of the values that `add` is given.
+    """
+
+    def __init__(self, key: Secret, names: Sequence[str]) -> None:
+        self.n_rows = 0
+        self._key = key
+        self._multipliers = np.array([int.from_bytes(self._mac(name)[:8], "little") | 1 for name in names], np.uint64)
+        self._cipher = Cipher(AES256(self._mac("\nfingerprints")), ECB()).encryptor()
+        self._parts: list[Words] = []
+        self._sums = np.zeros(len(names), dtype=np.uint64)
+        self._first: Words | None = None
+        self._varies = np.zeros(len(names), dtype=np.bool_)
+
+    def add(self, values: npt.NDArray[np.float64]) -> Words:
+        """Take the values of further rows, and return the rows' fingerprints."""
+        prints = np.empty(values.shape[0], dtype=np.uint64)
+        step = max(1, _WORDS_AT_ONCE // max(1, values.shape[1]))  # a block that the processor's cache holds
+        for start in range(0, values.shape[0], step):
+            mixed = (values[start : start + step] + 0.0).view(np.uint64)  # −0 becomes 0, the only number with two forms
+            mixed ^= mixed >> np.uint64(32)
+            mixed ^= mixed >> np.uint64(16)  # numbers of few digits now differ in their lowest bits as well
+            if self._first is None:
+                self._first = mixed[0].copy()
+            if not self._varies.all():
+                self._varies |= (mixed != self._first).any(axis=0)
+            self._sums += mixed.sum(axis=0, dtype=np.uint64)
+            prints[start : start + step] = np.einsum("nc,c->n", mixed, self._multipliers)
+        self._parts.append(self._encrypted(prints))
+        self.n_rows += prints.size
+        return self._parts[-1]
+
+    def taken(self) -> Words:
+        """All fingerprints in the order the rows came in; they are handed over, not kept."""
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+
+    def column_tags(self) -> tuple[str, ...]:
+        """One tag a column that varies: equal tags mean the same values, whatever they are called or were shared with."""
+        return tuple(
+            self._mac(f"\ncolumn\n{self.n_rows}\n{int(total)}").hex()[:32]
+            for total, varies in zip(self._sums, self._varies, strict=True)
+            if varies
+        )
+
+    def _encrypted(self, prints: Words) -> Words:
+        """Each print through a block cipher: the sums are linear in the multipliers, and many would give them away."""
+        blocks = np.zeros((prints.size, 2), dtype="<u8")
+        blocks[:, 0] = prints
+        hidden = np.frombuffer(self._cipher.update(blocks.tobytes()), dtype="<u8")
+        return hidden[::2].astype(np.uint64)
+
+    def _mac(self, text: str) -> bytes:
+        return hmac.digest(self._key.reveal(), text.encode(), "sha256")
+
+
+def digest_of_rows(
+    key: Secret,
+    sorted_prints: Words,
+    labels: npt.NDArray[Any] | None = None,
+    order: npt.NDArray[np.unsignedinteger] | None = None,
+) -> str:
+    """A keyed digest of the rows whatever their order, from their sorted fingerprints and the labels in that order."""
+    whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
+    whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
+    if labels is not None and order is not None:
+        for start in range(0, order.size, _WORDS_AT_ONCE):
+            whole.update(labels[order[start : start + _WORDS_AT_ONCE]].astype("<f4").tobytes())
+    return whole.hexdigest()
+
+
+def seen_before(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
+    """Which rows of one upload were in an earlier one (both sorted); of equal rows only the first is marked."""
+    found, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
+    for start in range(0, sorted_prints.size, step):
+        block = sorted_prints[start : start + step]
+        places = np.searchsorted(earlier, block)
+        inside = places < earlier.size
+        found[start : start + step][inside] = earlier[places[inside]] == block[inside]
+    found[1:] &= sorted_prints[1:] != sorted_prints[:-1]
+    return found

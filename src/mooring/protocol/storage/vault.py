@@ -1,0 +1,221 @@
+"""A vault: the folder of one participant's (or the analyst's) keys, secrets, ledger and issued bundles.
+
+All of it is readable by its owner only. The identity holds the private keys, the secret from which every random number is
+derived, and the key of the ledger's fingerprints; with a passphrase it is encrypted at rest. A backup of the vault restores
+all of them, and therefore the same noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, lock_with_passphrase, unlock_with_passphrase
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.storage.atomic_io import clear_partial_files, explained, make_folder, write_durably
+
+FORMAT = 1
+_PLAIN, _LOCKED = "identity.json", "identity.age"
+_MOST_BYTES = 2**20
+_WAIT_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The least noise that a participant accepts from any study.
+
+    Attributes
+    ----------
+    anchor_noise : float
+        Least v of a method with anchor noise.
+    data_noise : float
+        Least σ of a method with private-data noise, in the units of encoded rows, whose numbers lie between −1 and 1.
+    without_noise : bool
+        Whether a method without any noise is accepted.
+    """
+
+    anchor_noise: float = 0.01
+    data_noise: float = 0.05
+    without_noise: bool = False
+
+    def require(self, study: Study) -> None:
+        """Refuse a study that protects less than this."""
+        method = study.method_described
+        cure = "Ask the study's designer why; your own floors are set when you join."
+        if not (method.data_noise or method.anchor_noise) and not self.without_noise:
+            raise RefusedError("the study", reason=f"its method, {study.method}, adds no noise at all", cure=cure)
+        for used, scale, floor, name in (
+            (method.anchor_noise, study.anchor_noise_scale, self.anchor_noise, "anchor noise"),
+            (method.data_noise, study.data_noise_scale, self.data_noise, "private-data noise"),
+        ):
+            if used and scale < floor:
+                raise RefusedError(
+                    "the study", reason=f"its {name} of {scale:g} is below your floor of {floor:g}", cure=cure
+                )
+
+
+@dataclass(frozen=True)
+class Vault:
+    """An opened vault.
+
+    Attributes
+    ----------
+    folder : Path
+    signing_key : SigningKey
+    sealing_key : SealingKey
+    master : Secret
+        What every random number is derived from.
+    ledger_key : Secret
+        What fingerprints of rows are keyed with.
+    floors : Floors
+    """
+
+    folder: Path
+    signing_key: SigningKey
+    sealing_key: SealingKey
+    master: Secret
+    ledger_key: Secret
+    floors: Floors
+
+    @classmethod
+    def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
+        """Make a vault with fresh keys; one that is there already is never overwritten."""
+        if passphrase is not None and not passphrase:
+            raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
+        _require_no_vault(folder)
+        make_folder(folder, mode=0o700, what="the vault", tighten=True)
+        vault = cls(
+            folder, SigningKey.generate(), SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors()
+        )
+        text = json.dumps(vault._contents()).encode()
+        with vault.locked():  # of two that join at once in one folder, one has a vault and the other is told so
+            _require_no_vault(folder)
+            if passphrase is None:
+                write_durably(folder / _PLAIN, text, mode=0o600, what="the vault")
+            else:
+                write_durably(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
+        return vault
+
+    @classmethod
+    def open(cls, folder: Path, *, passphrase: str | None = None) -> Vault:
+        """Open a vault that is there."""
+        locked, plain = folder / _LOCKED, folder / _PLAIN
+        path = locked if locked.exists() else plain
+        try:
+            if os.stat(path).st_size > _MOST_BYTES:
+                raise RefusedError("the vault", reason="its identity is too large", cure="Restore it from a backup.")
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise StorageError(
+                "the vault",
+                reason="there is none in this folder",
+                cure="Make one with 'mooring join', or give --vault.",
+            ) from None
+        except OSError:
+            raise StorageError("the vault", reason="it cannot be read", cure="Check its permissions.") from None
+        if path is locked:
+            if passphrase is None:
+                raise InputError(
+                    "passphrase", expected="given for this vault", got="none", cure="Set MOORING_PASSPHRASE."
+                )
+            data = unlock_with_passphrase(data, passphrase)
+        return cls._from_contents(folder, data)
+
+    def card(self, name: str) -> Member:
+        """What others need to know of the vault's owner, a participant."""
+        return Member(name, self.signing_key.public, self.sealing_key.public)
+
+    def membership(self, study: Study) -> Member:
+        """Who the owner is in a study's roster."""
+        study.require_roster()
+        member = study.member_with_key(self.signing_key.public)
+        if member is None or member.sealing_key != self.sealing_key.public:
+            raise RefusedError(
+                "the study",
+                reason="the keys of this vault are not in its roster",
+                cure="Have your card enrolled, or open the vault that you joined with.",
+            )
+        return member
+
+    def study_folder(self, study: Study) -> Path:
+        """Where this vault keeps what belongs to a study; made if missing."""
+        folder = self.folder / "studies" / study.folder_name
+        make_folder(folder.parent, mode=0o700, what="the vault")
+        make_folder(folder, mode=0o700, what="the vault")
+        return folder
+
+    def write(self, study: Study, name: str, data: bytes) -> Path:
+        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
+        with self.locked():
+            path = self.study_folder(study) / name
+            write_durably(path, data, mode=0o600, what="the vault")
+        return path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
+        with explained("the vault"), suppress(FileExistsError):  # closing a lock that another holds would let go of it
+            os.close(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            with closing(sqlite3.connect(self.folder / "lock", timeout=_WAIT_SECONDS, isolation_level=None)) as lock:
+                lock.execute("BEGIN EXCLUSIVE")
+                clear_partial_files(self.folder)
+                for folder in (self.folder / "studies").glob("*/"):
+                    clear_partial_files(folder)
+                yield
+        except sqlite3.Error:
+            raise StorageError(
+                "the vault", reason="it cannot be locked", cure="Check that its folder can be written."
+            ) from None
+
+    def _contents(self) -> dict[str, Any]:
+        plain = {
+            "format": FORMAT,
+            "signing": self.signing_key.seed.reveal().hex(),
+            "sealing": self.sealing_key.identity.reveal().decode(),
+            "master": self.master.reveal().hex(),
+            "ledger": self.ledger_key.reveal().hex(),
+            "floors": vars(self.floors),
+        }
+        return plain | {"check": _check_of(plain)}
+
+    @classmethod
+    def _from_contents(cls, folder: Path, data: bytes) -> Vault:
+        try:
+            plain = json.loads(data)
+            if plain["format"] != FORMAT or plain.pop("check") != _check_of(plain):
+                raise ValueError
+            return cls(
+                folder,
+                SigningKey(Secret(bytes.fromhex(plain["signing"]))),
+                SealingKey(Secret(plain["sealing"].encode())),
+                Secret(bytes.fromhex(plain["master"])),
+                Secret(bytes.fromhex(plain["ledger"])),
+                Floors(**plain["floors"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        raise RefusedError(
+            "the vault", reason="its identity is damaged or of another version", cure="Restore it from a backup."
+        )
+
+
+def _check_of(contents: dict[str, Any]) -> str:
+    """A sum over an identity: one wrong digit of a secret would be other noise for the same rows."""
+    plain = json.dumps(contents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(b"mooring identity\n" + plain.encode()).hexdigest()
+
+
+def _require_no_vault(folder: Path) -> None:
+    if (folder / _PLAIN).exists() or (folder / _LOCKED).exists():
+        raise InputError(
+            "vault", expected="a folder without a vault", got="one that has one", cure="It is kept; choose another."
+        )

@@ -1,0 +1,1 @@
+"""Folders, object stores and presigned uploads."""

@@ -1,0 +1,149 @@
+"""Bundles at a store: listed, downloaded, and not downloaded again where an accepted one is here and unchanged there.
+
+Of every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 and what the listing told of the
+object: its size, with its ETag or its time. The copy counts without another download if the listing tells the same and the
+copy still has that SHA-256; a listing that tells a size alone is not enough. An object that changed since, or that cannot be
+fetched now, does not undo what was accepted: the copy stays, and counts for as long as the listing names the object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import MooringError, StorageError
+from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.signed_file import digest_of
+from mooring.protocol.storage.atomic_io import make_folder
+from mooring.protocol.transport.object_stores import download, file_system, refusal
+from mooring.tables.streaming import Progress
+
+NO_ROOM = ("the disk is full", "the quota is used up")
+_VERSIONS = ("etag", "md5hash", "checksum", "generation")
+_TIMES = ("lastmodified", "last_modified", "mtime", "updated", "modified", "created")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """An accepted bundle in the analyst's folder.
+
+    Attributes
+    ----------
+    object : str
+        SHA-256 of the object's path at the store.
+    mark : str
+        What the listing told of the object; empty if that was a size at most.
+    digest : str
+        SHA-256 of the bundle.
+    """
+
+    object: str
+    mark: str
+    digest: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values, for JSON."""
+        return {"object": self.object, "mark": self.mark, "digest": self.digest}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file that may be a bundle.
+
+    Attributes
+    ----------
+    shown : str
+        Its name, as it lies at its source.
+    found : Path or str
+        Where it is, or why it cannot be looked at.
+    kept : tuple of Path
+        Accepted before from this very object, and still here.
+    origin : tuple of str
+        Object and mark, for the record; empty strings for a file that was not downloaded.
+    """
+
+    shown: str
+    found: Path | str
+    kept: tuple[Path, ...] = ()
+    origin: tuple[str, str] = ("", "")
+
+
+def downloaded(
+    address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None
+) -> Iterator[Candidate]:
+    """Every bundle at an address.
+
+    Parameters
+    ----------
+    address : str
+        A URL.
+    received : Path
+        Where downloads go.
+    copies : mapping
+        Accepted before, by the name of the copy in `received`.
+    most_bytes : int
+    progress : callable, optional
+        Called with files looked at and files in all.
+    """
+    system, root = file_system(address)
+    try:
+        system.invalidate_cache()
+        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
+    except Exception as problem:  # every file system has errors of its own, and they may quote credentials
+        raise refusal(problem, what="the source of bundles", address=address, doing="listed") from None
+    make_folder(received, mode=0o700, what="the work folder")
+    for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
+        if progress:
+            progress(index, len(listed))
+        yield _candidate(system, entry, received, copies, most_bytes)
+    if progress and listed:
+        progress(len(listed), len(listed))
+
+
+def _candidate(
+    system: Any, entry: dict[str, Any], received: Path, copies: Mapping[str, Copy], most_bytes: int
+) -> Candidate:
+    path = str(entry["name"])
+    shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _mark(entry)
+    identity = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
+    mine = {name: copy for name, copy in copies.items() if copy.object == identity and _intact(received / name, copy)}
+    current = next((name for name, copy in mine.items() if mark and copy.mark == mark), None)
+    kept = tuple(received / name for name in mine if name != current)
+    if current is not None:
+        return Candidate(shown, received / current, kept, (identity, mark))
+    if entry.get("type") == "directory":
+        return Candidate(shown, "it is a folder", kept)
+    target, number = received / f"{identity[:32]}{SUFFIX}", 1
+    while target.name in mine:  # what was accepted is not written over
+        number += 1
+        target = received / f"{identity[:32]}-{number}{SUFFIX}"
+    size = entry.get("size")
+    size = size if isinstance(size, int) else None
+    try:
+        reason = download(system, path, target, size=size, most_bytes=most_bytes, what="the work folder")
+    except StorageError as problem:
+        if problem.reason not in NO_ROOM:
+            raise
+        reason = f"there is no room for it here: {problem.reason}"  # anybody can fill an inbox; the others still count
+    return Candidate(shown, target if reason is None else reason, kept, (identity, mark))
+
+
+def _mark(entry: Mapping[str, Any]) -> str:
+    """What a listing tells of an object that would not stay the same if its content changed; empty if it tells nothing."""
+    told = {str(name).lower(): value for name, value in entry.items()}
+    for names in (_VERSIONS, _TIMES):
+        found = {name: str(told[name]) for name in names if told.get(name) is not None}
+        if found:
+            return hashlib.sha256(json.dumps([str(told.get("size")), found], sort_keys=True).encode()).hexdigest()
+    return ""
+
+
+def _intact(path: Path, copy: Copy) -> bool:
+    try:
+        return digest_of(path, what="the copy of a bundle") == copy.digest
+    except (MooringError, OSError):
+        return False

@@ -1,0 +1,226 @@
+"""One HTTP PUT of a file: its bytes from disk with their length said beforehand, no credentials, and the answer in short.
+
+By the standard library alone. Nothing but the file is sent along: a header that the address was not signed for, such as a
+content type, makes some stores refuse it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import re
+import ssl
+from collections.abc import Mapping
+from typing import BinaryIO, NamedTuple
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from mooring.errors import StorageError
+from mooring.protocol.transport.addresses import in_the_open, is_this_machine, shown
+from mooring.protocol.transport.object_stores import CHANGED, BrokenOffError
+from mooring.tables.streaming import Progress
+
+TIMEOUT = 60.0
+_BLOCK = 2**20
+_MOST_ANSWER = 2**14
+_MOST_REDIRECTS = 3
+_CODE = re.compile(rb"<Code>([A-Za-z]{1,40})</Code>")
+
+
+class Answer(NamedTuple):
+    """What the store said.
+
+    Attributes
+    ----------
+    status : int
+    code : str
+        The word of an S3 store for what is wrong, if there is one.
+    expired : bool
+        Whether the address was good once.
+    headers : mapping
+        With lower-case names.
+    where : str
+        Whose answer it is, after the store sent us on; without anything secret.
+    """
+
+    status: int
+    code: str
+    expired: bool
+    headers: Mapping[str, str]
+    where: str
+
+
+class _Body:
+    """A file on its way: counted, hashed, and never longer or shorter than was said."""
+
+    def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
+        self._file, self._size, self._progress = file, size, progress
+        self._done, self._digest = 0, hashlib.sha256()
+
+    def read(self, count: int = -1) -> bytes:
+        left = self._size - self._done
+        block = self._file.read(left if count < 0 else min(count, left))
+        if not block and left:
+            raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
+        self._done += len(block)
+        self._digest.update(block)
+        if self._progress:
+            self._progress(self._done, self._size)
+        return block
+
+    def require(self, digest: str) -> None:
+        """Refuse to call something sent that was not what was checked."""
+        if self._digest.hexdigest() != digest:
+            raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
+
+
+def put(
+    parts: SplitResult,
+    file: BinaryIO,
+    *,
+    size: int,
+    digest: str,
+    allow_http: bool = False,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Answer:
+    """PUT a file once; a broken connection is a BrokenOffError, any answer is returned.
+
+    Parameters
+    ----------
+    parts : SplitResult
+        Of the address.
+    file : binary file
+        Sent from its beginning.
+    size : int
+        How many bytes are announced and sent.
+    digest : str
+        Their SHA-256.
+    allow_http : bool, default False
+        Let the store send us on to http:// on another machine.
+    timeout : float
+        Seconds without a sign of life; a minute by default.
+    progress : callable, optional
+        Called with bytes sent and bytes in all.
+    """
+    for _ in range(_MOST_REDIRECTS + 1):
+        file.seek(0)
+        body = _Body(file, size, progress)
+        answer = _exchange(parts, body, size, TIMEOUT if timeout is None else timeout)
+        if answer.status in (307, 308) and "location" in answer.headers:
+            parts = _redirected(parts, answer.headers["location"], allow_http=allow_http)
+            continue
+        if 200 <= answer.status < 300:
+            body.require(digest)
+        return answer
+    return answer
+
+
+def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Answer:
+    proxy = _proxy_for(parts)
+    way = f" through the proxy that {parts.scheme.lower()}_proxy names" if proxy else ""
+    try:
+        connection, target, headers = _connected(parts, proxy, timeout)
+        try:
+            broken: OSError | None = None
+            try:
+                connection.request("PUT", target, body=body, headers={"Content-Length": str(size), **headers})
+            except (BrokenPipeError, ConnectionResetError) as problem:
+                broken = problem  # a store that refuses may say so and hang up before it has read everything
+            try:
+                found = connection.getresponse()
+                text = found.read(_MOST_ANSWER)
+            except (OSError, http.client.HTTPException):
+                if broken is not None:
+                    raise broken from None
+                raise
+            if broken is not None and 200 <= found.status < 300:
+                raise broken
+        finally:
+            connection.close()
+    except ssl.SSLCertVerificationError:
+        raise StorageError(
+            "the store",
+            reason="its certificate is not one that this machine trusts",
+            cure="Check the address; if your network has a certificate authority of its own, set SSL_CERT_FILE to it.",
+        ) from None
+    except TimeoutError:
+        raise BrokenOffError("the store did not answer in time") from None
+    except (ConnectionRefusedError, OSError, http.client.HTTPException) as problem:
+        made = isinstance(problem, BrokenPipeError | ConnectionResetError | http.client.HTTPException)
+        raise BrokenOffError("the connection broke" if made else f"the store cannot be reached{way}") from None
+    except ValueError:  # a host that no system can look up
+        raise StorageError(
+            "the store", reason="its address cannot be used", cure="Ask the analyst for a fresh address."
+        ) from None
+    code = _CODE.search(text)
+    return Answer(
+        found.status,
+        code[1].decode() if code else "",
+        b"expired" in text.lower() and found.status in (400, 401, 403),
+        {name.lower(): value for name, value in found.getheaders()},
+        shown(parts.geturl()),
+    )
+
+
+def _proxy_for(parts: SplitResult) -> SplitResult | None:
+    """The proxy that the environment names for an address, if any; its value, which may hold a password, is not told."""
+    host, scheme = str(parts.hostname), parts.scheme.lower()
+    try:
+        proxy = None if is_this_machine(host) or proxy_bypass(host) else getproxies().get(scheme)
+        if not proxy:
+            return None
+        via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        fine = bool(via.hostname) and via.port != 0 and bool(str(via.hostname).encode("idna"))
+        f"{via.username}{via.password}".encode()
+    except ValueError:
+        fine = False
+    if not fine:
+        raise StorageError(
+            "the proxy",
+            reason=f"what {scheme}_proxy names in the environment is no proxy that can be used",
+            cure=f"Set {scheme}_proxy to http://HOST:PORT, or unset it.",
+        )
+    return via
+
+
+def _connected(
+    parts: SplitResult, via: SplitResult | None, timeout: float
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """A connection, straight or through a proxy; what to ask it for, and headers for it."""
+    host, secure = str(parts.hostname), parts.scheme.lower() == "https"
+    make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if via is None:
+        return make(host, parts.port, timeout=timeout, blocksize=_BLOCK), target, {}
+    headers = {}
+    if via.username is not None:
+        who = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who).decode()}"
+    connection = make(str(via.hostname), via.port or 80, timeout=timeout, blocksize=_BLOCK)
+    if secure:
+        connection.set_tunnel(host, parts.port or 443, headers=headers)
+        return connection, target, {}
+    return connection, f"http://{parts.netloc}{target}", headers
+
+
+def _redirected(parts: SplitResult, location: str, *, allow_http: bool) -> SplitResult:
+    """Where a store sends us on to, as a bucket's own region; never from a protected connection to an open one.
+
+    Nor from this machine to another one over an open connection, unless that is allowed.
+    """
+    try:
+        found = urlsplit(urljoin(parts.geturl(), location))
+        fine = bool(found.hostname) and found.scheme.lower() in (parts.scheme.lower(), "https") and found.port != 0
+    except ValueError:
+        fine = False
+    if not fine or not location.isascii() or not location.isprintable():
+        raise StorageError(
+            "the store",
+            reason="it sends us on to where nothing can be sent",
+            cure="Ask the analyst for a fresh address.",
+        )
+    if found.scheme.lower() == "http" and not allow_http and not is_this_machine(str(found.hostname)):
+        raise in_the_open("the file", f"the store sends us on to http://{found.hostname}")
+    return found

@@ -1,0 +1,186 @@
+"""The records that each command leaves for the report: read, bounded and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mooring import AuditResult
+from mooring.errors import InputError, StorageError
+from mooring.report.leakage import drawable, rows_side_by_side
+from mooring.report.page import who_against_whom
+
+_MOST_BYTES = 64 * 2**20
+_NUMBER = (int, float, type(None))
+_WORD = (str, type(None))
+_FLAG = (bool, type(None))
+_SCORE = {"metric": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n": int}
+_NAMED_SCORE = {"name": str, "score": _SCORE}
+
+RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "intake": (
+            "mooring align",
+            {
+                "accepted": [{"name": str, "rows": int, "digest": str}],
+                "set_aside": [{"file": str, "reason": str}],
+                "missing": [str],
+            },
+        ),
+        "alignment": (
+            "mooring align",
+            {
+                "participants": [{"name": str, "rows": int, "fit": _NUMBER, "flagged": _FLAG, "late": _FLAG}],
+                "iterations": _NUMBER,
+                "termination": _WORD,
+                "converged": _FLAG,
+                "residual": _NUMBER,
+                "misfit": _NUMBER,
+                "certificate": {"certified": bool, "words": str},
+                "anchor_noise_scale": _NUMBER,
+                "transition_scale": _NUMBER,
+                "note": _WORD,
+            },
+        ),
+        "training": (
+            "mooring train",
+            {
+                "learner": _WORD,
+                "kind": _WORD,
+                "score": _SCORE,
+                "participants": [_NAMED_SCORE],
+                "alone": [_NAMED_SCORE],
+                "rows": int,
+            },
+        ),
+        "delivery": ("mooring deliver", {"delivered": [str], "model_digest": _WORD}),
+        "check": (
+            "mooring check",
+            {
+                "rows": int,
+                "hazards": [str],
+                "warnings": [str],
+                "local_only": _SCORE,
+                "noise": {"data_noise_scale": _NUMBER, "rms": _NUMBER, "level": _NUMBER, "anchor_noise_scale": _NUMBER},
+                "self_attack": {},
+                "class_counts": {},
+                "verdict": _WORD,
+            },
+        ),
+        "share": ("mooring share", {"rows": int, "bundle_digest": str, "reissued": _FLAG}),
+        "predict": ("mooring predict", {"rows": int, "score": _SCORE, "local_only": _SCORE}),
+    }
+)
+"""Every record by name: the command that writes it, and what it holds. Any part may be absent."""
+
+
+def collect_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read whichever records lie in a role's folder, by name; a folder without any gives an empty dict.
+
+    Records that are absent are left out; one that is damaged is an error, since leaving it out would hide something.
+    """
+    if not folder.is_dir():
+        raise StorageError(
+            "the folder of the records",
+            reason="there is none at that place",
+            cure="Give the analyst's work folder, or a participant's vault.",
+        )
+    found = {}
+    for name, (command, shape) in RECORDS.items():
+        path = folder / f"{name}.json"
+        if path.exists():
+            record = read_json(path, f"the record {name}.json", f"Run '{command}' again.")
+            wrong = _misfit(record, {"command": _WORD, **shape}, "")
+            if wrong is not None:
+                raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
+            found[name] = record
+    return found
+
+
+def read_json(path: Path, what: str, cure: str) -> dict[str, Any]:
+    """Read one JSON object, of bounded size and with finite numbers only."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as problem:
+        raise StorageError(what, reason=problem.strerror or "it cannot be read", cure="Check the path.") from None
+    if len(text) > _MOST_BYTES:
+        raise _damaged(what, f"more than {_MOST_BYTES // 2**20} MiB", cure)
+    try:
+        plain = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise _damaged(what, "something that is not JSON", cure) from None
+    if not isinstance(plain, dict):
+        raise _damaged(what, "JSON of another kind", cure)
+    return plain
+
+
+def read_audit(path: Path, *, examples: bool = True) -> dict[str, Any]:
+    """Read what `mooring audit` or `mooring plan` wrote: the audit in plain values, with the plan's verdict if any."""
+    what, cure = "the audit", "Give the audit.json or plan.json that 'mooring audit' or 'mooring plan' wrote."
+    plain = read_json(path, what, cure)
+    planned = isinstance(plain.get("audit"), dict)
+    audit = dict(plain["audit"]) if planned else plain
+    if planned and isinstance(plain.get("verdict"), str):
+        audit["verdict"] = plain["verdict"]
+    audit_from(audit, what, cure)
+    return audit if examples else without_examples(audit)
+
+
+def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
+    """Turn plain values into an audit that can be drawn, or say that they are damaged."""
+    try:
+        result = AuditResult.from_json(json.dumps(plain))
+        result.headline(), result.joining(), who_against_whom(result.description), drawable(result).figures()
+        for one in result.points:
+            rows_side_by_side(one)
+        if not all(
+            isinstance(text, str) for text in (*result.warnings, *(o.attack for p in result.points for o in p.outcomes))
+        ):
+            raise TypeError
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise _damaged(what, "something that cannot be an audit's result", cure) from None
+    return result
+
+
+def without_examples(audit: dict[str, Any]) -> dict[str, Any]:
+    """The same audit without any row, original or rebuilt."""
+    return audit | {"points": [{**point, "examples": None} for point in audit["points"]]}
+
+
+def _misfit(value: Any, shape: Any, where: str) -> str | None:
+    """Say where a value is not of the shape it should have; None where it is. What is absent or null is no misfit."""
+    if value is None:
+        return None
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"no list at '{where}'"
+        return next((bad for entry in value if (bad := _misfit_entry(entry, shape[0], where)) is not None), None)
+    if isinstance(shape, Mapping):
+        if not isinstance(value, dict):
+            return f"no table at '{where}'"
+        parts = ((name, value[name]) for name in shape if name in value)
+        found = (_misfit(part, shape[name], f"{where}.{name}".lstrip(".")) for name, part in parts)
+        return next((bad for bad in found if bad is not None), None)
+    kinds = shape if isinstance(shape, tuple) else (shape,)
+    fits = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+    return None if fits else f"another kind of value at '{where}'"
+
+
+def _misfit_entry(entry: Any, shape: Any, where: str) -> str | None:
+    if entry is None or (
+        isinstance(shape, Mapping) and "name" in shape and not (isinstance(entry, dict) and "name" in entry)
+    ):
+        return f"an entry without a name at '{where}'"
+    return _misfit(entry, shape, where)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _damaged(what: str, got: str, cure: str) -> InputError:
+    return InputError(what, expected="as the command wrote it", got=got, cure=cure)

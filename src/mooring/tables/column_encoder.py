@@ -1,0 +1,316 @@
+"""One column of a table, encoded as the study declares it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mooring.errors import InputError
+from mooring.tables.inference import MISSING_WORDS as MISSING_WORDS
+from mooring.tables.schema import Column
+from mooring.typing import Vector
+
+MISSING_VALUE = -(2.0**1000)
+"""Stands for what is missing in a record's fingerprint: finite, and no number that anybody declares."""
+_NUMBER = r"^(?i:[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity))$"
+_ABSENT, _UNKNOWN = -1, -2
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Offence:
+    """The first row of a batch that does not fit, and what is wrong with it."""
+
+    row: int
+    trouble: str
+
+    def error(self, row: int, column: Column, *, is_label: bool) -> InputError:
+        """The refusal, with the row's number in the file and without its value."""
+        if column.kind == "category":
+            what = "class" if is_label else "category"
+            expected = f"a {what} that the study declares"
+        else:
+            kind = "whole number" if column.kind == "integer" else "number"
+            expected = f"a {kind} from {column.low:g} to {column.high:g}"
+        cures = {
+            "nothing": 'Fill it in, or declare missing = "fill" or "indicate" for the column.',
+            "one outside": 'Correct it or the declared range, or declare outside = "clip" for the column.',
+            "text that is not UTF-8": "Save the table again, in UTF-8.",
+        }
+        cure = "Correct the row, or leave it out." if is_label else cures.get(self.trouble, "Correct it, or the study.")
+        return InputError(f"row {row}, column {column.name!r}", expected=expected, got=self.trouble, cure=cure)
+
+
+def encode_column(
+    column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
+) -> Offence | None:
+    """Encode a column into `rows` and `values`.
+
+    Parameters
+    ----------
+    column : Column
+    found : sequence of pyarrow.Array
+        What stands in the table, piece after piece.
+    missing_words : frozenset of str
+    rows : array of shape (n, number of features of the column)
+        Is written to.
+    values : array of shape (n,)
+        Is written to: see `mooring.tables.encoder.EncodedRows`.
+
+    Returns
+    -------
+    Offence or None
+    """
+    if column.kind == "category":
+        return _encode_category(column, found, missing_words, rows, values)
+    return _encode_number(column, found, missing_words, rows, values)
+
+
+def encode_numbers(
+    columns: Sequence[Column],
+    batch: Sequence[Any],
+    missing_words: frozenset[str],
+    rows: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+) -> bool:
+    """Encode a table of plain numbers all at once, if that is what it is and all of them fit; else say so.
+
+    What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
+    """
+    plain = all(column.kind == "number" and column.missing != "indicate" for column in columns)
+    if not plain or _missing_numbers(missing_words):
+        return False
+    block, start = values[:, : len(columns)], 0
+    for part in batch:
+        for k, column in enumerate(columns):
+            chunk = part.column(column.name)
+            if not pa.types.is_floating(chunk.type) or chunk.null_count:
+                return False
+            block[start : start + len(chunk), k] = chunk.to_numpy(zero_copy_only=False)
+        start += part.num_rows
+    block += 0.0  # no negative zero: it would be another record
+    low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
+    if not ((block.min(axis=0) >= low).all() and (block.max(axis=0) <= high).all()):
+        return False
+    np.subtract(block, low / 2 + high / 2, out=rows)
+    np.divide(rows, high / 2 - low / 2, out=rows)
+    return True
+
+
+def word_number(word: str) -> float:
+    """A number that stands for a word, whatever other words a study declares."""
+    return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
+
+
+def _encode_number(
+    column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
+) -> Offence | None:
+    n, start, bad = values.shape[0], 0, None
+    for chunk in found:
+        numbers, wrong = _numbers_of(column, chunk, missing_words)
+        values[start : start + len(numbers)] = numbers
+        if isinstance(wrong, Offence):
+            return Offence(start + wrong.row, wrong.trouble)
+        if wrong is not None:
+            bad = np.zeros(n, dtype=np.bool_) if bad is None else bad
+            bad[start : start + len(numbers)] = wrong
+        start += len(numbers)
+    values += 0.0  # no negative zero: it would be another record
+    for number in _missing_numbers(missing_words):
+        values[values == number] = np.nan
+    low, high = column.low, column.high
+    lowest, highest = values.min(), values.max()
+    missing = None
+    if bad is not None or not (low <= lowest and highest <= high) or column.kind == "integer":
+        missing = np.isnan(values)
+        offence = _first_offence(column, values, missing, bad)
+        if offence is not None:
+            return offence
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    scaled = rows[:, 0]
+    np.subtract(values, middle, out=scaled)
+    scaled /= half
+    if not (low <= lowest and highest <= high):  # missing ones, or ones to be clipped
+        np.clip(scaled, -1.0, 1.0, out=scaled)
+    if missing is not None and missing.any():
+        scaled[missing] = 0.0
+        values[missing] = MISSING_VALUE
+    if column.missing == "indicate":
+        rows[:, 1] = 0.0 if missing is None else missing
+    return None
+
+
+def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | None) -> Offence | None:
+    nothing = np.zeros_like(missing)
+    bad = nothing if bad is None else bad
+    with np.errstate(invalid="ignore"):
+        troubles = (
+            ("something else", bad),
+            ("nothing", missing & ~bad if column.missing == "refuse" else nothing),
+            ("an infinite one", np.isinf(values)),
+            ("one that is not whole", (values != np.rint(values)) & ~missing if column.kind == "integer" else nothing),
+            (
+                "one outside",
+                (values < column.low) | (values > column.high) if column.outside == "refuse" else nothing,
+            ),
+        )
+    firsts = [(int(mask.argmax()), k) for k, (_, mask) in enumerate(troubles) if mask.any()]
+    if not firsts:
+        return None
+    row, k = min(firsts)
+    return Offence(row, troubles[k][0])
+
+
+def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tuple[Vector, Mask | Offence | None]:
+    """Numbers, NaN where missing, and which are none."""
+    chunk = _plain(chunk)
+    kind = chunk.type
+    if pa.types.is_null(kind):
+        return np.full(len(chunk), np.nan), None
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        return chunk.to_numpy(zero_copy_only=False).astype(np.float64, copy=False), None
+    words = _words_of(column, chunk)
+    if isinstance(words, Offence):
+        return np.full(len(chunk), np.nan), words
+    words = pc.utf8_trim_whitespace(words)
+    present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
+    readable = pc.match_substring_regex(words, _NUMBER)
+    numbers = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
+    wrong = pc.and_(present, pc.invert(readable)).fill_null(False).to_numpy(zero_copy_only=False)
+    return numbers.to_numpy(zero_copy_only=False), wrong if wrong.any() else None
+
+
+def _encode_category(
+    column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
+) -> Offence | None:
+    codes = np.empty(values.shape[0], dtype=np.int64)
+    start = 0
+    for chunk in found:
+        own = _codes_of(column, chunk, missing_words)
+        if isinstance(own, Offence):
+            return Offence(start + own.row, own.trouble)
+        codes[start : start + len(own)] = own
+        start += len(own)
+    missing = codes == _ABSENT
+    wrong = codes == _UNKNOWN
+    if column.missing == "refuse":
+        wrong |= missing
+    if wrong.any():
+        row = int(wrong.argmax())
+        return Offence(row, "nothing" if missing[row] else "something else")
+    width = len(column.categories)
+    for k in range(width):
+        rows[:, k] = codes == k
+    if column.missing == "indicate":
+        rows[:, width] = missing
+    values[:] = np.array([*map(word_number, column.categories), MISSING_VALUE])[codes]
+    return None
+
+
+def _codes_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> npt.NDArray[np.int64] | Offence:
+    chunk = _plain(chunk)
+    if pa.types.is_null(chunk.type):
+        return np.full(len(chunk), _ABSENT, dtype=np.int64)
+    is_number = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
+    words = chunk if is_number else _words_of(column, chunk)
+    if isinstance(words, Offence):
+        return words
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    code_of = _reader_of(column.categories, missing_words)
+    table = np.array([*(code_of(_as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int64)
+    return np.asarray(table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
+
+
+def _plain(chunk: Any) -> Any:
+    """The same values in one of few types: numbers, truths, text, dictionaries of text, bytes."""
+    kind = chunk.type
+    if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
+        chunk = chunk.dictionary_decode()
+    if pa.types.is_decimal(chunk.type) or pa.types.is_float16(chunk.type):
+        return pc.cast(chunk, pa.float64(), safe=False)
+    return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
+
+
+def _words_of(column: Column, chunk: Any) -> Any:
+    """A chunk as text; in a file that is not UTF-8, the first row where it is not."""
+    kind = chunk.type
+    if pa.types.is_dictionary(kind):
+        return chunk if column.kind == "category" else chunk.dictionary_decode()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return chunk
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        try:
+            return pc.cast(chunk, pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
+        except pa.ArrowInvalid:  # what it says quotes the value
+            broken = [value is not None and not _is_text(value) for value in chunk.to_pylist()]
+            return Offence(broken.index(True), "text that is not UTF-8")
+    raise InputError(
+        f"column {column.name!r}",
+        expected="made of numbers or words",
+        got=f"values of type {kind}",
+        cure="Write the column in another form, or declare truths as a category.",
+    )
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+@lru_cache(maxsize=4096)
+def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> Any:
+    """A function from a word to its position among the categories.
+
+    Files write one category in several ways: "1", "1.0", "True". What is declared goes before what is usual, so a
+    category may be called "NA".
+    """
+    exact = {word.strip(): k for k, word in reversed(list(enumerate(categories)))}
+    truths = {word.lower(): k for word, k in exact.items() if word.lower() in ("true", "false")}
+    numbers = {float(word): k for word, k in exact.items() if _is_number(word)}
+    absent = set(_missing_numbers(missing_words))
+
+    def code_of(word: str | None) -> int:
+        word = "" if word is None else word.strip()
+        if word in exact:
+            return exact[word]
+        if word in missing_words:
+            return _ABSENT
+        if word.lower() in truths:
+            return truths[word.lower()]
+        if _is_number(word):
+            number = float(word)
+            return numbers.get(number, _ABSENT if number in absent else _UNKNOWN)
+        return _UNKNOWN
+
+    return code_of
+
+
+@lru_cache(maxsize=64)
+def _missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
+    return tuple(sorted({float(word) for word in missing_words if _is_number(word)}))
+
+
+def _is_number(word: str) -> bool:
+    return re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", word) is not None

@@ -1,0 +1,1 @@
+"""Images from folders, archives, IDX and Parquet files."""

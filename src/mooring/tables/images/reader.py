@@ -1,0 +1,275 @@
+"""Images from folders, archives, IDX and Parquet files, as rows of pixel values between 0 and 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mooring.errors import InputError
+from mooring.tables.files import PARQUET_SUFFIXES, listed, read_parquet, require_file
+from mooring.tables.images.idx import find_idx_images, find_idx_labels, is_idx_file, read_idx
+from mooring.tables.images.npz import as_pixel_values, read_archive
+from mooring.tables.images.pixels import IMAGE_SUFFIXES, Pixels, as_size, decode_images, resize_images
+from mooring.tables.inference import clean
+from mooring.tables.records import Records
+from mooring.tables.table_records import require_column, special_columns
+from mooring.typing import Matrix
+
+
+def read_images(
+    path: str | Path,
+    *,
+    labels: str | Path | None = None,
+    size: int | tuple[int, int] | None = None,
+    image_column: str | None = None,
+    label: str | None = None,
+    group_by: str | None = None,
+) -> Records:
+    """Read images as rows of pixel values between 0 and 1.
+
+    Parameters
+    ----------
+    path : path
+        One of these: a folder with one subfolder a class, or with images of no class (PNG, JPEG, WebP or BMP); an .npz
+        archive with an array `images` of shape (n, height, width) or (n, height, width, channels) and, if you like,
+        `labels` and `groups`; a file of IDX images such as `train-images-idx3-ubyte.gz`, or a folder that holds it; a
+        Parquet file with a column of encoded images.
+    labels : path, optional
+        The IDX file with the labels, where it does not lie beside the images under its usual name.
+    size : int or (int, int), optional
+        Height and width to bring all images to; without it they must agree.
+    image_column, label, group_by : str, optional
+        Columns of a Parquet file: the images (the first column of bytes whose name starts with "image" when left out),
+        the classes, and which participant or person an image belongs to. All other columns of numbers and words become
+        attributes.
+
+    Returns
+    -------
+    Records
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "images.npz"
+    ...     np.savez(path, images=np.full((3, 4, 4), 255, dtype=np.uint8), labels=np.array([7, 7, 9]))
+    ...     records = read_images(path)
+    >>> records.rows.shape, records.image_shape, records.label_names
+    ((3, 16), (4, 4), ('7', '9'))
+    """
+    path, target = Path(path), as_size(size)
+    suffix = path.suffix.lower()
+    is_parquet = suffix in PARQUET_SUFFIXES and path.is_file()
+    columns = {"image_column": image_column, "label": label, "group_by": group_by}
+    if not is_parquet:
+        for what, name in columns.items():
+            if name is not None:
+                raise _does_not_apply(what, "images in a Parquet file")
+    if path.is_dir():
+        idx, notes = find_idx_images(path)
+        if idx is not None:
+            return _read_idx_pair(idx, labels, target, notes)
+    if labels is not None and not is_idx_file(path):
+        raise _does_not_apply("labels", "images in an IDX file")
+    if path.is_dir():
+        return _read_folder(path, target)
+    require_file(path)
+    if is_idx_file(path):
+        return _read_idx_pair(path, labels, target, ())
+    if suffix == ".npz":
+        return _read_npz(path, target)
+    if is_parquet:
+        return _read_parquet_images(path, target, image_column=image_column, label=label, group_by=group_by)
+    raise InputError(
+        "path",
+        expected="a folder of images, an .npz archive, an IDX file (...-images-idx3-ubyte) or a Parquet file",
+        got=f"a file that ends in {path.suffix!r}",
+        cure="Put the images into a folder with one subfolder a class.",
+    )
+
+
+def image_columns(schema: Any) -> list[str]:
+    """Names of the columns of bytes in a pyarrow schema that start with "image"."""
+    return [field.name for field in schema if field.name.lower().startswith("image") and _holds_bytes(field.type)]
+
+
+def _read_folder(folder: Path, size: tuple[int, int] | None) -> Records:
+    subfolders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    by_class = {sub.name: _image_files(sub) for sub in subfolders}
+    by_class = {name: files for name, files in by_class.items() if files}
+    loose = _image_files(folder)
+    notes = [f"{len(loose)} images outside the class folders are left aside"] if by_class and loose else []
+    files = [file for found in by_class.values() for file in found] or loose
+    if not files:
+        raise InputError(
+            "path",
+            expected=f"a folder with images ({', '.join(IMAGE_SUFFIXES)}), one subfolder a class",
+            got=f"{len(subfolders)} subfolders without images",
+            cure="Check the folder's name and the endings of the files.",
+        )
+    codes = np.repeat(np.arange(len(by_class)), [len(found) for found in by_class.values()])
+    starts = np.cumsum([0, *(len(found) for found in by_class.values())])
+
+    def place(k: int) -> str:
+        if not by_class:
+            return f"file {k + 1} of the folder, in order of name"
+        return f"file {k - starts[codes[k]] + 1} of subfolder {list(by_class)[codes[k]]!r}, in order of name"
+
+    pixels = decode_images(files, size=size, place=place)
+    return _records(
+        _as_fractions(pixels),
+        labels=codes if by_class else None,
+        label_names=tuple(by_class),
+        notes=tuple(notes),
+    )
+
+
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+
+
+def _read_npz(path: Path, size: tuple[int, int] | None) -> Records:
+    images, labels, groups = read_archive(path)
+    if images.ndim not in (3, 4) or 0 in images.shape:
+        raise InputError(
+            "images",
+            expected="an array of shape (n, height, width) or (n, height, width, channels)",
+            got=f"shape {images.shape}",
+            cure="Put the images along the first axis.",
+        )
+    for what, values in (("labels", labels), ("groups", groups)):
+        if values is not None and values.shape != images.shape[:1]:
+            raise InputError(
+                what,
+                expected=f"one entry for each of the {images.shape[0]} images",
+                got=f"shape {values.shape}",
+                cure="Check its length.",
+            )
+    pixels, notes = as_pixel_values(images)
+    special = _special(labels, groups, n_images=images.shape[0])
+    return _records(_resized(pixels, size), notes=(*notes, *special.pop("notes")), **special)
+
+
+def _read_idx_pair(
+    path: Path, labels: str | Path | None, size: tuple[int, int] | None, notes: tuple[str, ...]
+) -> Records:
+    images = read_idx(path, n_dimensions=(3, 4))
+    labels_path = find_idx_labels(path) if labels is None else Path(labels)
+    if labels_path is None:
+        return _records(_resized(_as_fractions(images), size), notes=(*notes, f"no labels lie beside {path.name}"))
+    classes = read_idx(labels_path, n_dimensions=(1,))
+    if classes.shape[0] != images.shape[0]:
+        raise InputError(
+            "labels",
+            expected=f"one label for each of the {images.shape[0]} images",
+            got=f"{classes.shape[0]} labels",
+            cure=f"Check that {labels_path.name} belongs to {path.name}.",
+        )
+    names, codes = np.unique(classes, return_inverse=True)
+    label_names = tuple(map(str, names.tolist()))
+    return _records(_resized(_as_fractions(images), size), labels=codes, label_names=label_names, notes=notes)
+
+
+def _read_parquet_images(
+    path: Path, size: tuple[int, int] | None, *, image_column: str | None, label: str | None, group_by: str | None
+) -> Records:
+    table = read_parquet(path)
+    for what, name in (("image_column", image_column), ("label", label), ("group_by", group_by)):
+        if name is not None:
+            require_column(what, name, table.column_names)
+    candidates = [image_column] if image_column is not None else image_columns(table.schema)[:1]
+    if not candidates or not _holds_bytes(table.schema.field(candidates[0]).type):
+        raise InputError(
+            "image_column",
+            expected="a column of encoded images (bytes)",
+            got=f"none among {listed(table.column_names)}",
+            cure="Name the column with image_column.",
+        )
+    encoded = table.column(candidates[0])
+    if pa.types.is_struct(encoded.type):
+        encoded = pc.struct_field(encoded, "bytes")
+    columns = {
+        name: clean(table.column(name), missing=(), words_may_be_numbers=False, as_category=False)
+        for name in table.column_names
+        if name != candidates[0]
+    }
+    absent = np.asarray(encoded.is_null())
+    if absent.all():
+        raise InputError("path", expected="a table with images", got="none in any row", cure=f"Look into {path.name}.")
+    notes = [f"{np.count_nonzero(absent)} rows without an image are dropped"] if absent.any() else []
+    special = special_columns(
+        None if label is None else columns[label],
+        None if group_by is None else columns[group_by],
+        keep=~absent,
+        any_integer_is_a_class=True,
+    )
+    kept = np.flatnonzero(special.keep)
+    pixels = decode_images(
+        encoded.take(pa.array(kept)).to_pylist(), size=size, place=lambda k: f"row {kept[k] + 1} of the table"
+    )
+    others = {name: column for name, column in columns.items() if name not in (label, group_by) and not column.trouble}
+    return _records(
+        _as_fractions(pixels),
+        labels=special.labels,
+        label_names=special.label_names,
+        groups=special.groups,
+        group_names=special.group_names,
+        attributes={name: column.values[kept] for name, column in others.items()},
+        notes=(*notes, *special.notes),
+    )
+
+
+def _special(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, *, n_images: int) -> dict[str, Any]:
+    columns = []
+    for what, values in (("labels", labels), ("groups", groups)):
+        if values is not None and values.dtype.kind not in "biufU":
+            raise InputError(
+                what,
+                expected="an array of numbers or words",
+                got=f"an array of {values.dtype}",
+                cure="Save whole numbers.",
+            )
+        arrow = None if values is None else pa.chunked_array([pa.array(values.astype(values.dtype.newbyteorder("=")))])
+        columns.append(
+            None if arrow is None else clean(arrow, missing=(), words_may_be_numbers=False, as_category=False)
+        )
+    keep = np.ones(n_images, dtype=np.bool_)
+    special = special_columns(columns[0], columns[1], keep=keep, any_integer_is_a_class=True)
+    if not special.keep.all():
+        raise InputError("labels", expected="complete", got="missing values", cure="Drop those images first.")
+    names = ("labels", "label_names", "groups", "group_names", "notes")
+    return {name: getattr(special, name) for name in names}
+
+
+def _records(images: Matrix, **details: Any) -> Records:
+    shape = images.shape[1:-1] if images.ndim == 4 and images.shape[-1] == 1 else images.shape[1:]
+    width = int(np.prod(shape))
+    return Records(
+        rows=images.reshape(images.shape[0], width),
+        feature_names=tuple(f"pixel {k + 1}" for k in range(width)),
+        image_shape=tuple(int(side) for side in shape),
+        **details,
+    )
+
+
+def _as_fractions(pixels: Pixels) -> Matrix:
+    return np.divide(pixels, 255.0, dtype=np.float64)
+
+
+def _resized(images: Matrix, size: tuple[int, int] | None) -> Matrix:
+    return images if size is None or images.shape[1:3] == size else resize_images(images, size)
+
+
+def _holds_bytes(kind: Any) -> bool:
+    if pa.types.is_struct(kind):
+        return any(field.name == "bytes" and _holds_bytes(field.type) for field in kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _does_not_apply(what: str, where: str) -> InputError:
+    return InputError(what, expected=f"left out except for {where}", got="given", cure=f"Leave {what} out.")

@@ -1,0 +1,276 @@
+"""Rows dealt to participants: what each one trains on, what it scores on, and what is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.tables.records import LabelKind, Labels, Records, as_rows, label_kind_of
+from mooring.tables.stratification import owners_of_groups, round_robin, share_of, split_off, strata_of
+from mooring.tables.validation import (
+    check_request,
+    groups_of,
+    labels_of_parts,
+    require_count,
+    require_one_width,
+    require_share,
+    too_few,
+)
+from mooring.typing import Indices, Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """Who holds which rows.
+
+    Attributes
+    ----------
+    train, test : tuple of arrays of shape (n_k, n_features)
+        One matrix a participant; a test matrix may be empty.
+    train_labels, test_labels : tuple of arrays of shape (n_k,), optional
+    public : array of shape (n, n_features), optional
+        Rows that belong to nobody, for a public projection.
+    train_indices, test_indices : tuple of arrays of int
+        Where these rows stand in the `Records`.
+    public_indices, unused_indices : array of int
+        Rows that are public, and rows that nobody received because of `rows_each`.
+    names : tuple of str
+        Names of the participants.
+    """
+
+    train: tuple[Matrix, ...]
+    train_labels: tuple[Labels, ...] | None
+    test: tuple[Matrix, ...]
+    test_labels: tuple[Labels, ...] | None
+    public: Matrix | None
+    train_indices: tuple[Indices, ...]
+    test_indices: tuple[Indices, ...]
+    public_indices: Indices
+    unused_indices: Indices
+    names: tuple[str, ...]
+
+    @property
+    def n_participants(self) -> int:
+        """How many participants there are."""
+        return len(self.train)
+
+    @property
+    def n_features(self) -> int:
+        """Width of a row."""
+        return int(self.train[0].shape[1])
+
+    @property
+    def label_kind(self) -> LabelKind:
+        """What the labels are: "classes", "number", or "none"."""
+        return label_kind_of(None if self.train_labels is None else self.train_labels[0])
+
+    @classmethod
+    def from_parts(
+        cls,
+        datasets: Sequence[npt.ArrayLike],
+        labels: Sequence[npt.ArrayLike] | None = None,
+        *,
+        rng: np.random.Generator,
+        test: Sequence[npt.ArrayLike] | None = None,
+        test_labels: Sequence[npt.ArrayLike] | None = None,
+        test_share: float = 0.25,
+        public: npt.ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Deal:
+        """Make a deal of matrices that the participants hold already.
+
+        Parameters
+        ----------
+        datasets : sequence of arrays of shape (n_k, n_features)
+            One a participant.
+        labels : sequence of arrays of shape (n_k,), optional
+            Integers are classes, floats are numbers.
+        rng : numpy.random.Generator
+            Chooses the test rows where none are given.
+        test, test_labels : sequences of arrays, optional
+            Test rows a participant. Without them, every participant's rows are split, class by class.
+        test_share : float, default 0.25
+            Share of a participant's rows to test on, where none are given; at least one row, unless it is zero.
+        public : array of shape (n, n_features), optional
+        names : sequence of str, optional
+
+        Notes
+        -----
+        Indices count all rows given, one matrix after the other: datasets, then test, then public.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> parts = Deal.from_parts([np.zeros((8, 2)), np.ones((4, 2))], [[0, 1] * 4, [0, 1] * 2], rng=rng)
+        >>> [rows.shape[0] for rows in parts.train], [rows.shape[0] for rows in parts.test]
+        ([6, 3], [2, 1])
+        """
+        p = len(datasets)
+        if p == 0:
+            raise InputError("datasets", expected="one matrix a participant", got="none", cure="Give at least one.")
+        for what, given in (("test", test), ("names", names)):
+            if given is not None:
+                require_count(what, len(given), p)
+        if (test_labels is not None) != (test is not None and labels is not None):
+            raise InputError(
+                "test_labels",
+                expected="given where labels and test are both given, and only there",
+                got="given" if test_labels is not None else "left out",
+                cure="Label both training and test rows, or neither.",
+            )
+        rows = [as_rows(f"datasets[{k}]", part) for k, part in enumerate(datasets)]
+        test_rows = [as_rows(f"test[{k}]", part) for k, part in enumerate(test or ())]
+        everything = [*rows, *test_rows, *([] if public is None else [as_rows("public", public)])]
+        require_one_width(everything)
+        ends = np.cumsum([part.shape[0] for part in everything])
+        numbers = [np.arange(end - part.shape[0], end) for part, end in zip(everything, ends, strict=True)]
+        coded = None
+        if labels is not None:
+            given_labels = [("labels", labels)] + ([] if test_labels is None else [("test_labels", test_labels)])
+            coded = labels_of_parts(
+                given_labels, [[part.shape[0] for part in side] for side in (rows, test_rows) if side]
+            )
+        if test is None:
+            require_share("test_share", test_share)
+            train_indices, test_indices = _own_test_rows(
+                numbers[:p], strata_of(coded, int(ends[p - 1])), test_share, rng
+            )
+        else:
+            train_indices, test_indices = tuple(numbers[:p]), tuple(numbers[p : 2 * p])
+        return _assembled(
+            np.concatenate(everything),
+            coded,
+            train=train_indices,
+            test=test_indices,
+            public=None if public is None else numbers[-1],
+            names=_default_names(p) if names is None else tuple(names),
+        )
+
+
+def deal(
+    records: Records,
+    *,
+    n_participants: int,
+    rng: np.random.Generator,
+    rows_each: int | None = None,
+    test_share: float = 0.25,
+    public_share: float = 0.0,
+    by_group: bool = False,
+) -> Deal:
+    """Deal rows to participants.
+
+    Parameters
+    ----------
+    records : Records
+    n_participants : int
+    rng : numpy.random.Generator
+        The same state deals the same rows.
+    rows_each : int, optional
+        At most so many training rows a participant, chosen class by class; nobody receives the rest.
+    test_share : float, default 0.25
+        Share of the rows to score on; they are dealt to the participants, too.
+    public_share : float, default 0
+        Share of the rows to make public.
+    by_group : bool, default False
+        Whether all rows of a group go to one participant.
+
+    Notes
+    -----
+    Test rows are taken out first, then public rows, then the rest is dealt: class by class where labels are classes, so
+    that the participants' class counts differ by one row at most.
+
+    By group, as many groups as participants make a natural split: one group each, in the order of `group_names`, and
+    public rows come from all of them. Otherwise the public rows are whole groups, and the other groups go, the largest
+    first, each to the participant with the fewest rows. Each participant's own rows are then split for testing.
+
+    Examples
+    --------
+    >>> records = Records(rows=np.arange(24.0).reshape(12, 2), labels=[0, 1] * 6)
+    >>> dealt = deal(records, n_participants=2, rng=np.random.default_rng(0), test_share=1 / 3)
+    >>> [np.bincount(labels).tolist() for labels in dealt.train_labels]
+    [[2, 2], [2, 2]]
+    """
+    check_request(records, n_participants, rows_each, test_share, public_share)
+    strata = strata_of(records.labels, records.n_rows)
+    everyone = np.arange(records.n_rows)
+    n_public = share_of(public_share, records.n_rows)
+    names = _default_names(n_participants)
+    if by_group:
+        groups = groups_of(records)
+        owner, public = owners_of_groups(groups, strata, n_participants, n_public, rng=rng)
+        owned = [np.flatnonzero(owner == k) for k in range(n_participants)]
+        train, test = _own_test_rows(owned, strata, test_share, rng)
+        if rows_each is not None:
+            train = tuple(split_off(own, strata, min(rows_each, own.size), rng=rng)[0] for own in train)
+        present = np.unique(groups)
+        if records.group_names and present.size == n_participants:
+            names = tuple(records.group_names[k] for k in present)
+    else:
+        n_test = share_of(test_share, records.n_rows)
+        if test_share > 0 and n_test < n_participants:
+            raise too_few("test rows", n_test, n_participants, "Raise test_share, or use more rows.")
+        held_out, rest = split_off(everyone, strata, n_test, rng=rng)
+        public, rest = split_off(rest, strata, min(n_public, rest.size), rng=rng)
+        if rest.size < n_participants:
+            raise too_few("rows to train on", rest.size, n_participants, "Lower test_share or public_share.")
+        if rows_each is not None:
+            rest, _ = split_off(rest, strata, min(rows_each * n_participants, rest.size), rng=rng)
+        train = round_robin(rest, strata, n_participants, rng=rng)
+        test = round_robin(held_out, strata, n_participants, rng=rng)
+    return _assembled(
+        records.rows, records.labels, train=train, test=test, public=public if n_public else None, names=names
+    )
+
+
+def _own_test_rows(
+    owned: Sequence[Indices], strata: Indices, test_share: float, rng: np.random.Generator
+) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
+    """Split every participant's own rows, at least one to train on and, unless the share is zero, one to test on."""
+    train, test = [], []
+    for k, own in enumerate(owned):
+        needed = 2 if test_share > 0 else 1
+        if own.size < needed:
+            raise InputError(
+                f"the rows of participant {k + 1}",
+                expected=f"at least {needed}",
+                got=str(own.size),
+                cure="Give it more rows, lower public_share, or leave it out.",
+            )
+        n_test = min(max(share_of(test_share, own.size), 1), own.size - 1) if test_share > 0 else 0
+        out, rest = split_off(own, strata, n_test, rng=rng)
+        train.append(rest)
+        test.append(out)
+    return tuple(train), tuple(test)
+
+
+def _assembled(
+    rows: Matrix,
+    labels: Labels | None,
+    *,
+    train: tuple[Indices, ...],
+    test: tuple[Indices, ...],
+    public: Indices | None,
+    names: tuple[str, ...],
+) -> Deal:
+    nobody = np.zeros(0, dtype=np.int64)
+    used = np.concatenate([*train, *test, nobody if public is None else public])
+    return Deal(
+        train=tuple(rows[own] for own in train),
+        train_labels=None if labels is None else tuple(labels[own] for own in train),
+        test=tuple(rows[own] for own in test),
+        test_labels=None if labels is None else tuple(labels[own] for own in test),
+        public=None if public is None else rows[public],
+        train_indices=train,
+        test_indices=test,
+        public_indices=nobody if public is None else public,
+        unused_indices=np.setdiff1d(np.arange(rows.shape[0]), used),
+        names=names,
+    )
+
+
+def _default_names(n_participants: int) -> tuple[str, ...]:
+    return tuple(f"participant {k + 1}" for k in range(n_participants))

@@ -1,0 +1,238 @@
+"""Rows to study, with what is known about them: the one form that every reader of this package returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.typing import Indices, Matrix
+
+Labels = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+LabelKind = Literal["classes", "number", "none"]
+
+FEATURE_KINDS = ("number", "integer", "category")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows of numbers, their labels, and what the columns mean.
+
+    Attributes
+    ----------
+    rows : array of shape (n_rows, n_features)
+        Finite numbers, in float64.
+    labels : array of shape (n_rows,), optional
+        Integers are classes, floats are numbers to predict.
+    feature_names : tuple of str
+        One name a column; "feature 1", "feature 2", ... when left out.
+    feature_kinds : tuple of str
+        "number", "integer" (only whole numbers in the file) or "category" (a column of zeros and ones); "number" when
+        left out.
+    label_names : tuple of str
+        Names of the classes 0, 1, ...; empty when the classes have no names.
+    image_shape : tuple of int, optional
+        Height and width, and the number of channels where there is more than one, if a row is an image.
+    groups : array of shape (n_rows,), optional
+        Which participant, or which person, a row belongs to.
+    group_names : tuple of str
+        Names of the groups 0, 1, ...
+    attributes : mapping of str to array of shape (n_rows,)
+        What else the file tells of each row; not a feature.
+    notes : tuple of str
+        What the reader did that the owner of the file should know: columns left out, rows dropped. Names and counts only.
+    centres, scales : array of shape (n_features,), optional
+        `rows * scales + centres` is in the units of the file.
+
+    Examples
+    --------
+    >>> records = Records(rows=[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], labels=[0, 1, 1], label_names=("no", "yes"))
+    >>> records.n_rows, records.n_features, records.label_kind
+    (3, 2, 'classes')
+    >>> records.take([2, 0]).rows[:, 0].tolist()
+    [4.0, 0.0]
+    """
+
+    rows: Matrix
+    labels: Labels | None = None
+    feature_names: tuple[str, ...] = ()
+    feature_kinds: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] | None = None
+    groups: Indices | None = None
+    group_names: tuple[str, ...] = ()
+    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    centres: Matrix | None = None
+    scales: Matrix | None = None
+
+    def __post_init__(self) -> None:
+        rows = as_rows("rows", self.rows)
+        n_rows, width = rows.shape
+        settled: dict[str, Any] = {"rows": rows}
+        settled["feature_names"] = tuple(self.feature_names) or tuple(f"feature {k + 1}" for k in range(width))
+        settled["feature_kinds"] = tuple(self.feature_kinds) or ("number",) * width
+        settled["labels"] = None if self.labels is None else as_labels("labels", self.labels, n_rows=n_rows)
+        settled["groups"] = None if self.groups is None else _as_codes("groups", self.groups, n_rows)
+        settled["attributes"] = {name: np.asarray(values) for name, values in self.attributes.items()}
+        for name in ("label_names", "group_names", "notes"):
+            settled[name] = tuple(getattr(self, name))
+        for name in ("centres", "scales"):
+            values = getattr(self, name)
+            settled[name] = None if values is None else np.asarray(values, dtype=np.float64)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+        self._check_columns(width)
+        self._check_codes("labels", self.labels if self.label_kind == "classes" else None, self.label_names)
+        self._check_codes("groups", self.groups, self.group_names)
+        for name, values in self.attributes.items():
+            _require_length(f"attribute {name!r}", values, n_rows)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.rows.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Width of a row."""
+        return int(self.rows.shape[1])
+
+    @property
+    def label_kind(self) -> LabelKind:
+        """What the labels are: "classes", "number", or "none"."""
+        return label_kind_of(self.labels)
+
+    def take(self, indices: npt.ArrayLike) -> Records:
+        """Return these rows only, in this order.
+
+        Parameters
+        ----------
+        indices : array of int, or of bool with one entry a row
+        """
+        chosen = np.asarray(indices)
+        if chosen.dtype == np.bool_ and chosen.shape == (self.n_rows,):
+            chosen = np.flatnonzero(chosen)
+        fits = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
+        if not fits or chosen.min() < 0 or chosen.max() >= self.n_rows:
+            raise InputError(
+                "indices",
+                expected=f"a list of row numbers from 0 to {self.n_rows - 1}, at least one",
+                got=f"shape {chosen.shape} of {chosen.dtype}" if not fits else "a number out of range",
+                cure="Count the rows from zero.",
+            )
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            labels=None if self.labels is None else self.labels[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+            attributes={name: values[chosen] for name, values in self.attributes.items()},
+        )
+
+    def _check_columns(self, width: int) -> None:
+        for what in ("feature_names", "feature_kinds", "centres", "scales"):
+            values = getattr(self, what)
+            if values is not None and len(values) != width:
+                raise InputError(
+                    what,
+                    expected=f"one entry for each of the {width} columns",
+                    got=f"{len(values)} entries",
+                    cure="Give every column one, in order.",
+                )
+        unknown = set(self.feature_kinds) - set(FEATURE_KINDS)
+        if unknown:
+            raise InputError(
+                "feature_kinds",
+                expected=f"out of {', '.join(FEATURE_KINDS)}",
+                got=", ".join(sorted(unknown)),
+                cure="Use 'number' if in doubt.",
+            )
+        if self.image_shape is not None and (len(self.image_shape) not in (2, 3) or np.prod(self.image_shape) != width):
+            raise InputError(
+                "image_shape",
+                expected=f"(height, width) or (height, width, channels) with a product of {width}",
+                got=str(tuple(self.image_shape)),
+                cure="Every pixel of every channel is one column.",
+            )
+
+    @staticmethod
+    def _check_codes(what: str, codes: Labels | None, names: tuple[str, ...]) -> None:
+        if codes is not None and names and (codes.min() < 0 or codes.max() >= len(names)):
+            raise InputError(
+                what,
+                expected=f"numbers from 0 to {len(names) - 1}, one for each of the {len(names)} names",
+                got="a number out of range",
+                cure="Give every number its name, or no names at all.",
+            )
+
+
+def label_kind_of(labels: Labels | None) -> LabelKind:
+    """Say what these labels are: integers are classes, floats are numbers."""
+    if labels is None:
+        return "none"
+    return "number" if labels.dtype == np.float64 else "classes"
+
+
+def as_rows(what: str, rows: npt.ArrayLike) -> Matrix:
+    """Return a finite float64 matrix with at least one row and one column, or refuse it by the name `what`."""
+    try:
+        matrix = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            what, expected="a matrix of numbers", got="something else", cure="Code words as numbers first."
+        ) from None
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InputError(
+            what,
+            expected="a matrix with at least one row and one column",
+            got=f"shape {matrix.shape}",
+            cure="Flatten images to rows first.",
+        )
+    if not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):  # min and max carry NaN, and need no copy
+        raise InputError(what, expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    return matrix
+
+
+def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
+    """Return int64 classes or float64 numbers, one a row, or refuse them by the name `what`."""
+    values = np.asarray(labels)
+    _require_length(what, values, n_rows)
+    if values.dtype.kind in "biu":
+        return values.astype(np.int64)
+    if values.dtype.kind != "f":
+        raise InputError(
+            what,
+            expected="whole numbers for classes, or floats for numbers to predict",
+            got=f"an array of {values.dtype}",
+            cure="Code the classes as 0, 1, ... first.",
+        )
+    if not np.isfinite(values).all():
+        raise InputError(what, expected="finite", got="NaN or Inf", cure="Drop the rows without a label first.")
+    return values.astype(np.float64)
+
+
+def _as_codes(what: str, codes: npt.ArrayLike, n_rows: int) -> Indices:
+    values = np.asarray(codes)
+    _require_length(what, values, n_rows)
+    if values.dtype.kind not in "iu":
+        raise InputError(
+            what,
+            expected="whole numbers",
+            got=f"an array of {values.dtype}",
+            cure="Code the groups as 0, 1, ... first.",
+        )
+    return values.astype(np.int64)
+
+
+def _require_length(what: str, values: npt.NDArray[Any], n_rows: int) -> None:
+    if values.shape != (n_rows,):
+        raise InputError(
+            what,
+            expected=f"one entry for each of the {n_rows} rows",
+            got=f"shape {values.shape}",
+            cure="Check its length.",
+        )

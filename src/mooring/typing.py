@@ -1,0 +1,27 @@
+"""Types that signatures share."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = Any
+"""An array of any library that follows the array API standard."""
+
+Matrix: TypeAlias = npt.NDArray[np.float64]
+"""A NumPy array of float64, two-dimensional unless said otherwise."""
+
+Vector: TypeAlias = npt.NDArray[np.float64]
+"""A NumPy array of float64 with one dimension."""
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+"""Positions in another array."""
+
+
+class Progress(Protocol):
+    """Receives how much of a long step is done."""
+
+    def __call__(self, done: float, total: float, what: str = "", /) -> None:
+        """Take `done` of `total` units, and what is being done now."""

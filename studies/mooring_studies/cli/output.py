@@ -1,0 +1,151 @@
+"""What `mooring reproduce` says: which studies there are, and what came out of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
+from rich.table import Table
+
+from mooring_studies.settings.sections import IMAGE_KINDS
+from mooring_studies.settings.spec import STUDIES, read_spec
+from mooring_studies.summary import (
+    LOWER_BOUND,
+    POOLED_RAW_NOTE,
+    control_columns,
+    joining_in_words,
+    leakage_in_words,
+    noisy_columns,
+    percent,
+    size_in_words,
+)
+
+_MOST_LINES = 12
+_WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
+_LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoinverse")}
+_KNOWN = {
+    "local only": "local only: participants' own models, their mean on everybody's test rows",
+    "pooled raw": "pooled raw: one model on all rows, unprotected",
+}
+
+
+def studies_as_dicts() -> list[dict[str, str]]:
+    """Every study: what it is, what it needs, how long it takes."""
+    specs = [read_spec(name) for name in STUDIES]
+    return [
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "paper_section": spec.paper_section,
+            "needs": spec.needs,
+            "takes": spec.takes,
+            "takes_quick": spec.takes_quick,
+        }
+        for spec in specs
+    ]
+
+
+def list_studies(console: Console) -> None:
+    """The same, for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for one in studies_as_dicts():
+        where = f"the paper's section {one['paper_section']}" if one["paper_section"] else "beyond the paper"
+        lines = [
+            f"{one['title']} ({where})",
+            f"needs {one['needs']}" if one["needs"] else "",
+            f"takes {one['takes']}" if one["takes"] else "",
+            f"with --quick: {one['takes_quick']}" if one["takes_quick"] else "",
+        ]
+        table.add_row(one["name"], escape("\n".join(filter(None, lines))) + "\n")
+    console.print(table)
+    console.print(
+        "Run one with 'mooring reproduce STUDY --data-dir FOLDER'; no data come with mooring, and docs/reproducing.md says "
+        "where each is from. To begin without any: 'mooring reproduce landscape --quick'.",
+        highlight=False,
+    )
+
+
+def say_summary(console: Console, result: Mapping[str, Any]) -> None:
+    """The main figures of a finished study, and the page to open."""
+    sizes = result["sizes"]
+    if any(size["controls"] for size in sizes):
+        _say_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
+    leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
+    if leaks:
+        _say_leaks(console, leaks[:_MOST_LINES])
+    hidden = max(len(sizes), len(leaks)) - _MOST_LINES
+    if hidden > 0:
+        console.print(f"{_counted(hidden, 'more line')} on the page or in its figures.", highlight=False)
+    pays = result["draws_that_beat_training_alone"]
+    if pays["of"]:
+        console.print(joining_in_words(pays["better"], pays["of"], sizes), style="bold", highlight=False)
+    if result["quick"]:
+        console.print("A quick run: it says nothing of whether the paper's numbers are met.", style="yellow")
+    else:
+        _say_comparisons(console, result["comparisons"])
+    if result["notes"]:
+        notes = _counted(len(result["notes"]), "note", " on how it was done")
+        console.print(f"{notes} on the page.", style="dim", highlight=False)
+    console.print(
+        f"Open [bold]{escape(result['page'])}[/bold] in a browser; numbers are in {escape(result['results'])}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool) -> None:
+    columns = control_columns(sizes)
+    title = "Balanced accuracy without noise, in the first deployment"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for size, *cells in zip(sizes, *columns.values(), strict=True):
+        table.add_row(size_in_words(size), *cells)
+    console.print(table)
+    words = "; ".join(words for name, words in _KNOWN.items() if name in columns)
+    words += f". {POOLED_RAW_NOTE}" if images and {"C-GDP", "pooled raw"} <= {*columns} else "." if words else ""
+    if words:
+        console.print(words, style="dim", highlight=False)
+
+
+def _say_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """What noise leaves of accuracy and of leakage, and what the columns mean."""
+    noisy = [one for _, one in leaks]
+    several = len({size_in_words(size) for size, _ in leaks}) > 1
+    names = [f"{size_in_words(size)}: {one['words']}" if several else one["words"] for size, one in leaks]
+    columns = noisy_columns(noisy)
+    full = [f"{one['attacked_fully']} of {one['draws']}" for one in noisy]
+    scores = [one["accuracy"] if one["accuracy_clean"] is None else one["accuracy_clean"] for one in noisy]
+    told = {"noise": names, "accuracy": list(map(percent, scores)), "attacked fully": full}
+    told |= {name: columns[name] for name in ("strongest attack", "it links", "matched directly") if name in columns}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=_WITH_NOISE, title_justify="left")
+    for name in told:
+        number = name not in ("noise", "strongest attack")
+        side: JustifyMethod = "right" if number else "left"
+        table.add_column(name.replace(" ", "\n"), justify=side, no_wrap=number, min_width=_LONGEST_WORD.get(name))
+    for cells in zip(*told.values(), strict=True):
+        table.add_row(*cells)
+    console.print(table)
+    console.print(f"{leakage_in_words(told)} {LOWER_BOUND}", style="red", highlight=False)
+
+
+def _counted(n: int, what: str, more: str = "") -> str:
+    """So many of something that 'is' or 'are' somewhere."""
+    return f"{n} {what}{'' if n == 1 else 's'}{more} {'is' if n == 1 else 'are'}"
+
+
+def _say_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> None:
+    judged = [one for one in comparisons if one["kind"] == "result" and one["ours"] is not None]
+    if judged:
+        large = sum(bool(one["large"]) for one in judged)
+        console.print(
+            f"Of {len(judged)} results that the paper states, {len(judged) - large} come out about the same and {large} do "
+            "not; the page has each, with a likely reason.",
+            highlight=False,
+        )

@@ -1,0 +1,123 @@
+"""The progress of a long study in a terminal, or line by line where there is none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from mooring_studies.storage.progress import StageClock, in_words
+
+_LINE_EVERY = 60.0
+_LOOK_EVERY = 5.0
+_SAVE_EVERY = 60.0
+
+
+class StudyProgress:
+    """Tells stage, steps, time and an estimate of the time left.
+
+    Parameters
+    ----------
+    clock : StageClock
+    save : callable
+        Given the seconds of each stage now and then, so that they outlive a run that is ended.
+    takes : str
+        How long the whole takes, in the study's own words: told until there is an estimate.
+
+    Attributes
+    ----------
+    notes : list of str
+        What the study told its reader.
+    """
+
+    def __init__(
+        self, clock: StageClock, *, save: Callable[[dict[str, float]], None] = lambda seconds: None, takes: str = ""
+    ) -> None:
+        self.clock, self.notes = clock, list[str]()
+        self._save, self._takes = save, takes
+        self._one_at_a_time = threading.RLock()  # the study's threads, and the one below
+        self._over = threading.Event()
+        self._sign_of_life = threading.Thread(target=self._repeat, name="progress", daemon=True)
+        self._console = Console(stderr=True)
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[steps]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", style="dim"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=1.0, steps="", left="")
+        self._began = self._saved = self._told = time.monotonic()
+
+    def stage(self, name: str, total: int) -> None:
+        """Begin a stage of so many steps."""
+        with self._one_at_a_time:
+            self.clock.stage(name, total)
+            self._tell(line=True)
+
+    def advance(self, n: int = 1) -> None:
+        """So many steps are done."""
+        with self._one_at_a_time:
+            self.clock.advance(n)
+            self._tell(line=time.monotonic() - self._told > _LINE_EVERY)
+            if time.monotonic() - self._saved > _SAVE_EVERY:
+                self._save(self.clock.seconds())
+                self._saved = time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the results should know."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self._bar.console.print(f"note: {text}", style="dim", markup=False, highlight=False)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._sign_of_life.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._sign_of_life.join()
+        self._bar.stop()
+        self.clock.finish()
+        self._save(self.clock.seconds())
+
+    def _repeat(self) -> None:
+        """While one step takes long, tell again where the run is: it has not come to a stop."""
+        while not self._over.wait(_LOOK_EVERY):
+            with self._one_at_a_time:
+                if self.clock.name and time.monotonic() - self._told > _LINE_EVERY:
+                    self._tell(line=True, elapsed=True)
+
+    def _tell(self, *, line: bool, elapsed: bool = False) -> None:
+        seconds = self.clock.seconds_left()
+        whole = f"the whole takes {self._takes}" if self._takes else ""
+        left = whole if seconds is None else f"about {in_words(seconds)} left"
+        steps = f"{self.clock.done}/{self.clock.total}"
+        self._bar.update(
+            self._task,
+            completed=self.clock.share_done(),
+            description=escape(self.clock.name),
+            steps=steps,
+            left=left,
+        )
+        if line and not self._console.is_terminal:
+            since = f"{in_words(time.monotonic() - self._began)} so far" if elapsed else ""
+            parts = (f"{self.clock.name}: {steps}", f"{self.clock.share_done():.0%} in all", since, left)
+            self._console.print(
+                ", ".join(filter(None, parts)), style="dim", markup=False, highlight=False, soft_wrap=True
+            )
+            self._told = time.monotonic()

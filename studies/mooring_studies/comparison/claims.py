@@ -1,0 +1,253 @@
+"""The paper's numbers beside ours: every number that section 5 states, and what this run gives for it.
+
+`paper.toml` has the numbers, in the paper's order: settings and results, and for each the function that computes ours
+from a study's table and facts. After them it has a few numbers of ours that belong beside the paper's and are not in it.
+
+A difference is called large by one rule a unit. A setting: any difference. A share in per cent: more than 3 percentage
+points. A count or seconds: more than 20 %. Anything else: more than 10 %; or more than a factor of ten, for numbers that
+only their order of magnitude matters of. Counts of draws are first scaled to the paper's number of draws. Only a large
+difference gets a reason: the most likely one, which `paper.toml` names.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from mooring_studies.comparison import claims_counts, claims_fits, claims_settings
+from mooring_studies.comparison.claims_study import Answer, Study
+from mooring_studies.comparison.results import Results
+
+Kind = Literal["setting", "result", "beside"]
+Unit = Literal["%", "", "s", "count"]
+Facts = Mapping[str, Any]
+
+NOT_RUN = "not run"
+LARGE_POINTS = 3.0
+LARGE_SHARES: Mapping[Unit, float] = MappingProxyType({"": 0.1, "count": 0.2, "s": 0.2})
+LARGE_FACTOR = 10.0
+FORMULA = "transition"
+"""The function whose answer takes no run: v_PT."""
+_SAME = 1e-9
+
+_VARYING = (  # what every deployment has a value of its own for, whatever its number of draws
+    claims_counts.mean_of,
+    claims_fits.fitted,
+    claims_fits.crossing_of,
+    claims_fits.mean_fitted,
+    claims_fits.extreme_fitted,
+    claims_fits.on_linkage,
+    claims_fits.on_linkage_gain,
+    claims_fits.utility_at_linkage,
+    claims_fits.gain_at_linkage,
+    claims_fits.linkage_at_utility,
+    claims_fits.extreme_over_participants,
+    claims_fits.farthest_from_control,
+)
+_FIXED = (
+    claims_counts.largest_of,
+    claims_counts.median_of,
+    claims_counts.n_identical_pairs,
+    claims_counts.n_strongest,
+    claims_counts.by_luck,
+    claims_counts.n_stopped,
+    claims_counts.largest_converged,
+    claims_counts.smallest_capped,
+    claims_counts.middle_of_stopping,
+    claims_counts.transition,
+    claims_counts.n_draws,
+    claims_counts.n_methods,
+    claims_fits.fitted_band,
+    claims_fits.n_crossings,
+    claims_fits.on_linkage_band,
+    claims_fits.bands_overlap,
+    claims_settings.as_built,
+    claims_settings.from_facts,
+    claims_settings.sum_of_facts,
+    claims_settings.highest_noise,
+    claims_settings.identities_each,
+    claims_settings.identities_in,
+    claims_settings.episodes,
+    claims_settings.participants_run,
+)
+FUNCTIONS: Mapping[str, Callable[..., Answer]] = MappingProxyType({each.__name__: each for each in _VARYING + _FIXED})
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of the paper, or one of ours that belongs beside it.
+
+    Attributes
+    ----------
+    id : str
+    study, section : str
+        Whose it is, and where the paper has it.
+    says : str
+        What it is, in a few words.
+    kind : {"setting", "result", "beside"}
+    unit : {"%", "", "s", "count"}
+    ours : str
+        The function in `FUNCTIONS` that computes ours.
+    value : float or None
+        The paper's; None for a number that is ours alone.
+    args : mapping
+        What that function takes, by keyword; but "p" chooses the rows with so many participants first.
+    reason : str
+        The likely reason, should the difference be large.
+    of : int or None
+        The number of draws that a count is out of.
+    order_only : bool
+        Whether only the order of magnitude matters.
+    decimals : int or None
+        How many the paper writes, where its last one is 0.
+    """
+
+    id: str
+    study: str
+    section: str
+    says: str
+    kind: Kind
+    unit: Unit
+    ours: str
+    value: float | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    of: int | None = None
+    order_only: bool = False
+    decimals: int | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of the paper's numbers beside ours.
+
+    Attributes
+    ----------
+    number : Number
+    ours : float or None
+        In the number's unit; None where there is none, and then `note` says why.
+    difference : float or None
+        Ours less the paper's, in the number's unit; counts of draws first scaled to the paper's number of draws.
+    relative : float or None
+        The difference as a share of the paper's number; None where that is 0.
+    large : bool
+        By the rule of this module.
+    note : str
+        The likely reason of a large difference; why ours is missing; of how many draws a count is.
+    spread : (float, float) or None
+        The lowest and the highest of ours over several deployments.
+    read_in : (int, int) or None
+        In how many deployments, of how many, ours could be read.
+    """
+
+    number: Number
+    ours: float | None
+    difference: float | None = None
+    relative: float | None = None
+    large: bool = False
+    note: str = ""
+    spread: tuple[float, float] | None = None
+    read_in: tuple[int, int] | None = None
+
+
+@cache
+def paper_numbers() -> tuple[Number, ...]:
+    """Every number of `paper.toml`, in its order."""
+    plain = _file()
+    stated = [Number(**entry | {"value": float(entry["value"])}) for entry in plain["number"]]
+    return (*stated, *(Number(kind="beside", **entry) for entry in plain["beside"]))
+
+
+def compare(study_results: Mapping[str, tuple[Results, Facts]]) -> list[Comparison]:
+    """Every number of the paper beside ours.
+
+    Parameters
+    ----------
+    study_results : mapping of str to (Results, facts)
+        The studies that were run, by name; the others' numbers come back as 'not run'.
+    """
+    return [_compared(number, study_results.get(number.study)) for number in paper_numbers()]
+
+
+def _compared(number: Number, found: tuple[Results, Facts] | None) -> Comparison:
+    if found is None:
+        return Comparison(number, None, note=NOT_RUN)
+    results, facts = found
+    first = Study(results.where(deployment=0), facts)
+    answer = _answer(number, first)
+    if isinstance(answer, str):
+        return Comparison(number, None, note=answer)
+    spread, read_in = _spread(number, results, facts)
+    if number.value is None:
+        return Comparison(number, answer, spread=spread, read_in=read_in)
+    n_draws = _n_draws(number, first)
+    scaled = answer * number.of / n_draws if number.of and n_draws else answer
+    difference = scaled - number.value
+    relative = difference / abs(number.value) if number.value else None
+    large = _is_large(number, scaled, difference)
+    notes = [f"of {n_draws} draws, the paper's of {number.of}"] if number.of and n_draws not in (number.of, 0) else []
+    notes += [_reason(number, first)] if large else []
+    return Comparison(number, answer, difference, relative, large, "; ".join(filter(None, notes)), spread, read_in)
+
+
+def _answer(number: Number, study: Study) -> Answer:
+    """Ours, in the number's unit."""
+    args = dict(number.args)
+    p = args.pop("p", None)
+    answer = FUNCTIONS[number.ours](study if p is None else study.at(p), **args)
+    if isinstance(answer, str):
+        return answer
+    return answer * 100.0 if number.unit == "%" else answer
+
+
+def _spread(
+    number: Number, results: Results, facts: Facts
+) -> tuple[tuple[float, float] | None, tuple[int, int] | None]:
+    """The lowest and highest of ours over the deployments in which it can be read, and in how many of how many.
+
+    None for what depends on the number of draws, and where there is one deployment.
+    """
+    deployments = results.values("deployment")
+    if len(deployments) < 2 or FUNCTIONS[number.ours] not in _VARYING:
+        return None, None
+    answers = [_answer(number, Study(results.where(deployment=each), facts)) for each in deployments]
+    numbers = [answer for answer in answers if not isinstance(answer, str)]
+    return (min(numbers), max(numbers)) if len(numbers) > 1 else None, (len(numbers), len(deployments))
+
+
+def _n_draws(number: Number, study: Study) -> int:
+    """How many draws a count of ours is out of."""
+    p, method = number.args.get("p"), number.args.get("method") or number.args.get("first")
+    return len((study if p is None else study.at(p)).draws(method)) if number.of and method else 0
+
+
+def _is_large(number: Number, ours: float, difference: float) -> bool:
+    value = number.value or 0.0
+    if number.kind == "setting":
+        return abs(difference) > _SAME * max(1.0, abs(value)) and not math.isclose(ours, value, rel_tol=_SAME)
+    if number.order_only:
+        return not (ours > 0 and value / LARGE_FACTOR <= ours <= value * LARGE_FACTOR)
+    if number.unit == "%":
+        return abs(difference) > LARGE_POINTS
+    return abs(difference) > LARGE_SHARES[number.unit] * abs(value)
+
+
+def _reason(number: Number, study: Study) -> str:
+    """The likely reason of a large difference: a quick run explains all; else what the entry names."""
+    if study.fact("spec.quick"):
+        return str(_file()["reasons"]["quick"])
+    reason = str(_file()["reasons"][number.reason]) if number.reason else ""
+    p = number.args.get("p")
+    identities = study.at(p).identities_each if p is not None else None
+    return reason.replace("{identities}", str(identities)) if identities else reason
+
+
+@cache
+def _file() -> Mapping[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))

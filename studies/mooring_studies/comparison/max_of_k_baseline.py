@@ -1,0 +1,96 @@
+"""What the best of several attacks reaches by luck alone: the highest of several guesses lies above a guess.
+
+Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them has less luck than the
+best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, which
+makes for more luck. How many independent galleries they amount to is not known; the number of records and that of galleries
+are both told. It is the mean over draws that is computed: a single draw may lie above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mooring_studies.comparison.results import Kind, Results
+
+N_CANDIDATES = 10  # of every gallery
+_PARTS = ("parts", "cells", "deployments")  # where studies of several sizes note what belongs to one of them
+_WAYS = {"linkage": 1, "match": 2}  # records are matched by distance and by angle, whichever finds more
+
+
+def best_by_luck(n_attacks: int, n_galleries: int, n_candidates: int = N_CANDIDATES) -> float:
+    """The expected share of the best of so many attacks that all guess, each gallery and each attack on its own.
+
+    The expected maximum of k independent Binomial(g, 1/c) counts is the sum of 1 − F(x)^k over x = 0 … g − 1.
+
+    Examples
+    --------
+    >>> best_by_luck(2, 1, n_candidates=2)
+    0.75
+    """
+    from scipy.stats import binom
+
+    below = binom.cdf(np.arange(n_galleries), n_galleries, 1 / n_candidates)
+    return float(np.sum(1 - below**n_attacks)) / n_galleries
+
+
+def n_rivals(rows: Results, kind: Kind) -> int:
+    """How many attacks the strongest is the best of: the most that were measured on one of its draws."""
+    judged = rows.only(np.isfinite(rows.strongest(kind)))
+    measured = [np.isfinite(judged[f"{kind}:{name}"]) for name in judged.attacks(kind)]
+    return int(np.sum(measured, axis=0).max()) if measured else 0
+
+
+def gallery_counts(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | None:
+    """The fewest and the most independent galleries that an attack of a study was judged by; None if none were noted."""
+    found = _noted(facts, kind)
+    for name in _PARTS if not found else ():
+        parts = facts.get(name) or []
+        for part in parts.values() if isinstance(parts, Mapping) else parts:
+            found += _noted(part, kind)
+    return (min(found), max(found)) if found else None
+
+
+def luck_of(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
+    """The least and the most that the strongest attack would reach on average by luck alone, as shares; None if unknown."""
+    counts, n_attacks = gallery_counts(facts, kind), n_rivals(rows, kind)
+    if counts is None or n_attacks == 0:
+        return None
+    fewest, most = (best_by_luck(_WAYS[kind] * n_attacks, count) for count in counts)
+    return most, fewest
+
+
+def luck_words(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best") -> str:
+    """A sentence for a caption, with a blank before it: what luck alone gives in each part of a table.
+
+    Nothing where the study did not note how many galleries it had, or no attack was run.
+    """
+    found = {n_rivals(rows, kind): luck_of(rows, facts, kind) for rows in parts}
+    told = [(n, luck) for n, luck in sorted(found.items()) if luck is not None]
+    if not told:
+        return ""
+    ways = ", by distance and by angle," if _WAYS[kind] > 1 else ""
+    first, *others = [(f"of {_attacks(n)}", _percent(*luck)) for n, luck in told]
+    more = "".join(f", the best {which} {reached}" for which, reached in others)
+    counts = gallery_counts(facts, kind)
+    assert counts is not None  # else there was no luck to tell
+    spread = f" ({counts[1]:,} to {counts[0]:,} independent galleries)" if counts[0] < counts[1] else ""
+    return f" {opening} {first[0]}{ways} would reach {first[1]} by luck alone{more}{spread}."
+
+
+def _noted(part: Mapping[str, Any], kind: Kind) -> list[int]:
+    """The records asked about, and, where an auditor links them, the galleries that they are shown in."""
+    records, galleries = part.get("n_queries"), part.get("n_galleries")
+    wanted = (records or galleries,) if kind == "match" else (records, galleries)
+    return [int(count) for count in wanted if count]
+
+
+def _attacks(number: int) -> str:
+    return "1 attack" if number == 1 else f"{number} attacks"
+
+
+def _percent(least: float, most: float) -> str:
+    ends = dict.fromkeys((f"{100 * least:.1f}", f"{100 * most:.1f}"))
+    return f"{' to '.join(ends)} %"

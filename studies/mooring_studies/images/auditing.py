@@ -1,0 +1,152 @@
+"""What is left of the target's rows in an attacker's reconstruction, measured for many draws at once.
+
+Three measures over the same queries: linkage as in the paper (an auditor's embedding of the decoded image, ten-way
+galleries, cosine); a match straight in the projected space, where no auditor can lose what the reconstruction holds; and
+the relative error. Linkage is also measured through a decoder that the attacker learnt, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.metrics import Galleries
+from mooring_studies.images.deployment import Tensor
+from mooring_studies.images.memory import pieces_that_fit
+
+_NUMBERS_AT_ONCE = 2**26
+LEARNED = "+learned"
+"""Behind the name of an attack whose rebuilt rows were decoded by the attacker's own decoder."""
+
+Embedder = Callable[[Tensor], Tensor]
+"""Turns float32 images of shape (n, d), clamped to [0, 1], into unit vectors of shape (n, k), on the images' device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """An affine way from projected rows to pixels.
+
+    Attributes
+    ----------
+    matrix : tensor of shape (h, d), float32
+    offset : tensor of shape (d,), float32, or None
+    """
+
+    matrix: Tensor = field(repr=False)
+    offset: Tensor | None = field(default=None, repr=False)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Pixels in [0, 1] of rows of shape (n, h)."""
+        pixels = rows.to(self.matrix.dtype) @ self.matrix
+        if self.offset is not None:
+            pixels += self.offset
+        return pixels.clamp_(0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Auditing:
+    """The queries of one deployment, and how reconstructions of them are judged.
+
+    Attributes
+    ----------
+    queries : tensor of shape (q, h), float64
+        The target's projected rows that the attacker rebuilds.
+    decoder : Decoder
+        F†, as in the paper.
+    embed : Embedder
+        The auditor.
+    references : tensor of shape (c, k)
+        The auditor's view of the clean candidates.
+    galleries : Galleries
+        Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`.
+    match_galleries : Galleries
+        The same for matching in the projected space, where the candidates are the clean queries themselves.
+    shown : array of shape (k,)
+        The queries that pictures show.
+    learned_decoder : Decoder or None
+        The attacker's own, learnt from the colluder's images, where it sees more than F† does.
+    works_beside : bool
+        Whether the auditor works on another device than all the rest, and so beside it.
+    """
+
+    queries: Tensor = field(repr=False)
+    decoder: Decoder = field(repr=False)
+    embed: Embedder = field(repr=False)
+    references: Tensor = field(repr=False)
+    galleries: Galleries = field(repr=False)
+    match_galleries: Galleries = field(repr=False)
+    shown: npt.NDArray[np.int64] = field(repr=False)
+    learned_decoder: Decoder | None = field(default=None, repr=False)
+    works_beside: bool = False
+
+    def error(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
+        """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
+        import torch
+
+        gap = torch.linalg.vector_norm(rebuilt - self.queries, dim=(1, 2)) / torch.linalg.vector_norm(self.queries)
+        return np.asarray(gap.cpu(), dtype=np.float64)
+
+    def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, npt.NDArray[np.float64]]:
+        """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""
+        columns = {f"linkage:{attack}": self.linkage(rebuilt)}
+        if self.learned_decoder is not None:
+            columns[f"linkage:{attack}{LEARNED}"] = self.linkage(rebuilt, self.learned_decoder)
+        return columns
+
+    def linkage(self, rebuilt: Tensor, decoder: Decoder | None = None) -> npt.NDArray[np.float64]:
+        """The share of galleries in which the auditor names the true candidate, a draw of shape (q, h)."""
+        n_draws, q, h = rebuilt.shape
+        return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h), decoder).reshape(n_draws, q, -1))
+
+    def linkage_of(self, embedded: Tensor) -> npt.NDArray[np.float64]:
+        """The same for what the auditor sees of the queries, of shape (D, q, k)."""
+        import torch
+
+        near, candidates = _shown(embedded, self.references, self.galleries)
+        return _hits(torch.einsum("dgk,gck->dgc", near, candidates), self.galleries)
+
+    def match(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
+        """The share of galleries in which the nearest candidate is the true one, by distance or by angle.
+
+        The attacker is given the better of the two.
+        """
+        import torch
+
+        near, candidates = _shown(rebuilt, self.queries, self.match_galleries)
+        product = torch.einsum("dgk,gck->dgc", near, candidates)
+        length = torch.linalg.vector_norm(candidates, dim=2)
+        return np.maximum(
+            _hits(2 * product - length**2, self.match_galleries), _hits(product / length, self.match_galleries)
+        )
+
+    def embedded(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Tensor:
+        """The auditor's view of reconstructions of shape (n, h); by F† unless another decoder is given."""
+        import torch
+
+        used = self.decoder if decoder is None else decoder
+        step = max(1, _NUMBERS_AT_ONCE // used.matrix.shape[1])
+        seen = pieces_that_fit(lambda part: self.embed(used.images(part)), rebuilt, step)
+        return torch.cat([vectors for _, vectors in seen])
+
+
+def _shown(near: Tensor, candidates: Tensor, galleries: Galleries) -> tuple[Tensor, Tensor]:
+    """Each gallery's query and candidates: shapes (D, g, k) and (g, c, k)."""
+    import torch
+
+    def index(places: Any) -> Tensor:
+        return torch.as_tensor(places, device=near.device)
+
+    return near[:, index(galleries.queries)], candidates[index(galleries.candidates)]
+
+
+def _hits(scores: Tensor, galleries: Galleries) -> npt.NDArray[np.float64]:
+    """The share of galleries whose best score is the true candidate's, a draw.
+
+    The true candidate stands anywhere in its gallery, so that ties favour nobody.
+    """
+    named = np.asarray(scores.argmax(dim=2).cpu())
+    return np.asarray(np.mean(named == galleries.answers, axis=1), dtype=np.float64)

@@ -1,0 +1,152 @@
+"""One deployment of an image study: who holds which rows, everybody's secrets, the anchor; all on one device.
+
+Legend: X̃_i projected rows, (O_i, Ψ_i) the rigid map of participant i, A the anchor, Y_i = X̃_i O_i + 1 Ψ_iᵀ.
+
+Rows stand in one order throughout: all training rows, participant after participant, then all validation rows, then all
+test rows. A matrix in that order can be cut into splits, and each split into participants, without copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.geometry.orthogonal import sample_orthogonal
+from mooring.mechanisms.anchors import make_anchor
+from mooring.randomness import Streams
+from mooring_studies.roles import COLLUDER
+
+Tensor = Any
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+LABELLED: tuple[Split, ...] = ("train", "validation")
+"""Splits whose labels the analyst is given: it learns from them, and so does an attacker."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """Rows, labels and secrets of p participants.
+
+    Attributes
+    ----------
+    rows : tensor of shape (n, h), float64
+        X̃ in the order of this module.
+    labels : array of shape (n,)
+        Classes 0, 1, …
+    sizes : mapping of split to array of shape (p,)
+        How many rows each participant has in a split.
+    orthogonals, translations : tensors of shape (p, h, h) and (p, h)
+        O_i and Ψ_i.
+    anchor : tensor of shape (r, h)
+    query_places : array of shape (q,)
+        Where the target's queries stand in `rows`.
+    streams : Streams
+        Noise comes from here, named by draw.
+    """
+
+    rows: Tensor = field(repr=False)
+    labels: npt.NDArray[np.int64] = field(repr=False)
+    sizes: Mapping[Split, npt.NDArray[np.int64]]
+    orthogonals: Tensor = field(repr=False)
+    translations: Tensor = field(repr=False)
+    anchor: Tensor = field(repr=False)
+    query_places: npt.NDArray[np.int64] = field(repr=False)
+    streams: Streams = field(repr=False)
+
+    @property
+    def n_participants(self) -> int:
+        """How many take part."""
+        return int(self.orthogonals.shape[0])
+
+    @property
+    def device(self) -> Any:
+        """Where the rows are."""
+        return self.rows.device
+
+    def blocks(self) -> Iterator[tuple[Split, int, slice]]:
+        """Every participant's rows of every split, as a slice of `rows`."""
+        start = 0
+        for split in SPLITS:
+            for participant, size in enumerate(self.sizes[split]):
+                yield split, participant, slice(start, start + int(size))
+                start += int(size)
+
+    def span(self, split: Split) -> slice:
+        """All rows of a split."""
+        slices = [where for name, _, where in self.blocks() if name == split]
+        return slice(slices[0].start, slices[-1].stop)
+
+    def own(self, split: Split, participant: int) -> slice:
+        """One participant's rows of a split."""
+        return next(where for name, i, where in self.blocks() if (name, i) == (split, participant))
+
+    def places(self, participant: int, splits: Sequence[Split]) -> npt.NDArray[np.int64]:
+        """Where a participant's rows of some splits stand in `rows`."""
+        own = [self.own(split, participant) for split in splits]
+        return np.concatenate([np.arange(where.start, where.stop) for where in own])
+
+    def uploaded(self, *, common: bool = False) -> Tensor:
+        """Y without noise, in the order of `rows`; `common` gives everybody the reference's map, as C-GDP does."""
+        import torch
+
+        result = torch.empty_like(self.rows)
+        for _, participant, where in self.blocks():
+            i = COLLUDER if common else participant
+            result[where] = self.rows[where] @ self.orthogonals[i] + self.translations[i]
+        return result
+
+    def anchor_uploads(self) -> Tensor:
+        """A O_i + 1 Ψ_iᵀ of everybody, without noise: shape (p, r, h)."""
+        return self.anchor @ self.orthogonals + self.translations[:, None, :]
+
+
+def deployed(
+    parts: Mapping[Split, Sequence[npt.NDArray[np.float64]]],
+    labels: Mapping[Split, Sequence[npt.NDArray[np.int64]]],
+    query_places: npt.NDArray[np.int64],
+    *,
+    n_anchor_rows: int,
+    streams: Streams,
+    device: str,
+) -> Deployment:
+    """Draw secrets and anchor for projected rows, and bring all of it to a device.
+
+    Parameters
+    ----------
+    parts, labels : mapping of split to one array a participant
+        Projected rows of shape (n_i, h), and their classes.
+    query_places : array of int
+        Where the target's queries stand once all rows are in the order of this module.
+    n_anchor_rows : int
+    streams : Streams
+        Participant i draws its map from "participant/i/transform", whatever the number of participants.
+    device : str
+    """
+    import torch
+
+    p = len(parts["train"])
+    h = parts["train"][0].shape[1]
+    orthogonals, translations = np.empty((p, h, h)), np.empty((p, h))
+    for i in range(p):
+        rng = streams.named(f"participant/{i}/transform")
+        orthogonals[i] = sample_orthogonal(h, rng=rng)
+        translations[i] = rng.standard_normal(h)
+    anchor = make_anchor(n_anchor_rows, h, rng=streams.named("anchor"))
+
+    def moved(array: npt.NDArray[np.float64]) -> Tensor:
+        return torch.as_tensor(array, dtype=torch.float64, device=device)
+
+    return Deployment(
+        rows=moved(np.concatenate([part for split in SPLITS for part in parts[split]])),
+        labels=np.concatenate([part for split in SPLITS for part in labels[split]]).astype(np.int64),
+        sizes={split: np.array([len(part) for part in parts[split]], dtype=np.int64) for split in SPLITS},
+        orthogonals=moved(orthogonals),
+        translations=moved(translations),
+        anchor=moved(anchor),
+        query_places=np.asarray(query_places, dtype=np.int64),
+        streams=streams,
+    )

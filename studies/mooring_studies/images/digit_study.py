@@ -1,0 +1,134 @@
+"""MNIST made ready: split, dealt, projected, with the auditor and its galleries (section 5.2.1 of the paper)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.attacks.decoding import learned_decoder
+from mooring.learners.ensemble import DIGITS
+from mooring.mechanisms.projection import gaussian_projection
+from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
+from mooring.randomness import Streams
+from mooring.typing import Indices
+from mooring_studies.data.digits import SIDE, DigitRows, deal_digits, load_digits
+from mooring_studies.data.downloads import find
+from mooring_studies.images.auditing import Auditing, Decoder
+from mooring_studies.images.deployment import SPLITS, Split, deployed
+from mooring_studies.images.preparation import Prepared, in_pieces, on_device, root_mean_square
+from mooring_studies.roles import COLLUDER, TARGET
+from mooring_studies.settings.spec import Spec
+
+_VALIDATION_ROWS = 10_000
+
+
+class DigitStudy:
+    """MNIST, read once, from which any number of deployments is made.
+
+    Parameters
+    ----------
+    spec : Spec
+    data_dir : Path or None
+    device : str
+    """
+
+    def __init__(self, spec: Spec, *, data_dir: Path | None, device: str) -> None:
+        self.spec, self.device = spec, device
+        self.digits: DigitRows = load_digits(find(data_dir, "mnist"))
+        self.notes: list[str] = []  # another MNIST than the one there is would have been refused
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of each file."""
+        return dict(self.digits.checksums)
+
+    @cached_property
+    def auditor(self) -> DigitAuditor:
+        """The linkage auditor, trained once on clean images and then frozen."""
+        rows, labels = self.digits.train_images, self.digits.train_labels
+        streams = Streams.for_experiment(self.spec.seed)
+        if self.spec.auditor.rows:
+            kept = np.sort(streams.named("auditor/rows").permutation(len(rows))[: self.spec.auditor.rows])
+            rows, labels = rows[kept], labels[kept]
+        seed = int(streams.named("auditor").integers(2**31))
+        return train_digit_auditor(
+            rows.astype(np.float32) / 255, labels, seed=seed, device=self.device, epochs=self.spec.auditor.epochs
+        )
+
+    def prepare(self, streams: Streams, *, n_participants: int) -> Prepared:
+        """Deal, project and set the galleries up for one deployment."""
+        data = self.spec.data
+        images, labels = self.digits, {"train": self.digits.train_labels, "test": self.digits.test_labels}
+        limits = (data.n_train or 10**9, data.n_validation or _VALIDATION_ROWS, data.n_test or 10**9)
+        dealt = deal_digits(
+            labels["train"],
+            labels["test"],
+            n_participants=n_participants,
+            n_validation=_VALIDATION_ROWS,
+            streams=streams,
+            rows_limit=limits if data.n_train or data.n_validation or data.n_test else None,
+        )
+        held: dict[Split, Any] = {"train": dealt.train, "validation": dealt.validation, "test": dealt.test}
+        projection = gaussian_projection(SIDE * SIDE, data.n_components, rng=streams.named("projection"))
+
+        def pixels(split: Split) -> Any:
+            return images.test_images if split == "test" else images.train_images
+
+        def classes(split: Split) -> Indices:
+            return labels["test" if split == "test" else "train"]
+
+        parts = {
+            split: [
+                in_pieces(lambda rows: projection.encode(rows / 255.0), pixels(split)[rows]) for rows in held[split]
+            ]
+            for split in SPLITS
+        }
+        known = {split: [classes(split)[rows] for rows in held[split]] for split in SPLITS}
+        queries: Indices = dealt.test[TARGET]
+        before = sum(map(len, (*dealt.train, *dealt.validation, *dealt.test[:TARGET])))
+        deployment = deployed(
+            parts,
+            known,
+            np.arange(before, before + len(queries)),
+            n_anchor_rows=data.n_anchor_rows,
+            streams=streams,
+            device=self.device,
+        )
+        query_labels = labels["test"][queries]
+        galleries = build_galleries(query_labels, seed=int(streams.named("galleries").integers(2**31)))
+        shown = np.array([int(np.flatnonzero(query_labels == digit)[0]) for digit in np.unique(query_labels)])
+        clean = on_device(images.test_images[queries] / 255.0, self.device, "float32")
+        known_images = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+        learned = learned_decoder(projection, images.train_images[known_images] / 255.0)
+        auditing = Auditing(
+            queries=deployment.rows[deployment.query_places],
+            decoder=Decoder(on_device(projection.decoder, self.device, "float32")),
+            embed=self.auditor.embedded,
+            references=self.auditor.embedded(clean),
+            galleries=galleries,
+            match_galleries=galleries,
+            shown=shown,
+            learned_decoder=Decoder(
+                on_device(learned.matrix, self.device, "float32"), on_device(learned.offset, self.device, "float32")
+            ),
+        )
+        singular = np.linalg.svd(projection.matrix, compute_uv=False)
+        rms = root_mean_square(parts["train"])
+        return Prepared(
+            deployment=deployment,
+            auditing=auditing,
+            projection=projection,
+            architecture=DIGITS,
+            identities_each=None,
+            rms=rms,
+            pictures=images.test_images[queries[shown]].reshape(-1, SIDE, SIDE),
+            picture_labels=query_labels[shown],
+            facts={
+                "projection_singular_values": [float(singular[-1]), float(singular[0])],
+                "auditor_accuracy": self.auditor.validation_accuracy,
+                "linkage_floor_learned": float(auditing.linkage(auditing.queries[None], auditing.learned_decoder)[0]),
+            },
+        )

@@ -1,0 +1,140 @@
+"""CelebA made ready: a public SVD, identities dealt, reserved references, a face model (section 5.3.1 of the paper)."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.learners.ensemble import FACES
+from mooring.mechanisms.projection import Projection, public_svd_projection
+from mooring.metrics import OnnxEmbedding, build_galleries
+from mooring.randomness import Streams
+from mooring_studies.data.downloads import find, sha256_of
+from mooring_studies.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
+from mooring_studies.data.face_model_on_gpu import FaceModelOnGpu, face_model_on_gpu
+from mooring_studies.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
+from mooring_studies.images.auditing import Auditing, Decoder, Embedder
+from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
+from mooring_studies.images.preparation import Prepared, in_pieces, on_device, root_mean_square
+from mooring_studies.roles import TARGET
+from mooring_studies.settings.spec import Spec
+
+_SHOWN = 10
+_STAYED_ON_CPU = (
+    "the face model ran on the CPU: it has layers that are not known for the GPU, or gave other vectors there"
+)
+_FACES_AT_ONCE = 4  # what passes between a network's layers then fits a core's cache
+
+
+class FaceStudy:
+    """CelebA, read once, from which any number of deployments is made.
+
+    Parameters
+    ----------
+    spec : Spec
+    data_dir : Path or None
+    face_model : Path or None
+        The ONNX file; looked for in the data folder by default.
+    device : str
+    """
+
+    def __init__(self, spec: Spec, *, data_dir: Path | None, face_model: Path | None, device: str) -> None:
+        self.spec, self.device = spec, device
+        path = find(data_dir, f"faces/{FILE_NAME}") if face_model is None else face_model
+        self.embed, notes = auditor(path, device)  # opened first: it is missing more often than the faces are
+        self.faces: FaceRows = load_faces(find(data_dir, "celeba/celeba64.parquet"))
+        self.checksums = {"celeba64.parquet": self.faces.checksum, path.name: sha256_of(path)}
+        self.notes = [*self.faces.notes, *notes]
+        if self.checksums[path.name] != REFERENCE_CHECKSUM:
+            self.notes.append(f"the face model is another one than mooring's own: {self.checksums[path.name]}")
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The public SVD, uncentred, of the public pool: the same in every deployment, for it is public."""
+        rng = Streams.for_experiment(self.spec.seed).named("projection")
+        return public_svd_projection(self.faces.rows(self.faces.public), self.spec.data.n_components, rng=rng)
+
+    @cached_property
+    def _encoded(self) -> Any:
+        """Every image of the participants' pool, projected once: deployments only deal them anew."""
+        pool = np.flatnonzero(self.faces.pool != PUBLIC)
+        encoded = np.full((len(self.faces), self.spec.data.n_components), np.nan)
+        encoded[pool] = in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), pool, size=2048)
+        return encoded
+
+    def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> Prepared:
+        """Deal, project and set the galleries up for the first participants of an allocation."""
+        dealt = deal_faces(
+            self.faces.identity, self.faces.pool, n_participants=most, identities_each=identities_each, streams=streams
+        ).first(n_participants)
+        held: dict[Split, Any] = {"train": dealt.train, "validation": dealt.validation, "test": dealt.test}
+        parts = {split: [self._encoded[rows] for rows in held[split]] for split in SPLITS}
+        smiling = self.faces.smiling.astype(np.int64)
+        deployment = deployed(
+            parts,
+            {split: [smiling[rows] for rows in held[split]] for split in SPLITS},
+            dealt.query_places(TARGET),
+            n_anchor_rows=self.spec.data.n_anchor_rows,
+            streams=streams,
+            device=self.device,
+        )
+        queries = dealt.queries[TARGET]
+        seed = int(streams.named("galleries").integers(2**31))
+        few = min(np.bincount(smiling[queries], minlength=2))
+        auditing = Auditing(
+            queries=deployment.rows[deployment.query_places],
+            decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
+            embed=self.embed,
+            references=self.embed(on_device(self.faces.rows(dealt.references), self.device, "float32")),
+            galleries=face_galleries(dealt, target=TARGET, seed=seed),
+            match_galleries=build_galleries(
+                smiling[queries] if few >= 10 else None,
+                n_rows=len(queries),
+                n_candidates=min(10, len(queries)),
+                seed=seed,
+            ),
+            shown=np.arange(min(_SHOWN, len(queries))),
+            works_beside=self.device != "cpu" and not isinstance(self.embed, FaceModelOnGpu),
+        )
+        clean = self.embed(on_device(self.faces.rows(queries), self.device, "float32"))
+        return Prepared(
+            deployment=deployment,
+            auditing=auditing,
+            projection=self.projection,
+            architecture=FACES,
+            identities_each=identities_each,
+            rms=root_mean_square(parts["train"]),
+            pictures=self.faces.images(queries[:_SHOWN]),
+            picture_labels=dealt.identities[TARGET][:_SHOWN],
+            facts={
+                "linkage_ceiling": float(auditing.linkage_of(clean[None])[0]),
+                "n_public": len(self.faces.public),
+            },
+        )
+
+
+def auditor(path: Path, device: str) -> tuple[Embedder, list[str]]:
+    """The face model in a file, where the images are if it can be had there; and what is to be told of that."""
+    on_cpu = open_face_model(path, n_threads=1)
+    if device == "cpu":
+        return partial(_embedded, on_cpu), []
+    on_gpu = face_model_on_gpu(path, like=on_cpu, device=device)
+    if on_gpu is None:
+        return partial(_embedded, on_cpu), [_STAYED_ON_CPU]
+    return on_gpu, []
+
+
+def _embedded(model: OnnxEmbedding, images: Tensor) -> Tensor:
+    """The face model's unit vectors; it runs on the CPU, wherever the images are, one thread a core."""
+    import torch
+
+    pixels = images.cpu().numpy()
+    pieces = [pixels[start : start + _FACES_AT_ONCE] for start in range(0, len(pixels), _FACES_AT_ONCE)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        vectors = np.concatenate(list(pool.map(model, pieces)))
+    return torch.as_tensor(vectors, dtype=torch.float32, device=images.device)

@@ -1,0 +1,315 @@
+"""An image study from noise levels to rows of results: controls, private-data noise, anchor noise, both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mooring.attacks.reconstruction import Reconstruction
+from mooring.typing import Matrix
+from mooring_studies.images.deployment import Tensor
+from mooring_studies.images.leakage import Attacker, Findings
+from mooring_studies.images.levels import Levels, strong_draws
+from mooring_studies.images.memory import pieces_that_fit
+from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.representations import (
+    AlignedDraws,
+    aligned_draws,
+    aligned_rows,
+    coupled_draws,
+    data_noise,
+)
+from mooring_studies.images.result_rows import Row, Store
+from mooring_studies.images.row_writer import Draws, Keeping, Parts
+from mooring_studies.images.utility import scored, trained, without_protection
+from mooring_studies.settings.spec import Spec, noise_draws
+from mooring_studies.storage.progress import Progress
+
+_BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
+_BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
+_MOST_ALONE = 10
+_NO_NOISE = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
+_MOST_AT_ONCE = 100  # draws: what is lost when a run is ended
+_OTHER_NOISE = 10**6  # added to a draw's number where both noises are drawn: other noise than that of one alone
+
+
+class ImageStudy:
+    """One deployment of an image study with one number of participants.
+
+    Parameters
+    ----------
+    spec : Spec
+        The deployment's own.
+    prepared : Prepared
+    deployment : int
+        Its number.
+    store : Store
+    progress : Progress
+    reference_control : bool
+        Whether noiseless AA-I-GDP is aligned to the reference, as for MNIST, and private-data noise is drawn for both
+        methods; for CelebA the paper's solver runs at v = 0, and private-data noise is C-GDP's alone.
+    keep_rebuilt : bool
+        Whether to keep the rebuilt rows that pictures are made of.
+    alignments : dict, optional
+        Alignments of the same participants, anchor and noise with other rows, to be used again; new ones are added.
+    unaudited, found_before
+        See `Attacker`.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        prepared: Prepared,
+        *,
+        deployment: int,
+        store: Store,
+        progress: Progress,
+        reference_control: bool,
+        keep_rebuilt: bool = False,
+        alignments: dict[Any, AlignedDraws] | None = None,
+        unaudited: frozenset[str] = frozenset(),
+        found_before: dict[int, Reconstruction] | None = None,
+    ) -> None:
+        self.spec, self.prepared = spec, prepared
+        self.deployment = prepared.deployment
+        self.reference_control = reference_control
+        self.seconds: dict[str, float] = {}
+        self._alignments = alignments
+        self.attacker = Attacker(
+            prepared.deployment,
+            prepared.auditing,
+            prepared.projection.moved_to(self.deployment.rows),
+            unaudited=unaudited,
+            found_before={} if found_before is None else found_before,
+        )
+        identity: Row = {
+            "deployment": deployment,
+            "n_participants": self.deployment.n_participants,
+            "identities_each": prepared.identities_each,
+        }
+        self._kept = Keeping(prepared, store, progress, identity, keep_rebuilt)
+
+    def run(self, *, after_each: Callable[[], None] = lambda: None) -> None:
+        """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart.
+
+        Parameters
+        ----------
+        after_each : callable
+            Called when `seconds` have changed, also after a part that was broken off.
+        """
+        parts: list[tuple[str, Callable[[], None]]] = [
+            ("controls", self.controls),
+            ("controls", self.without_anchor),
+            ("pooled raw", self.pooled),
+            ("alone", self.alone),
+        ]
+        if self.spec.noise.data:
+            parts.append(("private-data noise", self.private_data_noise))
+        if self.spec.noise.anchor:
+            parts.append(("anchor noise", self.anchor_noise))
+        if self.spec.noise.both:
+            parts.append(("both noises", self.both_noises))
+        with self._kept:
+            for name, part in [*parts, ("", self._kept.wait)]:
+                began = time.perf_counter() - self._kept.waited
+                try:
+                    part()
+                finally:
+                    spent = time.perf_counter() - self._kept.waited - began
+                    if name:
+                        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+                    self.seconds["waiting for the auditor"] = self._kept.waited
+                    after_each()
+
+    def controls(self) -> None:
+        """Without noise: C-GDP and AA-I-GDP."""
+        import torch
+
+        methods = ("c-gdp", "aa-i-gdp")
+        if not self._kept.begin("without noise", methods, 1).size:
+            return
+        coupled = coupled_draws(self.deployment, _NO_NOISE.data, [0])
+        anchored, more = coupled.anchored, {"discrepancy": float(coupled.discrepancy[0])}
+        if not self.reference_control:
+            aligned = self._aligned(_NO_NOISE.anchor, [0])
+            anchored = aligned_rows(self.deployment, self.deployment.uploaded(), aligned)
+            more = aligned.diagnostics[0]
+        rows = torch.cat([coupled.common, anchored])
+        utilities = scored(self._trained(rows), rows, None, self.deployment)
+        found = [
+            self.attacker.on_known_map(method, queries, _NO_NOISE.data, _NO_NOISE.strong)
+            for method, queries in zip(methods, (coupled.target_common, coupled.target_anchored), strict=True)
+        ]
+        shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more]])
+        self._kept.later(np.zeros(1, dtype=np.intp), _NO_NOISE, list(zip(methods, found, shares, mores, strict=True)))
+
+    def without_anchor(self) -> None:
+        """I-GDP: neither noise nor anchor."""
+        method = "i-gdp"
+        if not self._kept.begin("without an anchor", (method,), 1).size:
+            return
+        rows = self.deployment.uploaded().float()[None]
+        utilities = scored(self._trained(rows), rows, None, self.deployment)
+        parts: Parts = [(method, self.attacker.without_anchor(), utilities, [{}])]
+        self._kept.later(np.zeros(1, dtype=np.intp), _NO_NOISE, parts)
+
+    def pooled(self) -> None:
+        """Everybody's rows pooled raw: what could be had with no protection at all."""
+        if self._kept.begin("pooled raw", ("pooled-raw",), 1).size:
+            self._without_protection("pooled-raw", {0: range(self.deployment.n_participants)})
+
+    def alone(self) -> None:
+        """A participant's own model, of ten of them at most: what each has without joining."""
+        n_alone = min(_MOST_ALONE, self.deployment.n_participants)
+        left = self._kept.begin("training alone", ("local-only",), n_alone)
+        if left.size:
+            self._without_protection("local-only", {int(participant): [int(participant)] for participant in left})
+
+    def private_data_noise(self) -> None:
+        """C-GDP with noise on the rows, and AA-I-GDP with the same noise, coupled, where that is studied."""
+        import torch
+
+        methods = ("c-gdp-data-noise", "aa-i-gdp-data-noise")[: 2 if self.reference_control else 1]
+        levels = self._levels("data")
+        bytes_each = 4 * len(methods) * self.deployment.rows.numel()
+
+        def computed(chunk: Draws) -> Parts:
+            coupled = coupled_draws(self.deployment, levels.data[chunk], chunk.tolist())
+            sides = [
+                (coupled.common, coupled.common_clean, coupled.target_common),
+                (coupled.anchored, coupled.anchored_clean, coupled.target_anchored),
+            ][: len(methods)]
+            rows = torch.cat([side[0] for side in sides])
+            clean = torch.cat([side[1].expand(len(chunk), -1, -1) for side in sides])
+            utilities = scored(self._trained(rows), rows, clean, self.deployment)
+            found = [
+                self.attacker.on_known_map(method, side[2], levels.data[chunk], levels.strong[chunk])
+                for method, side in zip(methods, sides, strict=True)
+            ]
+            shares = [utilities[: len(chunk)], utilities[len(chunk) :]][: len(methods)]
+            gaps: list[Row] = [{"discrepancy": float(one)} for one in coupled.discrepancy]
+            more = [[Row()] * len(chunk), gaps][: len(methods)]
+            return list(zip(methods, found, shares, more, strict=True))
+
+        self._in_chunks(computed, self._kept.begin("private-data noise", methods, len(levels)), levels, bytes_each)
+
+    def anchor_noise(self) -> None:
+        """AA-I-GDP with anchor noise."""
+        method, levels, own = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
+        target_rows = own[self.attacker.labelled_places]
+
+        def computed(chunk: Draws) -> Parts:
+            aligned = self._aligned(levels.anchor[chunk], chunk.tolist())
+            rows = aligned_rows(self.deployment, own, aligned)
+            utilities = scored(self._trained(rows), rows, None, self.deployment)
+            queries = own[self.deployment.query_places]
+            found = self._attacked(method, aligned, queries, levels, chunk, lambda _: target_rows)
+            return [(method, found, utilities, list(aligned.diagnostics))]
+
+        left = self._kept.begin("anchor noise", (method,), len(levels))
+        self._in_chunks(computed, left, levels, self._bytes_of_anchors())
+
+    def both_noises(self) -> None:
+        """AA-I-GDP with noise on anchors and on rows."""
+        import torch
+
+        method, levels, own = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
+        labelled = self.attacker.labelled_places
+
+        def computed(chunk: Draws) -> Parts:
+            aligned = self._aligned(levels.anchor[chunk], [int(draw) + _OTHER_NOISE for draw in chunk])
+            clean = aligned_rows(self.deployment, own, aligned)
+            rows, queries, target_rows = torch.empty_like(clean), [], []
+            for k, draw in enumerate(chunk):
+                noise = data_noise(self.deployment, int(draw) + _OTHER_NOISE)
+                noisy = own + float(levels.data[draw]) * noise
+                rows[k] = aligned_rows(self.deployment, noisy, aligned.only(k))[0]
+                queries.append(noisy[self.deployment.query_places])
+                target_rows.append(noisy[labelled])
+            utilities = scored(self._trained(rows), rows, clean, self.deployment)
+            found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
+            return [(method, found, utilities, list(aligned.diagnostics))]
+
+        left = self._kept.begin("both noises", (method,), len(levels))
+        self._in_chunks(computed, left, levels, self._bytes_of_anchors())
+
+    def _levels(self, kind: Any) -> Levels:
+        v, sigma = noise_draws(self.spec, kind, self.deployment.streams, self.prepared.rms)
+        # With noise on the rows every draw is an attack of its own, and none of a batch: half as many.
+        every = self.spec.attacks.every * (2 if kind == "both" else 1)
+        return Levels(v, sigma, strong_draws(sigma if kind == "data" else v, every))
+
+    def _trained(self, rows: Tensor) -> Any:
+        return trained(rows, self.deployment, architecture=self.prepared.architecture, training=self._schedule)
+
+    @property
+    def _schedule(self) -> Row:
+        network = self.spec.network
+        return {"epochs": network.epochs, "batch_size": network.batch_size, "learning_rate": network.learning_rate}
+
+    def _without_protection(self, method: str, groups: Mapping[int, Sequence[int]]) -> None:
+        utilities = without_protection(
+            self.deployment,
+            list(groups.values()),
+            architecture=self.prepared.architecture,
+            training=self._schedule,
+        )
+        rows = [self._kept.row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
+        self._kept.now([row | utility for row, utility in zip(rows, utilities, strict=True)])
+
+    def _aligned(self, scales: Matrix, draws: list[int]) -> AlignedDraws:
+        solver = self.spec.solver
+        solved = partial(
+            aligned_draws,
+            self.deployment,
+            scales,
+            draws,
+            solver=solver.name,
+            max_iterations=solver.max_iterations,
+            tolerance=solver.tolerance,
+        )
+        if self._alignments is None:
+            return solved()
+        key = (self._kept.identity["deployment"], self.deployment.n_participants, tuple(draws), tuple(scales))
+        if key not in self._alignments:
+            self._alignments[key] = solved()
+        return self._alignments[key]
+
+    def _attacked(
+        self,
+        method: str,
+        aligned: AlignedDraws,
+        queries: Tensor,
+        levels: Levels,
+        chunk: Draws,
+        target_rows: Callable[[int], Tensor],
+    ) -> Findings:
+        here = Levels(levels.anchor[chunk], levels.data[chunk], levels.strong[chunk])
+        return self.attacker.on_noisy_anchor(
+            method, aligned, queries, here.anchor, here.data, here.strong, target_rows, chunk.tolist()
+        )
+
+    def _in_chunks(self, computed: Callable[[Draws], Parts], left: Draws, levels: Levels, bytes_each: int) -> None:
+        """Compute and keep as many draws at a time as memory holds well."""
+        at_once = min(_MOST_AT_ONCE, max(1, _BYTES_OF_ROWS[self.deployment.device.type] // bytes_each))
+        for chunk, parts in pieces_that_fit(computed, left, at_once, make_room=self._make_room):
+            self._kept.later(chunk, levels, parts)
+            del parts
+            if not self.prepared.auditing.works_beside:
+                self._kept.wait()  # the next chunk's alignments are timed, and the auditor would share their device
+
+    def _make_room(self) -> None:
+        """Let go of what takes memory and can be had again: alignments, and what the auditor still looks at."""
+        self._kept.wait()
+        if self._alignments is not None:
+            self._alignments.clear()
+
+    def _bytes_of_anchors(self) -> int:
+        """What a draw's anchors and rows take, in terms of the limit for rows."""
+        kind = self.deployment.device.type
+        anchors = 8 * self.deployment.n_participants * self.deployment.anchor.numel()
+        return int(max(anchors * _BYTES_OF_ROWS[kind] // _BYTES_OF_ANCHORS[kind], 4 * self.deployment.rows.numel()))

@@ -1,0 +1,259 @@
+"""Every attack on every draw: the paper's in batches, the strongest we know on a share of the draws.
+
+Legend: Ô the attacker's estimate of O_i, b_i the mean of the uploaded anchor; X̂ = (Y − 1 b_iᵀ) Ô⁻¹.
+
+The attacker estimates the target's map from all its uploaded rows whose labels the analyst sees, compares them with all
+rows that the colluder has, and undoes the map on the queries. Of the attacks that look at everybody's uploads, which pay
+with many small participants, none is run here: for networks of images they take too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring import attacks
+from mooring.attacks.anchor_estimates import (
+    alignment_map_estimate,
+    procrustes_estimate,
+    pseudoinverse_estimate,
+)
+from mooring.attacks.denoising import denoised
+from mooring.attacks.moments import moments_batch
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.view import Accomplice, CollusionView
+from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.projection import Projection
+from mooring.typing import Matrix
+from mooring_studies.images.auditing import Auditing
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
+from mooring_studies.images.representations import AlignedDraws
+from mooring_studies.roles import COLLUDER, TARGET
+
+Flags = npt.NDArray[np.bool_]
+NOT_SHOWN = frozenset({"pseudoinverse", "alignment-map"})
+"""Attacks whose linkage no figure shows beyond the paper's main studies."""
+
+_WITHOUT_ANCHOR = -1  # stands for a draw in what was found before
+
+
+class Findings:
+    """What attacks found in D draws: columns for the result table, and a few rebuilt rows to look at.
+
+    The auditor is asked later, all at once, by `audit`: a face model on the CPU can then work while a GPU goes on. About
+    the attacks in `unaudited` it is not asked at all.
+
+    Attributes
+    ----------
+    columns : list of dict
+        One a draw: "linkage:…", "match:…" and "error:…" of every attack that was run on it.
+    rebuilt : dict of attack to array of shape (D, k, h), float32
+        The rows to show, as each attack rebuilds them; NaN in draws it was not run on.
+    """
+
+    def __init__(self, n_draws: int, auditing: Auditing, *, unaudited: frozenset[str] = frozenset()) -> None:
+        self._not_asked_about = unaudited
+        self.columns: list[dict[str, Any]] = [{} for _ in range(n_draws)]
+        self.rebuilt: dict[str, npt.NDArray[np.float32]] = {}
+        self._auditing = auditing
+        self._unaudited: list[tuple[str, Tensor, npt.NDArray[np.intp]]] = []
+
+    def add(self, attack: str, rebuilt: Tensor, draws: npt.NDArray[np.intp]) -> None:
+        """Take reconstructions of shape (len(draws), q, h) in, and measure all that needs no auditor."""
+        shown = self._auditing.shown
+        empty = np.full((len(self.columns), len(shown), rebuilt.shape[2]), np.nan, dtype=np.float32)
+        self.rebuilt.setdefault(attack, empty)[draws] = rebuilt[:, shown].float().cpu().numpy()
+        self._set(f"match:{attack}", self._auditing.match(rebuilt), draws)
+        self._set(f"error:{attack}", self._auditing.error(rebuilt), draws)
+        if attack not in self._not_asked_about:
+            self._unaudited.append((attack, rebuilt, draws))
+
+    def audit(self) -> Findings:
+        """Ask the auditor about everything taken in since it was last asked."""
+        while self._unaudited:
+            attack, rebuilt, draws = self._unaudited.pop()
+            for column, values in self._auditing.linkages(attack, rebuilt).items():
+                self._set(column, values, draws)
+        return self
+
+    def _set(self, name: str, values: Matrix, draws: npt.NDArray[np.intp]) -> None:
+        for draw, value in zip(draws, values, strict=True):
+            self.columns[draw][name] = float(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Attacker:
+    """An analyst in league with the colluder, turned on the target of one deployment.
+
+    Attributes
+    ----------
+    deployment : Deployment
+    auditing : Auditing
+    projection : Projection
+    unaudited : frozenset of str
+        Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
+    found_before : dict of draw to Reconstruction
+        What the moments attack found on the same target, colluder and anchor noise with fewer participants: it looks at
+        nobody else's upload, so that it would find the same again.
+    """
+
+    deployment: Deployment = field(repr=False)
+    auditing: Auditing = field(repr=False)
+    projection: Projection = field(repr=False)
+    unaudited: frozenset[str] = frozenset()
+    found_before: dict[int, Reconstruction] = field(default_factory=dict, repr=False)
+
+    @property
+    def labelled_places(self) -> npt.NDArray[np.int64]:
+        """Where the target's rows stand whose labels the analyst sees."""
+        return self.deployment.places(TARGET, LABELLED)
+
+    def on_known_map(self, method: str, queries: Tensor, scales: Matrix, strong: Flags) -> Findings:
+        """Attack uploads of shape (D, q, h) whose map is known: C-GDP's from the colluder, AA-I-GDP's from the anchor.
+
+        Where `strong` says so, the rebuilt rows are also drawn towards what the population makes likely.
+        """
+        common = METHODS[method].transform == "common"
+        attack = "known-secret" if common else "known-anchor"
+        known = self._secret(COLLUDER) if common else self._from_noiseless_anchor()
+        findings = Findings(len(scales), self.auditing)
+        findings.add(attack, known.invert(queries), np.arange(len(scales)))
+        for k in np.flatnonzero(strong & (scales > 0)):
+            seen = self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]))
+            rows = denoised(undone(seen, known), seen).rows
+            findings.add(f"{attack}+denoised", rows[None], np.array([k]))
+        return findings
+
+    def on_noisy_anchor(
+        self,
+        method: str,
+        aligned: AlignedDraws,
+        queries: Tensor,
+        anchor_scales: Matrix,
+        data_scales: Matrix,
+        strong: Flags,
+        uploaded_rows: Callable[[int], Tensor],
+        draws: Sequence[int],
+    ) -> Findings:
+        """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
+
+        Of the latter an auditor sees what figures show.
+
+        Parameters
+        ----------
+        uploaded_rows : callable
+            Given the position of a draw, the target's uploaded rows whose labels are known: `labelled_places`.
+        draws : sequence of int
+            The draws' numbers.
+        """
+        A, B, b = self.deployment.anchor, aligned.target_anchor, aligned.origins[:, TARGET]
+        centred = B - b[:, None, :]
+        maps = aligned.orthogonals
+        ways_back = {
+            "pseudoinverse": pseudoinverse_estimate(A, centred),
+            "procrustes": procrustes_estimate(A, centred).mT,
+            "alignment-map": alignment_map_estimate(
+                self.deployment.orthogonals[COLLUDER], maps[:, COLLUDER], maps[:, TARGET]
+            ).mT,
+        }
+        unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
+        findings = Findings(len(anchor_scales), self.auditing, unaudited=unaudited)
+        for attack, way_back in ways_back.items():
+            findings.add(attack, (queries - b[:, None, :]) @ way_back, np.arange(len(anchor_scales)))
+        chosen = [int(k) for k in np.flatnonzero(strong)]
+        known = {
+            k: {
+                "anchor_upload": B[k],
+                "anchor_noise_scale": float(anchor_scales[k]),
+                "data_noise_scale": float(data_scales[k]),
+            }
+            for k in chosen
+        }
+        views = [self._view(method, uploaded_rows(k), self._labels(), **known[k]) for k in chosen]
+        rng = self.deployment.streams.named("attack")
+        if queries.ndim == 2:  # all draws share the target's rows, and its moments
+            new = [(draws[k], view) for k, view in zip(chosen, views, strict=True) if draws[k] not in self.found_before]
+            if new:
+                found_now = moments_batch([view for _, view in new], rng=rng)
+                self.found_before.update(zip([draw for draw, _ in new], found_now, strict=True))
+            by_moments = tuple(self.found_before[draws[k]] for k in chosen)
+        else:
+            by_moments = tuple(attacks.run("moments", view, rng=rng) for view in views)
+        for k, view, found in zip(chosen, views, by_moments, strict=True):
+            seen = self._view_of_queries(method, queries if queries.ndim == 2 else queries[k], **known[k])
+            self._on_queries(findings, "procrustes", attacks.run("procrustes", view, rng=rng), seen, draw=k)
+            self._on_queries(findings, "moments", found, seen, draw=k)
+        return findings
+
+    def without_anchor(self) -> Findings:
+        """Attack I-GDP, to which the paper assigns no leakage: nothing but the moments of what was uploaded."""
+        Y = self.deployment.uploaded()
+        view = self._view("i-gdp", Y[self.labelled_places], self._labels())
+        findings = Findings(1, self.auditing)
+        seen = self._view_of_queries("i-gdp", Y[self.deployment.query_places])
+        if _WITHOUT_ANCHOR not in self.found_before:
+            rng = self.deployment.streams.named("attack")
+            self.found_before[_WITHOUT_ANCHOR] = attacks.run("moments", view, rng=rng)
+        self._on_queries(findings, "moments", self.found_before[_WITHOUT_ANCHOR], seen, draw=0)
+        return findings
+
+    def _on_queries(
+        self, findings: Findings, attack: str, found: Reconstruction, seen: CollusionView, *, draw: int
+    ) -> None:
+        """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
+        on_queries = undone(seen, found.rigid_map, row_error=found.row_error, population=found.population)
+        where = np.array([draw])
+        if f"error:{attack}" not in findings.columns[draw]:
+            findings.add(attack, on_queries.rows[None], where)
+        try:
+            findings.add(f"{attack}+denoised", denoised(on_queries, seen).rows[None], where)
+        except DoesNotApply:
+            return
+
+    def _from_noiseless_anchor(self) -> RigidMap:
+        """The target's map from its noiseless anchor representation: Ô = Aᵀ B̄ (eq. mnist_known_anchor_estimates)."""
+        B = self.deployment.anchor_uploads()[TARGET]
+        b = B.mean(dim=0)
+        return RigidMap(self.deployment.anchor.T @ (B - b), b)
+
+    def _secret(self, participant: int) -> RigidMap:
+        return RigidMap(self.deployment.orthogonals[participant], self.deployment.translations[participant])
+
+    def _labels(self) -> npt.NDArray[np.int64]:
+        """Labels of these rows."""
+        return self.deployment.labels[self.labelled_places]
+
+    def _view_of_queries(self, method: str, queries: Tensor, **known: Any) -> CollusionView:
+        """The view in which the queries are what the target uploaded."""
+        return self._view(method, queries, self.deployment.labels[self.deployment.query_places], **known)
+
+    def _view(
+        self,
+        method: str,
+        rows: Tensor,
+        labels: npt.NDArray[np.int64],
+        *,
+        anchor_upload: Tensor | None = None,
+        anchor_noise_scale: float = 0.0,
+        data_noise_scale: float = 0.0,
+    ) -> CollusionView:
+        """Colluder first, target second: the two whose uploads these attacks look at."""
+        own = self.deployment.places(COLLUDER, SPLITS)
+        colluder_rows, secret = self.deployment.rows[own], self._secret(COLLUDER)
+        return CollusionView(
+            method=METHODS[method],
+            data_noise_scale=data_noise_scale,
+            anchor_noise_scale=anchor_noise_scale,
+            projection=self.projection,
+            uploads=(Upload(secret.apply(colluder_rows), None), Upload(rows, anchor_upload)),
+            labels=(self.deployment.labels[own], labels),
+            alignment=None,
+            target=TARGET,
+            accomplices=(Accomplice(COLLUDER, colluder_rows, colluder_rows, secret),),
+            anchor=None if anchor_upload is None else self.deployment.anchor,
+        )

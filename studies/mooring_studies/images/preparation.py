@@ -1,0 +1,64 @@
+"""What an image study needs of its data before any noise is drawn, and what both data sets have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.learners.ensemble import Architecture
+from mooring.mechanisms.projection import Projection
+from mooring.typing import Indices
+from mooring_studies.images.auditing import Auditing
+from mooring_studies.images.deployment import Deployment, Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One deployment, ready to run.
+
+    Attributes
+    ----------
+    deployment : Deployment
+    auditing : Auditing
+    projection : Projection
+    architecture : Architecture
+    identities_each : int or None
+    rms : float
+        s, the root mean square of the projected training rows.
+    pictures : array of shape (k, …), uint8
+        Clean images of the rows to show.
+    picture_labels : array of shape (k,)
+    facts : dict
+        What is worth telling of this deployment.
+    """
+
+    deployment: Deployment
+    auditing: Auditing
+    projection: Projection
+    architecture: Architecture
+    identities_each: int | None
+    rms: float
+    pictures: npt.NDArray[np.uint8] = field(repr=False)
+    picture_labels: Indices = field(repr=False)
+    facts: dict[str, Any] = field(repr=False)
+
+
+def root_mean_square(parts: Sequence[npt.NDArray[np.float64]]) -> float:
+    """The root mean square of all numbers in these matrices: the paper's s."""
+    return float(np.sqrt(sum(float(np.sum(part * part)) for part in parts) / sum(part.size for part in parts)))
+
+
+def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Tensor:
+    """A NumPy array as a tensor of a type, there."""
+    import torch
+
+    return torch.as_tensor(array, dtype=getattr(torch, dtype), device=device)
+
+
+def in_pieces(encode: Callable[[Any], Any], rows: Any, size: int = 4096) -> npt.NDArray[np.float64]:
+    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made."""
+    return np.concatenate([encode(rows[start : start + size]) for start in range(0, max(1, len(rows)), size)])

@@ -1,0 +1,171 @@
+"""What the analyst ends up with, for many noise draws at once: the aligned rows of every draw.
+
+Legend: D draws; Y_i = X̃_i O_i + 1 Ψ_iᵀ + σ E_i, B_i = A O_i + 1 Ψ_iᵀ + v W_i; b_i the mean row of B_i; R_i the alignment
+maps; Z the collaboration matrix, Z_i = (Y_i − 1 b_iᵀ) R_i. The algebra is float64 throughout; what a network is trained on
+is float32.
+
+Private-data noise is coupled as in the paper: E_i is drawn for C-GDP, and AA-I-GDP gets E_i R_iᵀ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mooring.alignment import Alignment, align_batch, align_to_reference
+from mooring.alignment.solve import Solver
+from mooring.typing import Matrix
+from mooring_studies.images.deployment import Deployment, Tensor
+from mooring_studies.images.gaussian_noise import standard_normals
+from mooring_studies.roles import COLLUDER, TARGET
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedDraws:
+    """Alignments of D draws, as one stack of maps.
+
+    Attributes
+    ----------
+    target_anchor : tensor of shape (D, r, h)
+        The target's B_i, noise and all: what the attacker compares with the anchor.
+    orthogonals : tensor of shape (D, p, h, h)
+        R_i.
+    origins : tensor of shape (D, p, h)
+        b_i, which the map subtracts first.
+    diagnostics : tuple of dict
+        The solver's columns of each draw; seconds are the batch's, shared out by iterations.
+    """
+
+    target_anchor: Tensor = field(repr=False)
+    orthogonals: Tensor = field(repr=False)
+    origins: Tensor = field(repr=False)
+    diagnostics: tuple[dict[str, Any], ...] = field(repr=False)
+
+    def only(self, k: int) -> AlignedDraws:
+        """One draw, as a stack of one."""
+        at = slice(k, k + 1)
+        return AlignedDraws(self.target_anchor[at], self.orthogonals[at], self.origins[at], self.diagnostics[at])
+
+
+def aligned_draws(
+    deployment: Deployment,
+    scales: Matrix,
+    draws: Sequence[int],
+    *,
+    solver: Solver,
+    max_iterations: int,
+    tolerance: float,
+) -> AlignedDraws:
+    """Draw anchor noise for every draw and align all of them in one batch.
+
+    The noise of participant i in draw k comes from the stream "anchor-noise/k/i", so that it is the same whoever else
+    takes part.
+    """
+    import torch
+
+    p, (r, h) = deployment.n_participants, deployment.anchor.shape
+    places = {f"anchor-noise/{draw}/{i}": (k, i) for k, draw in enumerate(draws) for i in range(p)}
+    noise = standard_normals(deployment.streams, (len(draws), p, r, h), places, device=deployment.device)
+    noise *= torch.as_tensor(scales, device=deployment.device)[:, None, None, None]
+    noise += deployment.anchor_uploads()
+    _wait(deployment.device)
+    began = time.perf_counter()
+    alignments = align_batch(noise, solver=solver, max_iterations=max_iterations, tolerance=tolerance)
+    _wait(deployment.device)
+    seconds = time.perf_counter() - began
+    orthogonals = torch.stack([torch.stack([m.orthogonal for m in found.maps]) for found in alignments])
+    diagnostics = tuple(_diagnostics(found, seconds, alignments) for found in alignments)
+    return AlignedDraws(noise[:, TARGET].clone(), orthogonals, noise.mean(dim=2), diagnostics)
+
+
+def aligned_rows(deployment: Deployment, uploaded: Tensor, aligned: AlignedDraws) -> Tensor:
+    """Z of every draw, float32 of shape (D, n, h); `uploaded` is Y of shape (n, h), or (D, n, h) with noise of each."""
+    import torch
+
+    n, h = deployment.rows.shape
+    result = torch.empty((aligned.orthogonals.shape[0], n, h), dtype=torch.float32, device=deployment.device)
+    for _, i, where in deployment.blocks():
+        result[:, where] = (uploaded[..., where, :] - aligned.origins[:, i, None, :]) @ aligned.orthogonals[:, i]
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledDraws:
+    """Private-data noise of D draws under C-GDP and under AA-I-GDP, coupled.
+
+    Attributes
+    ----------
+    common, anchored : tensors of shape (D, n, h), float32
+        Z of either method.
+    common_clean, anchored_clean : tensors of shape (n, h), float32
+        The same rows without noise, as a participant scores its own.
+    target_common, target_anchored : tensors of shape (D, q, h), float64
+        The target's uploaded queries.
+    discrepancy : array of shape (D,)
+        ‖Z_AA − Z_C‖_F / ‖Z_C‖_F in float64.
+    """
+
+    common: Tensor = field(repr=False)
+    anchored: Tensor = field(repr=False)
+    common_clean: Tensor = field(repr=False)
+    anchored_clean: Tensor = field(repr=False)
+    target_common: Tensor = field(repr=False)
+    target_anchored: Tensor = field(repr=False)
+    discrepancy: Matrix
+
+
+def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) -> CoupledDraws:
+    """Draw private-data noise for every draw, for training, validation and test rows alike."""
+    import torch
+
+    D, (n, h), device = len(draws), deployment.rows.shape, deployment.device
+    common, anchored = (torch.empty((D, n, h), dtype=torch.float32, device=device) for _ in range(2))
+    q = len(deployment.query_places)
+    target_common, target_anchored = (torch.empty((D, q, h), dtype=torch.float64, device=device) for _ in range(2))
+    maps = align_to_reference(list(deployment.anchor_uploads()), reference=COLLUDER).maps
+    clean_common, clean_own = deployment.uploaded(common=True), deployment.uploaded()
+    discrepancy = np.empty(D)
+    for k, draw in enumerate(draws):
+        E = float(scales[k]) * data_noise(deployment, draw)
+        Y_common = clean_common + E
+        Y_own, Z = torch.empty_like(E), torch.empty_like(E)
+        for _, i, where in deployment.blocks():
+            Y_own[where] = clean_own[where] + E[where] @ maps[i].orthogonal.T
+            Z[where] = maps[i].apply(Y_own[where])
+        discrepancy[k] = float(torch.linalg.norm(Z - Y_common) / torch.linalg.norm(Y_common))
+        common[k], anchored[k] = Y_common.float(), Z.float()
+        target_common[k], target_anchored[k] = Y_common[deployment.query_places], Y_own[deployment.query_places]
+    anchored_clean = torch.empty_like(clean_own)
+    for _, i, where in deployment.blocks():
+        anchored_clean[where] = maps[i].apply(clean_own[where])
+    return CoupledDraws(
+        common, anchored, clean_common.float(), anchored_clean.float(), target_common, target_anchored, discrepancy
+    )
+
+
+def data_noise(deployment: Deployment, draw: int) -> Tensor:
+    """E of one draw, of shape (n, h), standard normal; each participant's from a stream of its own."""
+    places = {f"data-noise/{draw}/{split}/{i}": where for split, i, where in deployment.blocks()}
+    return standard_normals(deployment.streams, tuple(deployment.rows.shape), places, device=deployment.device)
+
+
+def _diagnostics(alignment: Alignment, seconds: float, batch: Sequence[Alignment]) -> dict[str, Any]:
+    return {
+        "iterations": alignment.iterations,
+        "converged": bool(alignment.converged),
+        "residual": alignment.residual,
+        "step": alignment.step,
+        "solver_seconds": seconds * alignment.iterations / max(1, sum(other.iterations for other in batch)),
+    }
+
+
+def _wait(device: Any) -> None:
+    """Let a GPU finish, so that a clock read here is true."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,107 @@
+"""What an image study has computed becomes rows in the store: behind the main thread, for the auditor may take its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring_studies.images.background import InBackground
+from mooring_studies.images.leakage import Findings
+from mooring_studies.images.levels import Levels
+from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.result_rows import Row, Store
+from mooring_studies.storage.progress import Progress
+
+Draws = npt.NDArray[np.intp]
+Parts = list[tuple[str, Findings, list[Row], list[Row]]]
+"""Of each method: what attacks found, utilities, and the other columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Keeping:
+    """Where the rows of one deployment with one number of participants go; to be used in a `with`.
+
+    Attributes
+    ----------
+    prepared : Prepared
+    store : Store
+    progress : Progress
+    identity : Row
+        What all rows have in common.
+    keep_rebuilt : bool
+        Whether to keep the rebuilt rows that pictures are made of.
+    """
+
+    prepared: Prepared = field(repr=False)
+    store: Store
+    progress: Progress
+    identity: Row
+    keep_rebuilt: bool
+    _background: InBackground = field(default_factory=InBackground, repr=False)
+
+    def __enter__(self) -> Self:
+        self._background.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._background.__exit__(kind, problem, trace)
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which the main thread waited for the auditor and the store."""
+        return self._background.waited
+
+    def wait(self) -> None:
+        """Wait until all that was given is in the store."""
+        self._background.wait()
+
+    def begin(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
+        """Begin a stage, and say which of its draws are not in the store."""
+        self.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
+        done = set(range(n_draws)).intersection(
+            *(self.store.done(method=method, **self.identity) for method in methods)
+        )
+        where = f"deployment {self.identity['deployment']}, {self.identity['n_participants']} participants"
+        self.progress.stage(f"{where}: {what}", n_draws)
+        self.progress.advance(len(done))
+        return np.array([draw for draw in range(n_draws) if draw not in done], dtype=np.intp)
+
+    def now(self, rows: list[Row]) -> None:
+        """Keep finished rows."""
+        self.store.append(rows)
+        self.progress.advance(len(rows))
+
+    def later(self, chunk: Draws, levels: Levels, parts: Parts) -> None:
+        """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed."""
+
+        def finish() -> None:
+            rows = []
+            for method, findings, utilities, more in parts:
+                findings.audit()
+                if self.keep_rebuilt:
+                    name = f"{rebuilt_name(self.prepared, method)}-{chunk[0]}"
+                    self.store.keep(name, {"draws": chunk, **findings.rebuilt})
+                for k, d in enumerate(chunk):
+                    v, sigma = float(levels.anchor[d]), float(levels.data[d])
+                    row = self.row(method, int(d), v, sigma, strong=bool(levels.strong[d]))
+                    rows.append(row | utilities[k] | findings.columns[k] | more[k])
+            self.store.append(rows)
+            self.progress.advance(len(chunk))
+
+        self._background.run(finish)
+
+    def row(self, method: str, draw: int, v: float, sigma: float, *, strong: bool) -> Row:
+        """The first columns of a draw's row."""
+        noise = {"anchor_noise_scale": v, "data_noise_scale": sigma, "strongest_attacks": strong}
+        return {**self.identity, "method": method, "draw": draw, **noise}
+
+
+def rebuilt_name(prepared: Prepared, method: str) -> str:
+    """Under which name the rebuilt rows of a method are kept, but for the first draw."""
+    return f"rebuilt-{prepared.deployment.n_participants}-{prepared.identities_each or 0}-{method}"

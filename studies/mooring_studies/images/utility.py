@@ -1,0 +1,145 @@
+"""What a study's networks are worth: the paper's, many at once, and the two that every figure must stand beside.
+
+'Local only' is each participant's own model on its own rows, tested on everybody's test rows; 'pooled raw' is one model on
+everybody's rows without any protection. Both are the better for it that nobody hides anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.learners.ensemble import Architecture, Ensemble, balanced_accuracy, train_ensemble
+from mooring_studies.images.deployment import Deployment, Split, Tensor
+
+Labels = npt.NDArray[np.int64]
+_LEARNT_FROM: tuple[Split, Split] = ("train", "validation")
+_N_WAYS = 3
+
+
+def trained(rows: Tensor, deployment: Deployment, *, architecture: Architecture, training: dict[str, Any]) -> Ensemble:
+    """Train one network a draw on aligned rows of shape (D, n, h), all with the same first weights and batches."""
+    labels = deployment.labels
+    train, validation = deployment.span("train"), deployment.span("validation")
+    return train_ensemble(
+        rows[:, train],
+        labels[train],
+        rows[:, validation],
+        labels[validation],
+        architecture=architecture,
+        streams=deployment.streams,
+        **training,
+    )
+
+
+def scored(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, deployment: Deployment) -> list[dict[str, Any]]:
+    """The utility columns of every member.
+
+    Parameters
+    ----------
+    rows : tensor of shape (D, n, h)
+        As the paper scores them, noise and all.
+    clean_rows : tensor of shape (D, n, h) or (n, h), or None
+        As a participant scores its own new rows; None where `rows` carry no private-data noise.
+    """
+    test = deployment.span("test")
+    clean = None if clean_rows is None else clean_rows[..., test, :]
+    return _columns(ensemble, rows[:, test], clean, deployment.labels[test])
+
+
+def _columns(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, labels: Labels) -> list[dict[str, Any]]:
+    predicted = ensemble.predict(rows)
+    as_in_paper = balanced_accuracy(predicted, labels)
+    clean = as_in_paper if clean_rows is None else balanced_accuracy(ensemble.predict(clean_rows), labels)
+    return [
+        {
+            "balanced_accuracy": float(as_in_paper[k]),
+            "balanced_accuracy_clean": float(clean[k]),
+            "accuracy": float(np.mean(predicted[k] == labels)),
+            "validation_balanced_accuracy": float(ensemble.validation_balanced_accuracy[k]),
+            "best_epoch": int(ensemble.best_epoch[k]),
+        }
+        for k in range(len(as_in_paper))
+    ]
+
+
+def without_protection(
+    deployment: Deployment,
+    groups: Sequence[Sequence[int]],
+    *,
+    architecture: Architecture,
+    training: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """The model of each group of participants who see each other's rows, tested on everybody's test rows.
+
+    A group is one participant alone, or all of them pooled. Whoever has rows may bring them to a network in any way. Three
+    are tried: as they are, turned by a rigid map, and each column with mean 0 and variance 1; the one that validates best
+    is taken. And fewer rows are gone through more often, for as many steps as everybody's rows take: nobody who trains
+    alone stops at a few dozen steps. Without either, joining would look better than it is.
+    """
+    import torch
+
+    found: dict[int, dict[str, Any]] = {}
+    for alike in _of_one_size(deployment, groups):
+        ways = [_ways(deployment, groups[k]) for k in alike]
+        train_rows, validation_rows, test_rows = (torch.cat(parts) for parts in zip(*ways, strict=True))
+        train_labels, validation_labels = (
+            np.repeat([deployment.labels[_rows_of(deployment, split, groups[k])] for k in alike], _N_WAYS, axis=0)
+            for split in _LEARNT_FROM
+        )
+        ensemble = train_ensemble(
+            train_rows,
+            train_labels,
+            validation_rows,
+            validation_labels,
+            architecture=architecture,
+            streams=deployment.streams,
+            **{**training, "epochs": _epochs(deployment, train_rows.shape[1], training)},
+        )
+        truth = deployment.labels[deployment.span("test")]
+        for place, k in enumerate(alike):
+            tried = slice(_N_WAYS * place, _N_WAYS * (place + 1))
+            best = tried.start + int(np.argmax(ensemble.validation_balanced_accuracy[tried]))
+            found[k] = _columns(ensemble[best], test_rows[best : best + 1], None, truth)[0]
+    return [found[k] for k in range(len(groups))]
+
+
+def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """A group's training and validation rows, and everybody's test rows, each in three ways: shape (3, n, h)."""
+    import torch
+
+    train, validation = (deployment.rows[_rows_of(deployment, split, group)] for split in _LEARNT_FROM)
+    centre, spread = train.mean(dim=0), train.std(dim=0, correction=0)
+    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+    O, shift = deployment.orthogonals[group[0]], deployment.translations[group[0]]
+
+    def three(rows: Tensor) -> Tensor:
+        return torch.stack([rows, rows @ O + shift, (rows - centre) / spread]).float()
+
+    return three(train), three(validation), three(deployment.rows[deployment.span("test")])
+
+
+def _of_one_size(deployment: Deployment, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Positions of groups that have equally many rows, and so can be trained together."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for k, group in enumerate(groups):
+        size = tuple(len(_rows_of(deployment, split, group)) for split in _LEARNT_FROM)
+        alike.setdefault(size, []).append(k)
+    return list(alike.values())
+
+
+def _epochs(deployment: Deployment, n_rows: int, training: dict[str, Any]) -> int:
+    """How often to go through these rows, for as many steps as the joint model takes."""
+    batch_size = training["batch_size"]
+    steps = training["epochs"] * math.ceil(int(deployment.sizes["train"].sum()) / batch_size)
+    own: int = math.ceil(n_rows / batch_size)
+    return -(-int(steps) // own)
+
+
+def _rows_of(deployment: Deployment, split: Split, group: Sequence[int]) -> npt.NDArray[np.int64]:
+    places = [deployment.own(split, participant) for participant in group]
+    return np.concatenate([np.arange(where.start, where.stop) for where in places])

@@ -1,0 +1,91 @@
+"""Redraw the figures of committed results, the page that sets the paper's numbers beside ours, and the page of findings.
+
+    python -m mooring_studies.redraw results docs
+
+reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and
+docs/findings.md. Figures that show faces are not drawn here, even where pictures are at hand: people's faces do not belong
+into a repository.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from mooring.errors import InputError, MooringError
+from mooring_studies.figures.figure_file import Figure
+from mooring_studies.presentation import compared, draw_figures
+from mooring_studies.settings.spec import STUDIES, read_spec
+from mooring_studies.storage.finished import Finished, read_finished
+
+COMPARISON, FINDINGS, GALLERY = "paper-against-mooring.md", "findings.md", "figures.md"
+_FACES = ("celeba", "participants")
+
+
+def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda words: None) -> list[Path]:
+    """Redraw every study that is there; returns what was written.
+
+    Parameters
+    ----------
+    results : Path
+        A folder with one folder a study.
+    docs : Path
+        Gets figures/<study>/ and the comparison with the paper.
+    say : callable
+        Told what is drawn.
+    """
+    there = [name for name in STUDIES if (results / name / "results.parquet").is_file()]
+    if not there:
+        raise InputError(
+            "results",
+            expected="a folder with results.parquet and facts.json of a study, in a folder of its name",
+            got=f"none of {', '.join(STUDIES)} in {results}",
+            cure="'mooring reproduce STUDY --output results' makes one.",
+        )
+    from mooring.protocol.storage.atomic_io import make_folder, write_durably
+    from mooring_studies.comparison.claims_page import markdown
+    from mooring_studies.comparison.findings import findings
+    from mooring_studies.gallery import gallery
+
+    finished: dict[str, Finished] = {}
+    figures: dict[str, list[Figure]] = {}
+    for name in there:
+        finished[name] = read_finished(results / name)
+        if name in _FACES:
+            finished[name] = replace(finished[name], pictures=None)
+        figures[name] = draw_figures(finished[name], docs / "figures" / name)
+        say(f"{name}: {len(figures[name])} figures")
+    make_folder(docs, what="the folder of documents")
+    comparisons = compared(finished)
+    titles = {name: read_spec(name).title for name in there}
+    pages = {
+        COMPARISON: markdown(comparisons, {name: one.facts for name, one in finished.items()}),
+        FINDINGS: findings({name: one.results for name, one in finished.items()}, comparisons),
+        GALLERY: gallery(figures, titles, under=docs),
+    }
+    for name, text in pages.items():
+        write_durably(docs / name, text.encode(), what=f"the page {name}")
+        say(f"{docs / name}")
+    return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
+
+
+def main(words: list[str]) -> int:
+    """Run with the command line's words; returns an exit code."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if len(words) != 2:
+        console.print("Give two folders: python -m mooring_studies.redraw RESULTS DOCS")
+        return 2
+    try:
+        redraw(Path(words[0]), Path(words[1]), say=lambda text: console.print(text, markup=False))
+    except MooringError as problem:
+        console.print(f"mooring: {problem}", markup=False, soft_wrap=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,282 @@
+"""One row of a finished study computed again, and set beside the one that was kept.
+
+The study runs in a temporary store that holds all other rows, with the settings that the kept table was made with; nothing
+is written into the study's own folder.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from mooring.errors import InputError, StorageError
+from mooring_studies.settings import sections
+from mooring_studies.settings.noise_ranges import JointRange, NoiseRange
+from mooring_studies.settings.spec import Spec
+from mooring_studies.settings.toml_table import nearest_to
+from mooring_studies.storage.finished import read_finished
+from mooring_studies.storage.machine_facts import first_facts
+from mooring_studies.storage.progress import Progress
+from mooring_studies.storage.rows_file import rows_from
+from mooring_studies.storage.store import ResultStore
+
+IDENTITY = ("deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
+"""What tells one row from all others."""
+
+NAMED_BY = (*IDENTITY, "anchor_noise_scale", "data_noise_scale")
+ROUNDING = 1e-6
+"""Numbers that differ by no more than this, absolutely or relative to their size, differ by rounding."""
+
+_SAME_SCALE = 1e-6  # relative: a scale as it was read off a table
+_TIMES = ("solver_seconds",)
+_NEAREST = 5
+_MORE_DRAWS_THAN_ANY = 10_000
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One column of a row: as it was kept, and as it was computed again.
+
+    Attributes
+    ----------
+    difference : float, optional
+        None where the two are not both numbers.
+    differs : bool
+        By more than rounding; a time never does.
+    """
+
+    column: str
+    kept: Any
+    again: Any
+    difference: float | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class RowAgain:
+    """A row and its columns; no columns where this version of the study does not compute it any more."""
+
+    identity: Row
+    columns: tuple[Compared, ...]
+
+
+@dataclass(frozen=True)
+class Again:
+    """What came of it.
+
+    Attributes
+    ----------
+    rows : tuple of RowAgain
+    kept, now : dict
+        Facts of the kept table and of this run.
+    """
+
+    rows: tuple[RowAgain, ...]
+    kept: dict[str, Any]
+    now: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A finished study, and those of its rows that are to be computed again."""
+
+    spec: Spec
+    facts: dict[str, Any]
+    wanted: list[Row]
+    others: list[Row]
+
+
+def read_choice(text: str) -> Row:
+    """Which rows are meant: columns and their values.
+
+    Examples
+    --------
+    >>> read_choice("deployment=0,method=aa-i-gdp-anchor-noise,draw=4")
+    {'deployment': 0, 'method': 'aa-i-gdp-anchor-noise', 'draw': 4}
+    """
+    choice: Row = {}
+    for part in text.split(","):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not value:
+            raise InputError(
+                "row", expected="column=value, separated by commas", got=repr(part), cure="Such as deployment=0,draw=4."
+            )
+        if name not in NAMED_BY:
+            cure = nearest_to(name, NAMED_BY) or "Name deployment, method and draw."
+            raise InputError("a column of row", expected=f"one of {', '.join(NAMED_BY)}", got=repr(name), cure=cure)
+        if name in choice:
+            raise InputError(name, expected="given once", got="twice", cure="A row has one value in a column.")
+        choice[name] = value if name == "method" else _number(name, value)
+    return choice
+
+
+def _number(name: str, value: str) -> float:
+    whole = not name.endswith("_scale")
+    try:
+        number = int(value) if whole else float(value)
+    except ValueError:
+        expected = "a whole number" if whole else "a number"
+        raise InputError(name, expected=expected, got=repr(value), cure="results.parquet has them.") from None
+    return number
+
+
+def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> Asked:
+    """The rows of a finished study that are meant, and the settings that it was made with."""
+    finished = read_finished(folder)
+    if finished.study != study:
+        raise InputError(
+            "from", expected=f"a folder with results of {study}", got=f"those of {finished.study}", cure="Name another."
+        )
+    spec = spec_of(finished.facts)
+    rows = rows_from((folder / "results.parquet").read_bytes())
+    meant = [_is_meant(row, choice) for row in rows]
+    if not any(meant):
+        near = heapq.nsmallest(_NEAREST, rows, key=lambda row: _distance(row, choice))
+        raise InputError(
+            "row",
+            expected=f"one of the {len(rows)} rows in {folder}",
+            got=in_words(choice),
+            cure="The nearest: " + "; ".join(in_words(row, choice) for row in near) + ".",
+        )
+    wanted = [row for row, is_meant in zip(rows, meant, strict=True) if is_meant]
+    others = [row for row, is_meant in zip(rows, meant, strict=True) if not is_meant]
+    return Asked(spec, finished.facts, wanted, others)
+
+
+def spec_of(facts: Mapping[str, Any]) -> Spec:
+    """The settings that a study was made with, from its facts."""
+    try:
+        plain: dict[str, Any] = dict(facts["spec"])
+        data, noise = dict(plain["data"]), plain["noise"]
+        data["n_participants"] = tuple(data["n_participants"])
+        data["identities_each"] = tuple((most, each) for most, each in data["identities_each"])
+        plain["data"] = sections.DataSettings(**data)
+        plain["network"] = sections.NetworkSettings(**plain["network"])
+        plain["auditor"] = sections.AuditorSettings(**plain["auditor"])
+        plain["attacks"] = sections.AttackSettings(**plain["attacks"])
+        plain["solver"] = sections.SolverSettings(**plain["solver"])
+        plain["noise"] = sections.NoiseSettings(
+            data=tuple(NoiseRange(**one) for one in noise["data"]),
+            anchor=tuple(NoiseRange(**one) for one in noise["anchor"]),
+            both=tuple(JointRange(**one) for one in noise["both"]),
+        )
+        return Spec(**plain)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise StorageError(
+            "facts.json",
+            reason="it does not hold settings as this version of mooring has them",
+            cure=f"Use the version that made it: {facts.get('mooring', 'unknown')}.",
+        ) from None
+
+
+def compute_again(
+    asked: Asked, *, data_dir: Path | None, face_model: Path | None, device: str, progress: Progress
+) -> Again:
+    """Compute the rows again that were asked for, and no other but those that can only be had together with them."""
+    from mooring_studies import runner
+
+    # Deployments do not depend on one another: later ones than those asked for need not even be prepared.
+    last = max(int(row.get("deployment", 0)) for row in asked.wanted)
+    spec = replace(asked.spec, deployments=min(asked.spec.deployments, last + 1))
+    now = first_facts(asked.spec, device=device) | {"device": device}
+    with tempfile.TemporaryDirectory() as folder, _OneMore(Path(folder), now["key"], now) as store:
+        store.ask(asked)
+        runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
+        found = {_identity(row): row for row in store.rows()[len(asked.others) :]}
+    rows = [RowAgain(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
+    return Again(tuple(rows), asked.facts, now)
+
+
+class _OneMore(ResultStore):
+    """A store that has everything but the rows that are asked for."""
+
+    def ask(self, asked: Asked) -> None:
+        """Take over all other rows, and hold the run to the data that the kept ones were made from."""
+        self._wanted = asked.wanted
+        self._made_from = dict(asked.facts.get("data") or {})
+        if "rows_from" in asked.facts:
+            self._made_from["rows from"] = asked.facts["rows_from"]
+        self.append(asked.others)
+
+    def done(self, **identity: Any) -> set[int]:
+        """All draws but those that are asked for, also such as the kept table does not have."""
+        asked = (row for row in self._wanted if all(row.get(name) == value for name, value in identity.items()))
+        return set(range(_MORE_DRAWS_THAN_ANY)) - {int(row["draw"]) for row in asked if "draw" in row}
+
+    def bind(self, name: str, value: str) -> None:
+        """Refuse other data than the kept rows were made from: their numbers would not compare."""
+        if self._made_from.get(name, value) != value:
+            raise InputError(
+                f"{name} of this run",
+                expected=f"what the kept rows were made from, {self._made_from[name]}",
+                got=value,
+                cure="Point --data-dir to the same data.",
+            )
+        super().bind(name, value)
+
+
+def in_words(row: Mapping[str, Any], like: Mapping[str, Any] = {}) -> str:
+    """What names a row, as `read_choice` reads it; noise scales only where `like` has them."""
+    names = [name for name in NAMED_BY if name in row and (name in IDENTITY or name in like or not like)]
+    return ",".join(f"{name}={row[name]}" for name in names)
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, row[name]) for name in IDENTITY if name in row)
+
+
+def _is_meant(row: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+    return all(_same(row.get(name), value) for name, value in choice.items())
+
+
+def _same(value: Any, asked: Any) -> bool:
+    if isinstance(value, float) and isinstance(asked, float):
+        return math.isclose(value, asked, rel_tol=_SAME_SCALE)
+    return bool(value == asked)
+
+
+def _distance(row: Mapping[str, Any], choice: Mapping[str, Any]) -> float:
+    """How far a row is from what was asked for: first in how many columns, then by how much."""
+    return sum(_far(row.get(name), value) for name, value in choice.items())
+
+
+def _far(value: Any, asked: Any) -> float:
+    if _same(value, asked):
+        return 0.0
+    if value is None:
+        return 2.0
+    if isinstance(asked, str):
+        return 2.0 - SequenceMatcher(None, value, asked).ratio()
+    return 1.0 + float(abs(value - asked) / (1.0 + abs(value) + abs(asked)))
+
+
+def _compared(kept: Row, again: Row | None) -> tuple[Compared, ...]:
+    if again is None:
+        return ()
+    names = [name for name in dict.fromkeys([*kept, *again]) if name not in IDENTITY]
+    return tuple(_compare(name, kept.get(name), again.get(name)) for name in names)
+
+
+def _compare(name: str, kept: Any, again: Any) -> Compared:
+    if not _are_numbers(kept, again):
+        return Compared(name, kept, again, None, differs=name not in _TIMES and kept != again)
+    by = again - kept
+    rounding = abs(by) <= ROUNDING * max(1.0, abs(kept), abs(again))
+    return Compared(name, kept, again, float(by), differs=name not in _TIMES and not rounding)
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def differing(rows: Sequence[RowAgain]) -> int:
+    """How many columns differ by more than rounding."""
+    return sum(one.differs for row in rows for one in row.columns)

@@ -1,0 +1,248 @@
+"""A study's settings, read from a TOML file: what is drawn, trained and attacked, and how often.
+
+Legend: p participants, h components, r anchor rows, v scale of anchor noise, σ scale of private-data noise.
+
+Noise levels are uniform draws, not a grid. Each range of a file has a stream of its own, so that fewer draws of a range are
+the first ones of more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import mooring
+from mooring.errors import InputError
+from mooring.randomness import Streams
+from mooring.typing import Matrix
+from mooring_studies.settings import sections
+from mooring_studies.settings.noise_ranges import NoiseKind, drawn, shared_out
+from mooring_studies.settings.sections import (
+    IMAGE_KINDS,
+    AttackSettings,
+    AuditorSettings,
+    DataSettings,
+    NetworkSettings,
+    NoiseSettings,
+    SolverSettings,
+)
+from mooring_studies.settings.toml_table import SpecTable, nearest_to, overridden
+
+STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape")
+KINDS = ("digits", "faces", "faces-by-participants", "tables", "landscape")
+_TELLING = ("cli", "demo", "report")
+_TELLING_OF_STUDIES = (
+    "cli",
+    "comparison",
+    "figures",
+    "gallery.py",
+    "page.py",
+    "presentation.py",
+    "redraw.py",
+    "rerun.py",
+    "storage",
+    "summary.py",
+)
+_TOLD_ONLY = (
+    "title",
+    "paper_section",
+    "needs",
+    "takes",
+    "takes_quick",
+)  # words for a reader: no result depends on them
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All settings of one study; `extra_draws` are those of each noise in deployments after the first."""
+
+    name: str
+    title: str
+    kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape"]
+    seed: int = 0
+    deployments: int = 1
+    paper_section: str = ""
+    needs: str = ""
+    takes: str = ""
+    takes_quick: str = ""
+    quick: bool = False
+    data: DataSettings = field(default_factory=DataSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    auditor: AuditorSettings = field(default_factory=AuditorSettings)
+    noise: NoiseSettings = field(default_factory=NoiseSettings)
+    attacks: AttackSettings = field(default_factory=AttackSettings)
+    solver: SolverSettings = field(default_factory=SolverSettings)
+    extra_draws: int = 50
+    options: Mapping[str, Any] = field(default_factory=dict)
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+    def with_draws(self, n: int) -> Spec:
+        """The same study with n draws of each noise, shared out over its ranges as before."""
+        if n < 1:
+            raise InputError("draws", expected="at least 1", got=str(n), cure="One draw of each noise is the least.")
+        if self.kind not in IMAGE_KINDS:
+            raise InputError(
+                "draws",
+                expected="left out for this study, whose noise levels are a grid in its file",
+                got=str(n),
+                cure="--quick makes it smaller.",
+            )
+        noise = NoiseSettings(
+            shared_out(self.noise.data, n), shared_out(self.noise.anchor, n), shared_out(self.noise.both, n)
+        )
+        return replace(self, noise=noise, extra_draws=min(self.extra_draws, n))
+
+    def with_deployments(self, n: int) -> Spec:
+        """The same study in n deployments: other splits, secrets, anchors, noise."""
+        if n < 1:
+            raise InputError("deployments", expected="at least 1", got=str(n), cure="The paper has one.")
+        return replace(self, deployments=n)
+
+    def in_deployment(self, deployment: int) -> Spec:
+        """The settings of one deployment: those after the first have fewer draws, and none of both noises together."""
+        if deployment == 0:
+            return self
+        fewer = self.with_draws(self.extra_draws)
+        return replace(fewer, noise=replace(fewer.noise, both=()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings as plain values, as JSON has them."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+
+def read_spec(
+    study: str | Path, *, quick: bool = False, draws: int | None = None, deployments: int | None = None
+) -> Spec:
+    """The settings of a study.
+
+    Parameters
+    ----------
+    study : str or Path
+        A name in `STUDIES`, or a file of one's own.
+    quick : bool
+        Small sizes: the whole way in minutes, without claims about the paper.
+    draws, deployments : int, optional
+        Instead of those in the file.
+
+    Examples
+    --------
+    >>> spec = read_spec("mnist")
+    >>> spec.data.n_components, spec.data.n_anchor_rows, sum(one.count for one in spec.noise.anchor)
+    (100, 400, 200)
+    """
+    path = study if isinstance(study, Path) else _shipped(study)
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        reason = problem.strerror or "an error"
+        raise InputError(
+            "the study's file", expected="one that can be read", got=reason, cure="Check its path."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InputError("the study's file", expected="TOML", got=str(problem), cure="Correct it there.") from None
+    spec = spec_from(plain, quick=quick)
+    spec = spec if draws is None else spec.with_draws(draws)
+    return spec if deployments is None else spec.with_deployments(deployments)
+
+
+def spec_from(plain: Mapping[str, Any], *, quick: bool = False) -> Spec:
+    """Settings from what a TOML file holds; its [quick] tables go over the others when asked for."""
+    base = {key: value for key, value in plain.items() if key != "quick"}
+    smaller = SpecTable("[quick]", plain.get("quick", {})).values
+    small = _read(overridden(base, smaller), quick=True)  # checked also where it is not used
+    return small if quick else _read(base, quick=False)
+
+
+def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tuple[Matrix, Matrix]:
+    """Noise levels of every draw of a study, in the order of its file.
+
+    Parameters
+    ----------
+    spec : Spec
+    kind : {"data", "anchor", "both"}
+        Which noise is drawn; the other is 0.
+    streams : Streams
+        Those of the deployment.
+    rms : float
+        Root mean square of the projected training rows, for levels in units of it.
+
+    Returns
+    -------
+    tuple of arrays of shape (n,)
+        v and σ of each draw, absolute.
+    """
+    return drawn(getattr(spec.noise, kind), kind, streams, rms)
+
+
+def digest(spec: Spec, code_digest: str) -> str:
+    """A key for everything that results depend on, but for data files and the machine."""
+    plain = {name: value for name, value in spec.as_dict().items() if name not in (*_TOLD_ONLY, "stages")}
+    text = json.dumps(plain, sort_keys=True) + code_digest
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def code_digest() -> str:
+    """A digest of all code that results depend on: not of commands, pages, figures and comparisons made from them."""
+    sha = hashlib.sha256()
+    for root, left_out in ((Path(mooring.__file__).parent, _TELLING), (Path(__file__).parents[1], _TELLING_OF_STUDIES)):
+        for path in sorted(root.rglob("*.py")):
+            if path.relative_to(root).parts[0] not in left_out:
+                sha.update(f"{root.name}/{path.relative_to(root).as_posix()}\n".encode())
+                sha.update(path.read_bytes())
+    return sha.hexdigest()
+
+
+def _shipped(name: str) -> Path:
+    if name not in STUDIES:
+        raise InputError(
+            "study",
+            expected=f"one of {', '.join(STUDIES)}",
+            got=repr(name),
+            cure=nearest_to(name, STUDIES) or "'mooring reproduce' alone lists them.",
+        )
+    return Path(__file__).parent / "specs" / f"{name}.toml"
+
+
+def _read(plain: Mapping[str, Any], *, quick: bool) -> Spec:
+    file = SpecTable("the study's file", plain)
+    study = file.table("study")
+    kind: Any = study.choice("kind", KINDS)
+    spec = Spec(
+        name=study.text("name"),
+        title=study.text("title"),
+        kind=kind,
+        seed=study.whole("seed", 0),
+        deployments=study.whole("deployments", 1, least=1),
+        paper_section=study.text("paper_section", ""),
+        needs=study.text("needs", ""),
+        takes=study.text("takes", ""),
+        takes_quick=study.text("takes_quick", ""),
+        quick=quick,
+        data=sections.read_data(file.table("data"), kind),
+        network=sections.read_network(file.table("network")),
+        auditor=sections.read_auditor(file.table("auditor")),
+        noise=sections.read_noise(file.table("noise")),
+        attacks=sections.read_attacks(file.table("attacks")),
+        solver=sections.read_solver(file.table("solver")),
+        extra_draws=sections.read_extra_draws(file.table("extra_deployments")),
+        options=dict(file.table("options").values),
+        stages=sections.read_stages(file.table("stages")),
+    )
+    study.finish()
+    file.finish()
+    missing = [name for name in ("data", "anchor") if kind in IMAGE_KINDS and not getattr(spec.noise, name)]
+    if kind == "faces-by-participants":
+        missing = [name for name in missing if name == "anchor"]
+    if missing:
+        raise InputError(
+            f"[[noise.{missing[0]}]]", expected="given", got="nothing", cure="An image study draws noise levels."
+        )
+    return spec

@@ -1,0 +1,271 @@
+"""Results of a study on disk, so that a run that was stopped, however it was, goes on where it was.
+
+    <folder>/results.parquet, facts.json, pictures.npz     what a finished run leaves
+    <folder>/store/<key>/rows-000001.parquet …             rows as they were finished, one file a chunk
+    <folder>/store/<key>/kept/                             named tables and arrays: facts, pictures, trained networks
+    <folder>/store/<key>/made.json, lock
+
+The key is a digest of settings and code. A chunk is written beside its place, made to last, and renamed: it is there whole
+or not at all. A file that cannot be read is renamed to *.unreadable and told of, and its rows count as not done.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from mooring.errors import InputError, StorageError
+from mooring_studies.storage.locking import FolderLock
+from mooring_studies.storage.rows_file import encoded, plain, rows_from
+
+FACTS, PICTURES = "facts", "pictures"
+_CHUNK = "rows-{:06d}.parquet"
+_CHUNK_NAME = re.compile(r"rows-(\d{6})\.parquet")
+_CHECKSUM = re.compile(r"[0-9a-f]{64}")
+_UNREADABLE = ".unreadable"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+class ResultStore:
+    """Rows and artefacts of one study with one key; one process at a time.
+
+    Parameters
+    ----------
+    folder : Path
+        The study's output folder; made where it is missing.
+    key : str
+        Digest of settings and code: `mooring_studies.settings.spec.digest`.
+    facts : mapping
+        What is known when the run begins; its version and date are told where another run finds this store.
+
+    Attributes
+    ----------
+    notes : list of str
+        What was set aside, in words.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with ResultStore(Path(folder), "abc", {"mooring": "1.0", "date": "today"}) as store:
+    ...         store.append([{"method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5}])
+    ...     with ResultStore(Path(folder), "abc", {}) as store:
+    ...         print(store.done(method="i-gdp"), store.rows())
+    {0} [{'method': 'i-gdp', 'draw': 0, 'balanced_accuracy': 0.5}]
+    """
+
+    def __init__(self, folder: Path, key: str, facts: Mapping[str, Any]) -> None:
+        from mooring.protocol.storage.atomic_io import PARTIAL, explained, make_folder
+
+        self.folder, self.key = folder, key
+        self.place = folder / "store" / key
+        self.notes: list[str] = []
+        make_folder(self.place / "kept", what="the folder of results")
+        self._lock = FolderLock(self.place)
+        try:
+            with explained("the folder of results"):
+                for left in sorted([*self.place.glob(f".*{PARTIAL}"), *self.place.glob(f"kept/.*{PARTIAL}")]):
+                    self._set_aside(left, "was being written when a run was ended")
+                chunks = _chunks_in(self.place)
+            self._next = 1 + max(chunks, default=0)
+            self._rows = [row for number in sorted(chunks) for row in self._read_chunk(chunks[number])]
+            if self._read_json(self.place / "made.json") is None:
+                self._write(self.place / "made.json", _json(facts))
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep finished rows, all of them or none; values that are None are left out."""
+        kept = [{name: plain(value) for name, value in row.items()} for row in rows]
+        kept = [{name: value for name, value in row.items() if value is not None} for row in kept]
+        if not kept:
+            return
+        self._write(self.place / _CHUNK.format(self._next), encoded(kept))
+        self._next += 1
+        self._rows += kept
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows that are kept, in the order in which they were finished."""
+        return [dict(row) for row in self._rows]
+
+    def done(self, **identity: Any) -> set[int]:
+        """The draws of all rows that have these values; None stands for a value that a row does not have."""
+        return {
+            int(row["draw"])
+            for row in self._rows
+            if "draw" in row and all(row.get(name) == value for name, value in identity.items())
+        }
+
+    def keep(self, name: str, value: Mapping[str, Any]) -> None:
+        """Keep a named table of plain values, or of NumPy arrays, in place of what had that name."""
+        path = self._kept_path(name)
+        arrays = [isinstance(one, np.ndarray) for one in value.values()]
+        if any(arrays) and not all(arrays):
+            raise InputError(
+                f"what is kept as {name!r}", expected="all arrays or none", got="some of each", cure="Keep them apart."
+            )
+        if not any(arrays):
+            self._write(path.with_name(f"{name}.json"), _json(value))
+            path.with_name(f"{name}.npz").unlink(missing_ok=True)
+            return
+        if any(one.dtype == object for one in value.values()):
+            raise InputError(
+                f"what is kept as {name!r}", expected="arrays of numbers or text", got="objects", cure="Convert them."
+            )
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **value)
+        self._write(path.with_name(f"{name}.npz"), content.getvalue())
+        path.with_name(f"{name}.json").unlink(missing_ok=True)
+
+    def kept(self, name: str) -> dict[str, Any] | None:
+        """What was kept under a name; None where nothing was, or where it cannot be read any more."""
+        path = self._kept_path(name)
+        found = self._read_json(path.with_name(f"{name}.json"))
+        if found is not None:
+            return found
+        arrays = path.with_name(f"{name}.npz")
+        content = self._content(arrays)
+        if content is None:
+            return None
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as opened:
+                return {member: opened[member] for member in opened.files}
+        except MemoryError:
+            raise
+        except Exception:  # whatever a broken file makes its reader say
+            self._set_aside(arrays, "cannot be read")
+            return None
+
+    def bind(self, name: str, value: str) -> None:
+        """Hold the store to one input, such as a data file's checksum: rows of two different ones must not mix."""
+        bound = self.kept("inputs") or {}
+        if bound.get(name, value) != value:
+            raise _made_from_another(name, bound[name], value)
+        if name not in bound:
+            self.keep("inputs", bound | {name: value})
+
+    def others(self) -> list[str]:
+        """Stores of other settings or versions in the same folder, in words; those without a row are not worth any."""
+        words = []
+        for place in sorted((self.folder / "store").iterdir()):
+            if place == self.place or not place.is_dir() or not _chunks_in(place):
+                continue
+            try:
+                made = json.loads((place / "made.json").read_text(encoding="utf-8"))
+                version, date = made.get("mooring", "of unknown version"), made.get("date", "at an unknown time")
+            except (OSError, ValueError, AttributeError):
+                version, date = "of unknown version", "at an unknown time"
+            words.append(
+                f"results of another spec or version (mooring {version}, made {date}) are in {place}; they are kept; this "
+                "run starts its own"
+            )
+        return words
+
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Write the final outputs: results.parquet, facts.json, and pictures.npz where pictures were kept."""
+        from mooring_studies.comparison.results import write_results
+
+        write_results(self._rows, self.folder / "results.parquet")
+        self._write(self.folder / "facts.json", _json(facts))
+        pictures = self._content(self.place / "kept" / f"{PICTURES}.npz")
+        if pictures is not None:
+            self._write(self.folder / "pictures.npz", pictures)
+        else:  # those of an earlier run would not belong to these results
+            (self.folder / "pictures.npz").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another process have the store."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _kept_path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise InputError("name", expected="lower-case letters, digits, . _ -", got=repr(name), cure="Rename it.")
+        return self.place / "kept" / name
+
+    def _read_chunk(self, path: Path) -> list[dict[str, Any]]:
+        content = self._content(path)
+        try:
+            return rows_from(content or b"")
+        except MemoryError:  # says nothing of the file
+            raise
+        except Exception:  # whatever a broken file makes its reader say
+            self._set_aside(path, "cannot be read; its rows are computed again")
+            return []
+
+    def _read_json(self, path: Path) -> dict[str, Any] | None:
+        content = self._content(path)
+        if content is None:
+            return None
+        try:
+            found = json.loads(content)
+            if not isinstance(found, dict):
+                raise ValueError("no table")
+        except ValueError:
+            self._set_aside(path, "cannot be read")
+            return None
+        return found
+
+    def _content(self, path: Path) -> bytes | None:
+        """A file's bytes; trouble with the disk, unlike a file with wrong content, ends the run."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            reason = problem.strerror or "the disk failed"
+            raise StorageError(path.name, reason=reason, cure="Nothing is lost: try again.") from None
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        aside, k = path.with_name(path.name + _UNREADABLE), 1
+        while aside.exists():
+            aside, k = path.with_name(f"{path.name}{_UNREADABLE}.{k}"), k + 1
+        path.rename(aside)
+        self.notes.append(f"{path.name} {why}; it is set aside as {aside.relative_to(self.folder)}")
+
+    def _write(self, path: Path, content: bytes) -> None:
+        from mooring.protocol.storage.atomic_io import write_durably
+
+        write_durably(path, content, what="the results")
+
+
+def _chunks_in(place: Path) -> dict[int, Path]:
+    """The chunks of a store by their numbers; copies and other files that lie beside them are none."""
+    found = ((path, _CHUNK_NAME.fullmatch(path.name)) for path in place.glob("rows-*.parquet"))
+    return {int(match[1]): path for path, match in found if match}
+
+
+def _made_from_another(name: str, before: str, now: str) -> InputError:
+    """The error for rows of two inputs in one folder; an input is a file by its checksum, or a data set by its name."""
+    if _CHECKSUM.fullmatch(now):
+        return InputError(
+            name,
+            expected=f"the one that the kept results were made from ({before[:16]}…)",
+            got=f"another ({now[:16]}…)",
+            cure="Use the same file again, or name another --output.",
+        )
+    return InputError(
+        "the data set that this run takes its rows from",
+        expected=f"the one that the kept results were made from, {before}",
+        got=now,
+        cure="Name another --output, or the --data-dir that the kept results had.",
+    )
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

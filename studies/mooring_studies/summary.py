@@ -1,0 +1,242 @@
+"""A finished study in a few figures: what joining gives, what training alone gives, what the strongest attack gets.
+
+The same figures in words and cells too, so that the page and the terminal say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mooring.typing import Array
+from mooring_studies.comparison.results import Kind, Results
+from mooring_studies.figures.labels import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, attack_words
+from mooring_studies.figures.series import accuracy_of, column, local_only, mean, pooled_raw, strongest, values
+
+CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
+NOISY = ("c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
+LOWER_BOUND = "A lower bound on leakage: a better attack may exist."
+POOLED_RAW_NOTE = (
+    "Pooled raw is the best of three ways of scaling the rows, one of which is C-GDP's own representation: the two may "
+    "coincide to the last digit."
+)
+_BY = ("n_participants", "identities_each", "rows_each")
+_NOTHING, _NOT_MEASURED = "–", "not measured"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How joining is compared with training alone: by which score, against the rows of which method."""
+
+    score: str
+    method: str
+    words: str
+
+
+_OWN_ROWS = Measure(
+    "auc_own_clean",
+    LOCAL_OWN,
+    "area under the ROC curve on participants' own rows, against their own models there (the tables score "
+    "everybody's rows instead)",
+)
+_ALL_ROWS = Measure(
+    "balanced_accuracy_clean", LOCAL_ONLY, "balanced accuracy on everybody's test rows, against local only"
+)
+
+
+def summarised(results: Results) -> list[dict[str, Any]]:
+    """One entry for each size of a study, in the first deployment; numbers are percent."""
+    return [
+        key | {"deployments": len(values(results.where(**key), "deployment"))} | _figures(part)
+        for key, part in _sizes(results.where(deployment=0))
+    ]
+
+
+def joining_pays(results: Results) -> tuple[int, int]:
+    """Of all noisy draws, as deployed: how many beat training alone, and how many could be compared.
+
+    Where a study scored each participant's own model on that participant's own new rows, that is the comparison, by the
+    area under the curve: scores on everybody's rows flatter joining. `training_alone` of every size names the measure.
+    """
+    better = total = 0
+    for deployment in values(results, "deployment"):
+        for _, part in _sizes(results.where(deployment=deployment)):
+            measure, alone = _training_alone(part)
+            if measure is not None:
+                joint = 100 * column(part.where(method=list(NOISY)), measure.score)
+                joint = joint[np.isfinite(joint)]
+                better, total = better + int((joint > alone).sum()), total + len(joint)
+    return better, total
+
+
+def joining_in_words(better: int, total: int, sizes: Sequence[Mapping[str, Any]]) -> str:
+    """What `joining_pays` counted, and by which measure; empty where nothing could be compared."""
+    if not total:
+        return ""
+    known = dict.fromkeys(size["training_alone"]["words"] for size in sizes if size["training_alone"])
+    measure = f", by {' or '.join(known)}" if known else ""
+    opening = "Over all deployments, " if any(size["deployments"] > 1 for size in sizes) else ""
+    return f"{opening}{better} of {total} noisy draws beat training alone{measure}; new rows carry no noise."
+
+
+def control_columns(sizes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Accuracy without noise, a cell for each size; no column without a number."""
+    found = {METHOD_WORDS[name]: [percent(size["controls"].get(name)) for size in sizes] for name in CONTROLS}
+    found |= {
+        "local only": [percent(size["local_only"]) for size in sizes],
+        "pooled raw": [percent(size["pooled_raw"]) for size in sizes],
+    }
+    return _filled(found)
+
+
+def noisy_columns(noisy: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Accuracy and leakage with noise, a cell for each noise of each size; no column without an entry."""
+    return _filled(
+        {
+            "noise": [one["words"] for one in noisy],
+            "draws": [str(one["draws"]) for one in noisy],
+            "accuracy": [percent(one["accuracy"]) for one in noisy],
+            "as deployed": [percent(one["accuracy_clean"]) for one in noisy],
+            "attacked fully": [str(one["attacked_fully"] or _NOTHING) for one in noisy],
+            "strongest attack": [one["strongest_words"] or _NOT_MEASURED for one in noisy],
+            "it links": [between(one["linked_least"], one["linked_most"]) for one in noisy],
+            "matched directly": [between(one["matched_least"], one["matched_most"]) for one in noisy],
+        }
+    )
+
+
+def controls_in_words(columns: Mapping[str, Any], sizes: Sequence[Mapping[str, Any]]) -> str:
+    """What stands in the columns of `control_columns`; names the size where there is only one."""
+    known = {"local only": "what a participant has alone", "pooled raw": "what pooling raw rows would give"}
+    beside = " and ".join(words for name, words in known.items() if name in columns)
+    where = f" with {size_in_words(sizes[0])}" if len(sizes) == 1 else ""
+    words = f"Balanced accuracy without noise, in the first deployment{where}"
+    return f"{words}, beside {beside}" if beside else words
+
+
+def noisy_in_words(columns: Mapping[str, Any]) -> str:
+    """What stands in the columns of `noisy_columns`."""
+    both = {"accuracy", "as deployed"} <= {*columns}
+    scored = " (with noise on test rows too, as in the paper; and as deployed, without it)" if both else ""
+    attack = ", and the attack that is the strongest most often" if "strongest attack" in columns else ""
+    return f"With noise, in the first deployment: mean accuracy over draws{scored}{attack}"
+
+
+def leakage_in_words(columns: Mapping[str, Any]) -> str:
+    """What the columns of leakage that are shown mean."""
+    known = {
+        "it links": "‘It links’: how often the strongest attack picks the true one of ten candidates through an auditor",
+        "matched directly": "‘Matched directly’: how often the true one of ten candidates is the nearest to the rebuilt "
+        "row, with no auditor between, by the best attack for that",
+    }
+    told = ". ".join(words for name, words in known.items() if name in columns)
+    if not told:
+        return ""
+    return (
+        f"{told}. The least to the most over the draws that were attacked fully, in the first deployment; chance 10 %."
+    )
+
+
+def size_in_words(size: Mapping[str, Any]) -> str:
+    """A size of a study: its participants, and what each holds."""
+    words = [f"{size['n_participants']} participants"] if "n_participants" in size else ["all"]
+    words += [f"{size['identities_each']} identities each"] if "identities_each" in size else []
+    words += [f"{size['rows_each']} rows each"] if "rows_each" in size else []
+    return ", ".join(words)
+
+
+def percent(value: float | None) -> str:
+    """A share in percent, or a dash."""
+    return _NOTHING if value is None else f"{value:.1f} %"
+
+
+def between(low: float | None, high: float | None) -> str:
+    """The least to the most of some shares in percent; one of them where they are the same as printed.
+
+    Examples
+    --------
+    >>> between(17.6, 100.0), between(99.6, 100.0), between(None, None)
+    ('18 to 100 %', '100 %', '–')
+    """
+    if low is None or high is None:
+        return _NOTHING
+    first, last = f"{low:.0f}", f"{high:.0f}"
+    return f"{last} %" if first == last else f"{first} to {last} %"
+
+
+def _filled(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {name: cells for name, cells in columns.items() if not {*cells} <= {_NOTHING, _NOT_MEASURED}}
+
+
+def _sizes(results: Results) -> list[tuple[dict[str, Any], Results]]:
+    """The rows of each size of a study: participants, and what each of them holds."""
+    groups: list[tuple[dict[str, Any], Results]] = [({}, results)]
+    for name in _BY:
+        apart = [
+            (key | {name: int(value)}, part.only(column(part, name) == value))
+            for key, part in groups
+            for value in values(part, name)
+        ]
+        groups = apart or groups
+    return groups
+
+
+def _training_alone(part: Results) -> tuple[Measure | None, float]:
+    """How joining is judged on these rows, and what training alone reaches by that, in percent."""
+    own = mean(100 * column(part.where(method=_OWN_ROWS.method), _OWN_ROWS.score))
+    if own is not None:
+        return _OWN_ROWS, own
+    everybody = local_only(part)
+    return (None, 0.0) if everybody is None else (_ALL_ROWS, everybody)
+
+
+def _figures(part: Results) -> dict[str, Any]:
+    measure, alone = _training_alone(part)
+    return {
+        "controls": {method: accuracy_of(part, method) for method in CONTROLS if len(part.where(method=method))},
+        "local_only": local_only(part),
+        "pooled_raw": pooled_raw(part),
+        "training_alone": None
+        if measure is None
+        else {"reaches": alone, "score": measure.score, "method": measure.method, "words": measure.words},
+        "noisy": [_noisy(part.where(method=method), method) for method in NOISY if len(part.where(method=method))],
+    }
+
+
+def _noisy(part: Results, method: str) -> dict[str, Any]:
+    kind: Kind = "linkage" if part.attacks("linkage") else "match"
+    envelope = strongest(part, kind)
+    known = np.isfinite(envelope)
+    names = part.attacks(kind) if known.any() else []
+    wins = {name: int((100 * column(part, f"{kind}:{name}")[known] >= envelope[known]).sum()) for name in names}
+    best = max(wins, key=lambda name: wins[name]) if wins else None
+    leaked, linked, matched = (
+        _ends(found) for found in (envelope, strongest(part, "linkage"), strongest(part, "match"))
+    )
+    return {
+        "method": method,
+        "words": METHOD_WORDS.get(method, method),
+        "draws": len(part),
+        "accuracy": mean(100 * column(part, "balanced_accuracy")),
+        "accuracy_clean": mean(100 * column(part, "balanced_accuracy_clean")),
+        "attacked_fully": int(known.sum()),
+        "measure": kind if names else None,
+        "strongest": best,
+        "strongest_words": None if best is None else attack_words(best),
+        "leaked": mean(envelope),
+        "leaked_most": leaked[1],
+        "leaked_least": leaked[0],
+        "linked_least": linked[0],
+        "linked_most": linked[1],
+        "matched_least": matched[0],
+        "matched_most": matched[1],
+    }
+
+
+def _ends(envelope: Array) -> tuple[float | None, float | None]:
+    """The least and the most of what is finite."""
+    good = envelope[np.isfinite(envelope)]
+    return (float(good.min()), float(good.max())) if len(good) else (None, None)

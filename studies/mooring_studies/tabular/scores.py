@@ -1,0 +1,105 @@
+"""What a model is worth: scores over everybody's test rows, as the paper has them and as deployed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+
+from mooring.audit.simulation import Simulation
+from mooring.geometry.backend import to_numpy
+from mooring.learners import Fitted, score, train_learner
+from mooring.typing import Matrix
+from mooring_studies.tabular.deployment import Labels, Row, Scene
+
+_FEW_PARTICIPANTS = 10  # of so many, each one's own score has a column
+
+
+def utility(scene: Scene, simulation: Simulation, *, learner: str, seed: int) -> Row:
+    """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed."""
+    labels = np.concatenate(scene.train_labels)
+    fitted = train(learner, to_numpy(simulation.collaboration_matrix), labels, seed=seed)
+
+    def tested(noise: float) -> Matrix:
+        parts = [
+            to_numpy(simulation.scored_locally(i, rows, data_noise_scale=noise)) for i, rows in enumerate(scene.test)
+        ]
+        return np.concatenate(parts)
+
+    rows = tested(0.0)
+    clean = fitted.predict(rows)
+    noise = simulation.data_noise_scale
+    noisy = clean if noise == 0 else fitted.predict(tested(noise))
+    return scored(scene.test_labels, clean=clean, noisy=noisy) | ranked(scene.test_labels, leaning(fitted, rows))
+
+
+def alone(
+    rows: Matrix, labels: Labels, test: Sequence[Matrix], test_labels: Sequence[Labels], *, learner: str, seed: int
+) -> Row:
+    """Train on these rows, and score on everybody's test rows."""
+    fitted, tested = train(learner, rows, labels, seed=seed), np.concatenate(list(test))
+    said = fitted.predict(tested)
+    return scored(test_labels, clean=said, noisy=said) | ranked(test_labels, leaning(fitted, tested))
+
+
+def train(learner: str, rows: Matrix, labels: Labels, *, seed: int) -> Fitted:
+    """Train a learner for classes; a logistic regression that stops at its last step is no news here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return train_learner(learner, rows, labels, kind="classes", seed=seed)
+
+
+def leaning(fitted: Fitted, rows: Matrix) -> Matrix | None:
+    """How far a model of two classes leans to the second; None for more classes."""
+    if len(fitted.model.classes_) > 2:
+        return None
+    scaled = (rows - fitted.centre) / fitted.scale
+    if hasattr(fitted.model, "decision_function"):
+        return np.asarray(fitted.model.decision_function(scaled))
+    return np.asarray(fitted.model.predict_proba(scaled)[:, -1])
+
+
+def ranked(test_labels: Sequence[Labels], leans: Matrix | None) -> Row:
+    """Areas under the ROC curve, as deployed: over all test rows, and the mean over participants of their own rows'.
+
+    Balanced accuracy at the usual threshold also tells how many rows a model calls positive, which noise shifts, one way or
+    the other; how well it ranks them does not depend on that.
+    """
+    truth = np.concatenate(list(test_labels))
+    if leans is None or np.unique(truth).size != 2:
+        return {}
+    parts = np.split(leans, np.cumsum([len(part) for part in test_labels])[:-1])
+    own = {
+        i: float(roc_auc_score(labels, part))
+        for i, (labels, part) in enumerate(zip(test_labels, parts, strict=True))
+        if np.unique(labels).size == 2
+    }
+    columns: Row = {"auc_clean": float(roc_auc_score(truth, leans))}
+    if own:
+        columns["auc_own_clean"] = float(np.mean(list(own.values())))
+    if len(test_labels) <= _FEW_PARTICIPANTS:
+        columns |= {f"auc_own:{i}": value for i, value in own.items()}
+    return columns
+
+
+def scored(test_labels: Sequence[Labels], *, clean: Labels, noisy: Labels) -> Row:
+    """Scores over all test rows, and where participants are few each one's own score as deployed."""
+    truth = np.concatenate(list(test_labels))
+    columns: Row = {
+        "balanced_accuracy": balanced(truth, noisy),
+        "balanced_accuracy_clean": balanced(truth, clean),
+        "accuracy": float(np.mean(truth == noisy)),
+    }
+    if len(test_labels) <= _FEW_PARTICIPANTS:
+        ends = np.cumsum([len(part) for part in test_labels])
+        parts = zip(test_labels, np.split(clean, ends[:-1]), strict=True)
+        columns |= {f"own:{i}": balanced(own, said) for i, (own, said) in enumerate(parts) if len(own)}
+    return columns
+
+
+def balanced(truth: Labels, predicted: Labels) -> float:
+    """The mean over classes of the share recognised."""
+    return score(truth, predicted, kind="classes", rng=np.random.default_rng(0)).value

@@ -1,0 +1,100 @@
+"""The size and the layering of the code that no linter checks. Import order: import-linter, in pyproject.toml."""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import mooring
+
+ROOT = Path(__file__).parents[2]
+LINES = {"src/mooring": 26_000, "studies": 9_000, "tests": 28_000}
+MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
+ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
+FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
+
+
+def sources(folder: str) -> list[Path]:
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "build" not in path.parts]
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def n_lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("folder", LINES)
+def test_the_code_keeps_to_its_budget_of_lines(folder: str) -> None:
+    total = sum(n_lines(path) for path in sources(folder))
+    print(f"{folder}: {total:,} lines of {LINES[folder]:,}")
+    assert total <= LINES[folder]
+
+
+@pytest.mark.parametrize("folder", ["src/mooring", "studies"])
+def test_folders_and_modules_stay_small(folder: str) -> None:
+    paths = [path for path in sources(folder) if path.name != "__init__.py"]
+    crowded = Counter(path.parent for path in paths if path.parent.name not in ONE_FILE_EACH)
+    assert [f"{path}: {n}" for path, n in crowded.items() if n > MODULES_IN_A_FOLDER] == []
+    assert [f"{path}: {n_lines(path)}" for path in paths if n_lines(path) > MODULE_LINES] == []
+
+
+@pytest.mark.parametrize("folder", ["src/mooring", "studies"])
+def test_functions_stay_short_and_take_few_parameters(folder: str) -> None:
+    long, wide = [], []
+    for path in sources(folder):
+        for node in functions(path):
+            where = f"{path.relative_to(ROOT)}:{node.name}"
+            own = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            n_parameters = len([one for one in own if one.arg not in ("self", "cls")])
+            is_command = path.parent.name == "cli"  # options of a command are its parameters
+            n_docstring = len((ast.get_docstring(node) or "").splitlines())
+            length = (node.end_lineno or node.lineno) - node.lineno + 1 - n_docstring
+            long += [f"{where}: {length}"] if length > FUNCTION_LINES and not is_command else []
+            wide += [f"{where}: {n_parameters}"] if n_parameters > PARAMETERS and not is_command else []
+    assert long == []
+    assert wide == []
+
+
+def test_the_studies_use_public_names_of_mooring_alone() -> None:
+    """`mooring` itself and its packages, by the names in their `__all__`; never a module inside one."""
+    used = []
+    for path in sources("studies"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mooring":
+                module = __import__(node.module, fromlist=["__all__"])
+                private = [one.name for one in node.names if one.name not in getattr(module, "__all__", ())]
+                used += [f"{path.relative_to(ROOT)}: {node.module}.{name}" for name in private]
+    assert used == []
+
+
+def test_mooring_and_its_help_load_no_cryptography() -> None:
+    """What runs on a machine without these libraries must import there."""
+    code = (
+        "import sys, mooring; from mooring.cli.app import app; "
+        f"print(sorted(({FOR_THE_PROTOCOL!r} | {{'mooring.protocol'}}) & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_every_generator_has_a_seed() -> None:
+    unseeded = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("src/mooring", "studies")
+        for path in sources(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and not node.args
+    ]
+    assert unseeded == []
+
+
+def test_every_public_name_exists_and_is_listed_once() -> None:
+    assert all(hasattr(mooring, name) for name in mooring.__all__)
+    assert len(set(mooring.__all__)) == len(mooring.__all__)

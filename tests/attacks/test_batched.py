@@ -1,0 +1,316 @@
+"""Attacks on many draws at once: the same as one draw after the other, and as the formulas written out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import align, make_anchor
+from mooring.alignment import power_method
+from mooring.alignment.problem import batch_from
+from mooring.alignment.spectral import spectral_maps
+from mooring.attacks import CollusionView, DoesNotApply, run
+from mooring.attacks.anchor_estimates import (
+    alignment_map_estimate,
+    procrustes_estimate,
+    pseudoinverse_estimate,
+    pseudoinverses,
+)
+from mooring.attacks.descent import minimise, minimise_all
+from mooring.attacks.moments import moments, moments_batch
+from mooring.audit.simulation import Simulation, simulate
+from mooring.geometry import polar_factor, sample_orthogonal
+from mooring.geometry.backend import to_numpy
+from mooring.geometry.orthogonal import svd_polar_factor
+
+H, R = 5, 20
+SCALES = (0.02, 0.1, 0.3, 1.0)
+
+
+def rows_and_labels(n_participants: int, n_rows: int, *, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Rows of three skewed classes, the same at every participant."""
+    rng = np.random.default_rng(seed)
+    means, mixing = 2 * rng.standard_normal((3, H)), rng.standard_normal((3, H, H)) + np.diag(np.linspace(0.5, 3, H))
+    rows, labels = [], []
+    for _ in range(n_participants):
+        codes = rng.integers(0, 3, n_rows)
+        rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], rng.gamma(2.0, 1.0, (n_rows, H)) - 2))
+        labels.append(codes)
+    return rows, labels
+
+
+def simulated(
+    method: str = "aa-i-gdp-anchor-noise", *, n_rows: int = 120, on: Callable[[Any], Any] = np.asarray
+) -> Any:
+    rows, labels = rows_and_labels(4, n_rows)
+    return simulate(
+        [on(part) for part in rows],
+        labels,
+        method=method,
+        n_components=H,
+        anchor_noise_scale=0.2 if "anchor" in method else 0.0,
+        rng=np.random.default_rng(1),
+    )
+
+
+def draws_of(
+    simulation: Simulation, scales: tuple[float, ...] = SCALES, *, on: Callable[[Any], Any] = np.asarray, **options: Any
+) -> list[CollusionView]:
+    """Views that differ in the target's anchor noise alone."""
+    view, rng = simulation.view(**options), np.random.default_rng(2)
+    views = []
+    for v in scales:
+        noise = on(v * rng.standard_normal(tuple(view.anchor.shape)))
+        uploads = list(view.uploads)
+        clean = simulation.secrets[view.target].apply(view.anchor)
+        uploads[view.target] = replace(uploads[view.target], anchor_representation=clean + noise)
+        views.append(replace(view, uploads=tuple(uploads), anchor_noise_scale=v))
+    return views
+
+
+# ----------------------------------------------------------------------------------------------- the three estimates
+
+
+@pytest.fixture
+def noisy() -> tuple[np.ndarray, np.ndarray]:
+    """An anchor, and centred representations of shape (2, 3, r, h)."""
+    rng = np.random.default_rng(3)
+    A = make_anchor(R, H, rng=rng)
+    B = A @ sample_orthogonal(H, rng=rng, batch_shape=(2, 3)) + 0.2 * rng.standard_normal((2, 3, R, H))
+    return A, B - B.mean(axis=-2, keepdims=True)
+
+
+def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: Callable[[Any], Any]) -> None:
+    A, B = noisy
+    rng = np.random.default_rng(4)
+    O_c, R_c, R_i = (sample_orthogonal(H, rng=rng, batch_shape=shape) for shape in ((), (2, 3), (2, 3)))
+    by_procrustes = to_numpy(procrustes_estimate(on_backend(A), on_backend(B)))
+    by_inverse = to_numpy(pseudoinverse_estimate(on_backend(A), on_backend(B)))
+    by_maps = to_numpy(alignment_map_estimate(on_backend(O_c), on_backend(R_c), on_backend(R_i)))
+    for i in np.ndindex(2, 3):
+        U, _, Vt = np.linalg.svd(A.T @ B[i])
+        assert np.allclose(by_procrustes[i], U @ Vt, atol=1e-12)
+        assert np.allclose(by_inverse[i], np.linalg.pinv(A.T @ B[i]), atol=1e-11)
+        assert np.allclose(by_maps[i], O_c @ R_c[i] @ R_i[i].T, atol=1e-12)
+
+
+def test_several_accomplices_are_averaged(on_backend: Callable[[Any], Any]) -> None:
+    rng = np.random.default_rng(5)
+    O_c, R_i = sample_orthogonal(H, rng=rng, batch_shape=(3,)), sample_orthogonal(H, rng=rng, batch_shape=(4,))
+    R_c = O_c.transpose(0, 2, 1) @ sample_orthogonal(H, rng=rng) + 0.1 * rng.standard_normal((4, 3, H, H))
+    got = to_numpy(alignment_map_estimate(on_backend(O_c), on_backend(R_c), on_backend(R_i)))
+    for draw in range(4):
+        mean = sum(O_c[m] @ R_c[draw, m] for m in range(3)) / 3
+        assert np.allclose(got[draw], svd_polar_factor(mean) @ R_i[draw].T, atol=1e-12)
+
+
+def test_the_inverse_of_an_anchor_that_is_not_orthonormal_is_that_of_least_squares(noisy: Any) -> None:
+    A, B = noisy
+    A = A * np.linspace(0.5, 2, H)
+    expected = np.linalg.pinv(np.linalg.lstsq(A, B[0, 0], rcond=None)[0])
+    assert np.allclose(pseudoinverse_estimate(A, B)[0, 0], expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-17, 1e-10])
+def test_singular_matrices_of_a_batch_have_pseudoinverses(smallest: float, on_backend: Callable[[Any], Any]) -> None:
+    """Elimination fails or is useless there; the others of the batch are not harmed."""
+    rng = np.random.default_rng(6)
+    M = rng.standard_normal((3, H, H))
+    U, s, Vt = np.linalg.svd(M[1])
+    s[-1] = smallest
+    M[1] = (U * s) @ Vt
+    if smallest == 0:
+        M[1] = np.diag([1.0, 2, 3, 4, 0])
+    got = to_numpy(pseudoinverses(on_backend(M)))
+    expected = np.linalg.pinv(M)
+    assert np.allclose(got[[0, 2]], expected[[0, 2]], rtol=1e-9)
+    assert np.max(np.abs(got[1] - expected[1])) <= 1e-4 * np.max(np.abs(expected[1]))
+
+
+@pytest.mark.parametrize("colluders", [(0,), (0, 2, 3)])
+def test_the_single_attacks_use_the_same_estimates(colluders: tuple[int, ...]) -> None:
+    """A stack of every draw's representations gives what the attack on each view gives."""
+    simulation = simulated()
+    views = draws_of(simulation, colluders=colluders)
+    A = views[0].anchor
+    B = np.stack([view.target_upload.anchor_representation for view in views])
+    b = B.mean(axis=1)
+    Y = views[0].target_upload.representation
+    maps = simulation.alignment.maps
+    secrets = np.stack([simulation.secrets[c].orthogonal for c in colluders])
+    R_c = np.stack([maps[c].orthogonal for c in colluders])
+    undo = {
+        "procrustes": procrustes_estimate(A, B - b[:, None, :]).transpose(0, 2, 1),
+        "pseudoinverse": pseudoinverse_estimate(A, B - b[:, None, :]),
+        "alignment-map": np.broadcast_to(alignment_map_estimate(secrets, R_c, maps[1].orthogonal).T, (4, H, H)),
+    }
+    for name, matrices in undo.items():
+        for draw, view in enumerate(views):
+            rows = run(name, view, rng=np.random.default_rng(0)).rows
+            assert np.allclose(rows, (Y - b[draw]) @ matrices[draw], atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- many descents
+
+
+def test_descents_of_a_batch_go_the_way_they_would_go_alone() -> None:
+    """Procrustes problems of very different scale: some are at rest long before others, some have to halve their steps."""
+    rng = np.random.default_rng(7)
+    n, h = 9, 4
+    M = rng.standard_normal((n, h, h)) * np.geomspace(0.1, 1000, n)[:, None, None]
+    c = rng.standard_normal((n, h))
+    starts, asked = sample_orthogonal(h, rng=rng, batch_shape=(n,)), []
+
+    def objective_of(problems: np.ndarray) -> Any:
+        asked.append(len(problems))
+        return lambda O, shift: (
+            -np.sum(M[problems] * O, axis=(1, 2)) + 0.5 * np.sum((shift - c[problems]) ** 2, axis=1),
+            -M[problems],
+            shift - c[problems],
+        )
+
+    options = {"curvature": np.ones((h, h)), "shift_curvature": np.full(h, 0.02)}  # the first shifts are far too long
+    before = starts.copy()
+    for limit in (0, 3, 300):
+        asked.clear()
+        together = minimise_all(objective_of, starts, np.zeros((n, h)), max_iterations=limit, **options)
+        for i in range(n):
+
+            def alone(O: np.ndarray, shift: np.ndarray, i: int = i) -> tuple[float, np.ndarray, np.ndarray]:
+                return -float(np.sum(M[i] * O)) + 0.5 * float(np.sum((shift - c[i]) ** 2)), -M[i], shift - c[i]
+
+            single = minimise(alone, starts[i], np.zeros(h), max_iterations=limit, **options)
+            assert together[i].iterations == single.iterations <= limit
+            assert together[i].at_rest == single.at_rest == (limit == 300)
+            assert together[i].value == pytest.approx(single.value, rel=1e-9)
+            assert np.allclose(together[i].orthogonal, single.orthogonal, atol=1e-7)
+            assert np.allclose(together[i].shift, single.shift, atol=1e-7)
+            assert limit < 300 or np.allclose(single.shift, c[i], atol=0.05)
+    assert np.array_equal(starts, before)
+    assert min(asked) < n / 2  # those at rest are not evaluated for ever
+    assert len(set(together.iterations)) > 2
+
+
+@pytest.mark.parametrize("options", [{}, {"with_labels": False}, {"colluders": (0, 2)}], ids=["plain", "blind", "two"])
+def test_moments_of_many_draws_are_those_of_each(options: dict[str, Any], on_backend: Callable[[Any], Any]) -> None:
+    simulation = simulated(on=on_backend)
+    views = draws_of(simulation, on=on_backend, **options)
+    together = moments_batch(views, rng=np.random.default_rng(0))
+    alone = [moments(view, rng=np.random.default_rng(0)) for view in views]
+    for got, expected in zip(together, alone, strict=True):
+        assert got.notes == expected.notes
+        assert np.allclose(to_numpy(got.rows), to_numpy(expected.rows), atol=1e-6)
+        assert np.allclose(to_numpy(got.row_error), to_numpy(expected.row_error), rtol=1e-6)
+    spread = [float(np.abs(to_numpy(one.rows) - to_numpy(together[0].rows)).max()) for one in together[1:]]
+    assert min(spread) > 1e-3  # each draw has its own evidence
+
+
+def test_draws_without_noise_are_exact_in_a_batch_too() -> None:
+    simulation = simulated()
+    views = draws_of(simulation, (0.3, 0.0, 0.1))
+    together = moments_batch(views, rng=np.random.default_rng(0))
+    assert np.allclose(together[1].rows, simulation.private_data[1], atol=1e-9)
+    assert together[1].notes == ("the anchor alone gives the map exactly",)
+    for draw in (0, 2):
+        assert np.allclose(together[draw].rows, moments(views[draw], rng=np.random.default_rng(0)).rows, atol=1e-6)
+
+
+def test_without_an_anchor_every_view_has_the_same_answer() -> None:
+    view = simulated("i-gdp").view()
+    one, other = moments_batch([view, view], rng=np.random.default_rng(0))
+    assert np.array_equal(one.rows, other.rows)
+    assert np.allclose(one.rows, moments(view, rng=np.random.default_rng(0)).rows)
+
+
+def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> None:
+    simulation = simulated()
+    first, second, third = draws_of(simulation, (0.1, 0.2, 0.3))
+    upload = replace(second.target_upload, representation=second.target_upload.representation + 1)
+    moved = replace(second, uploads=(second.uploads[0], upload, *second.uploads[2:]))
+    others = {
+        "rows": moved,
+        "target": replace(second, target=2),
+        "labels": replace(second, labels=(second.labels[0][::-1].copy(), *second.labels[1:])),
+        "accomplices": replace(second, accomplices=simulation.view(colluders=(2,)).accomplices),
+        "noise": replace(second, data_noise_scale=0.1),
+        "anchor": replace(second, anchor=None),
+    }
+    rng = np.random.default_rng(0)
+    for other in others.values():
+        refused(
+            lambda other=other: moments_batch([first, third, other], rng=rng),
+            what="view 2",
+            expected="of the same uploaded rows",
+            got="other ones",
+        )
+    refused(lambda: moments_batch([], rng=rng), what="views", expected="one or more", got="none")
+    with pytest.raises(DoesNotApply, match="accomplice"):
+        moments_batch([replace(first, accomplices=()), replace(third, accomplices=())], rng=rng)
+
+
+# --------------------------------------------------------------------------------------------------- the power method
+
+
+@pytest.mark.parametrize(("h", "noise"), [(4, 0.0), (12, 0.02), (12, 0.1), (12, 0.2), (12, 0.3)])
+def test_the_power_method_goes_the_way_of_singular_value_decompositions(
+    h: int, noise: float, make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = batch_from(np.stack([make_study(10, h, 4 * h, noise=noise, seed=seed).uploads for seed in range(3)]))
+    ours = power_method.solve_by_power_method(problem, max_iterations=150, tolerance=1e-7)
+    monkeypatch.setattr(power_method, "polar_factor", svd_polar_factor)
+    theirs = power_method.solve_by_power_method(problem, max_iterations=150, tolerance=1e-7)
+    assert np.array_equal(ours.iterations, theirs.iterations)
+    assert ours.terminations == theirs.terminations
+    assert np.allclose(ours.step, theirs.step, rtol=1e-6, atol=1e-12)
+    assert np.allclose(ours.maps, theirs.maps, atol=1e-9)
+
+
+def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Callable[..., Any]) -> None:
+    noises = [0.0, 0.15, 0.02, 0.1, 0.05]
+    uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
+    together = power_method.solve_by_power_method(batch_from(uploads), max_iterations=400, tolerance=1e-7)
+    for index, one in enumerate(uploads):
+        alone = power_method.solve_by_power_method(batch_from(one[None]), max_iterations=400, tolerance=1e-7)
+        assert together.iterations[index] == alone.iterations[0]
+        assert together.step[index] == pytest.approx(alone.step[0], rel=1e-6)
+    assert len(set(together.iterations)) >= 4
+
+
+def test_the_host_waits_once_an_iteration_whatever_the_number_of_problems(
+    make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, torch: ModuleType
+) -> None:
+    """Counted for the loop itself; the projection onto O(d) waits for its own convergence."""
+    waits = []
+
+    def projected(matrices: Any) -> Any:
+        return torch.as_tensor(svd_polar_factor(np.asarray(matrices)))
+
+    monkeypatch.setattr(power_method, "polar_factor", projected)
+    monkeypatch.setattr(power_method, "to_numpy", lambda array: waits.append(1) or to_numpy(array))
+    noises = [0.0, 0.05, 0.1, 0.15, 0.3]
+    uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
+    outcome = power_method.solve_by_power_method(
+        batch_from(torch.as_tensor(uploads)), max_iterations=60, tolerance=1e-7
+    )
+    assert len(waits) == outcome.iterations.max()
+    assert len(set(outcome.iterations)) > 2
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 20), (3, 4, 13), (3, 4, 12), (4, 4, 12)])
+def test_the_spectral_start_is_that_of_the_gram_matrix_whichever_side_is_smaller(
+    shape: tuple[int, int, int], make_study: Callable[..., Any]
+) -> None:
+    """By the paper's own words: top eigenvectors of G, every block projected, up to the common turn."""
+    uploads = make_study(*shape, noise=0.15, seed=0).uploads
+    p, d, _ = shape
+    centred = np.concatenate([B - B.mean(axis=0) for B in uploads], axis=1)
+    V = np.linalg.eigh(centred.T @ centred)[1][:, -d:]
+    expected = svd_polar_factor(V.reshape(p, d, d))
+    got = spectral_maps(batch_from(uploads[None]))[0]
+    turns = got.transpose(0, 2, 1) @ expected
+    assert np.allclose(turns, turns[0], atol=1e-10)
+    assert align(uploads, solver="spectral").converged
+    assert np.allclose(polar_factor(got), got, atol=1e-12)

@@ -1,0 +1,415 @@
+"""One contract that every attack keeps, under every method and in every view. A test counts that all are in it.
+
+The last part walks every reference from a view: what the target keeps to itself cannot be reached.
+"""
+
+import gc
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import METHODS, Collaboration, Method, Streams
+from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, run
+from mooring.audit.simulation import Simulation, simulate
+from mooring.errors import InputError
+from mooring.geometry.backend import to_numpy
+from mooring.metrics import centred_error
+
+N_PARTICIPANTS, N_ROWS, WIDTH, N_CLASSES = 4, 60, 5, 3
+SIGMA, V = 0.3, 0.2
+TARGET = 1
+
+VIEWS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "no-labels": {"with_labels": False},
+    "no-colluders": {"colluders": ()},
+    "several-colluders": {"colluders": (0, 2)},
+    "known-rows": {"n_known_rows": WIDTH + 2},
+    "repeated-uploads": {"n_repeated_uploads": 2},
+}
+
+# When each attack must give rows, said here once more and apart from its own code. Otherwise it must say why not.
+CONTRACT: dict[str, Callable[[Method, str], bool]] = {
+    "known-secret": lambda method, view: method.transform == "common" and view != "no-colluders",
+    "known-anchor": lambda method, view: method.uses_anchor and not method.anchor_noise and view != "no-colluders",
+    "pseudoinverse": lambda method, view: method.uses_anchor and view != "no-colluders",
+    "procrustes": lambda method, view: method.uses_anchor and view != "no-colluders",
+    "alignment-map": lambda method, view: method.uses_anchor and view != "no-colluders",
+    "moments": lambda method, view: view != "no-colluders",
+    "joint-moments": lambda method, view: method.uses_anchor and view != "no-colluders",
+    "principal-axes": lambda method, view: True,
+    "independent-components": lambda method, view: True,
+    "lattice": lambda method, view: False,  # these rows lie on no grid; see test_attacks_lattice
+    "known-rows": lambda method, view: view == "known-rows",
+    "repeated-upload": lambda method, view: view == "repeated-uploads",
+}
+IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alignment-map")
+
+
+def data(width: int = WIDTH) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Rows of three skewed classes with means and covariances of their own, and their labels."""
+    rng = np.random.default_rng(0)
+    means = 2 * rng.standard_normal((N_CLASSES, width))
+    mixing = rng.standard_normal((N_CLASSES, width, width)) / 2 + np.diag(np.linspace(0.5, 2.0, width))
+    rows, labels = [], []
+    for _ in range(N_PARTICIPANTS):
+        codes = rng.integers(0, N_CLASSES, N_ROWS)
+        noise = rng.gamma(2.0, 1.0, (N_ROWS, width)) - 2
+        rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], noise))
+        labels.append(codes)
+    return rows, labels
+
+
+@cache
+def simulated(method: str, *, library: str = "numpy", seed: int = 1, width: int = WIDTH) -> Simulation:
+    rows, labels = data(width)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        rows, labels = [torch.as_tensor(part) for part in rows], [torch.as_tensor(part) for part in labels]
+    return simulate(
+        rows,
+        labels,
+        method=method,
+        n_components=WIDTH,
+        anchor_noise_scale=V if METHODS[method].anchor_noise else 0.0,
+        data_noise_scale=SIGMA if METHODS[method].data_noise else 0.0,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def attacked(name: str, view: CollusionView, **options: Any) -> Reconstruction | DoesNotApply:
+    try:
+        return run(name, view, rng=np.random.default_rng(0), **options)
+    except DoesNotApply as refusal:
+        return refusal
+
+
+@cache
+def outcome_of(name: str, method: str, view_name: str, *, denoise: bool = False) -> Reconstruction | DoesNotApply:
+    return attacked(name, simulated(method).view(**VIEWS[view_name]), denoise=denoise)
+
+
+def check_sentence(refusal: DoesNotApply) -> None:
+    assert refusal.reason == str(refusal)
+    assert refusal.reason.endswith(".")
+    assert len(refusal.reason.split()) >= 5
+    assert refusal.reason[0].isupper() or refusal.reason[0].isdigit()
+    assert pickle.loads(pickle.dumps(refusal)).reason == refusal.reason
+
+
+def check_rows(found: Reconstruction, view: CollusionView) -> None:
+    shape = view.target_upload.representation.shape
+    assert found.rows.shape == shape
+    assert np.isfinite(to_numpy(found.rows)).all()
+    O = to_numpy(found.rigid_map.orthogonal)
+    assert O.shape == (shape[1], shape[1])
+    assert np.allclose(O.T @ O, np.eye(shape[1]), atol=1e-9)
+    assert np.isfinite(to_numpy(found.rigid_map.translation)).all()
+    if found.row_error is not None:
+        E = to_numpy(found.row_error)
+        assert np.allclose(E, E.T, atol=1e-9 * np.abs(E).max())
+        assert np.linalg.eigvalsh(E).min() >= -1e-9 * np.abs(E).max()
+    assert all(isinstance(note, str) for note in found.notes)
+
+
+def test_every_attack_is_under_this_contract() -> None:
+    assert CONTRACT.keys() == REGISTRY.keys()
+    assert len(CONTRACT) == 12
+    assert tuple(name for name, attack in REGISTRY.items() if attack.in_paper) == IN_PAPER
+    for name, attack in REGISTRY.items():
+        assert attack.name == name
+        assert attack.summary
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(refused: Callable[..., None]) -> None:
+    view = simulated("i-gdp").view()
+    for name in ("", "Moments", "known_rows"):
+        refused(
+            lambda name=name: run(name, view, rng=np.random.default_rng(0)),
+            what="attack",
+            expected="known-secret, known-anchor",
+            got=repr(name),
+        )
+
+
+@pytest.mark.parametrize("view_name", VIEWS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("attack", CONTRACT)
+def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, method: str, view_name: str) -> None:
+    view = simulated(method).view(**VIEWS[view_name])
+    outcome = outcome_of(attack, method, view_name)
+    assert isinstance(outcome, Reconstruction) == CONTRACT[attack](METHODS[method], view_name)
+    if isinstance(outcome, DoesNotApply):
+        check_sentence(outcome)
+    else:
+        check_rows(outcome, view)
+        again = attacked(attack, view)
+        assert np.array_equal(outcome.rows, again.rows)
+        assert outcome.notes == again.notes
+
+
+@pytest.mark.parametrize("view_name", ["plain", "no-colluders", "repeated-uploads", "known-rows"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("attack", CONTRACT)
+def test_denoising_works_or_says_why_not(attack: str, method: str, view_name: str) -> None:
+    """Where private-data noise is left in the rows and an accomplice tells of the population, it must work."""
+    view = simulated(method).view(**VIEWS[view_name])
+    outcome = outcome_of(attack, method, view_name, denoise=True)
+    if METHODS[method].data_noise and view_name != "no-colluders" and CONTRACT[attack](METHODS[method], view_name):
+        assert isinstance(outcome, Reconstruction)
+    if isinstance(outcome, DoesNotApply):
+        check_sentence(outcome)
+    else:
+        check_rows(outcome, view)
+        assert outcome.notes[-1] == "denoised"
+        assert not np.array_equal(outcome.rows, outcome_of(attack, method, view_name).rows)
+
+
+def arrays_of(root: object) -> list[np.ndarray]:
+    return [to_numpy(found) for found in reachable(root) if is_array(found)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_attack_changes_what_it_is_given(method: str) -> None:
+    view = simulated(method).view(colluders=(0, 2), n_known_rows=WIDTH + 2, n_repeated_uploads=2)
+    arrays = arrays_of(view)
+    before = [array.copy() for array in arrays]
+    assert len(arrays) > 15
+    for attack in CONTRACT:
+        attacked(attack, view, denoise=True)
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
+
+
+@pytest.mark.parametrize(("attack", "tolerance"), [("moments", 0.02), ("principal-axes", 1e-6), ("known-rows", 1e-6)])
+@pytest.mark.parametrize("method", ["c-gdp", "i-gdp"])
+def test_without_noise_or_anchor_the_secret_does_not_matter(attack: str, method: str, tolerance: float) -> None:
+    """An upload is then one rigid image of the rows or another, and what is rebuilt from either is the same.
+
+    Moments comes to rest within its descent's tolerance of one optimum, from one start or another.
+    """
+    rebuilt = []
+    for seed in (1, 2, 3):
+        simulation = simulated(method, seed=seed)
+        known = simulation.private_data[TARGET][[4, 11, 17, 23, 30, 42]]
+        view = replace(simulation.view(), known_rows=known)
+        rebuilt.append(run(attack, view, rng=np.random.default_rng(0)).rows)
+    assert not np.allclose(
+        simulation.secrets[TARGET].orthogonal, simulated(method).secrets[TARGET].orthogonal, atol=0.1
+    )
+    for rows in rebuilt[1:]:
+        assert np.allclose(rows, rebuilt[0], rtol=0, atol=tolerance)
+
+
+@pytest.fixture
+def one_thread(torch: ModuleType) -> Iterator[None]:
+    """Matrices this small only wait for each other's threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("attack", CONTRACT)
+def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: ModuleType) -> None:
+    view_name = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}.get(attack, "plain")
+    truth = simulated(method).private_data[TARGET]
+    for denoise in (False, True) if METHODS[method].data_noise else (False,):
+        expected = outcome_of(attack, method, view_name, denoise=denoise)
+        view = simulated(method, library="torch").view(**VIEWS[view_name])
+        got = attacked(attack, view, denoise=denoise)
+        assert type(got) is type(expected)
+        if isinstance(got, DoesNotApply):
+            assert got.reason == expected.reason
+            continue
+        assert isinstance(got.rows, torch.Tensor)
+        assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
+        check_rows(got, view)
+        assert centred_error(truth, to_numpy(got.rows)) == pytest.approx(
+            centred_error(truth, expected.rows), abs=1e-4, rel=1e-3
+        )
+
+
+# ------------------------------------------------------------------------------------------- no secret is reachable
+
+
+NOT_DATA = (ModuleType, type, FunctionType, BuiltinFunctionType, MethodType)
+
+
+def is_array(found: object) -> bool:
+    return isinstance(found, np.ndarray) or type(found).__name__ == "Tensor"
+
+
+def reachable(root: object) -> Iterator[object]:
+    """Everything that can be got at from an object, the memory that arrays are windows onto included."""
+    seen: dict[int, object] = {}
+    waiting = [root]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or isinstance(found, NOT_DATA):
+            continue
+        seen[id(found)] = found  # kept alive, so that no other object gets its id
+        yield found
+        waiting += gc.get_referents(found)
+        waiting += [
+            getattr(found, name) for name in ("base", "_base", "obj") if is_array(found) and hasattr(found, name)
+        ]
+        if isinstance(found, memoryview):
+            waiting.append(found.obj)
+
+
+def holds(array: np.ndarray, secret: np.ndarray) -> bool:
+    """Whether an array shares a secret's memory, or has all its rows or all its columns among its own rows."""
+    if np.may_share_memory(array, secret):
+        return True
+    if array.dtype.kind != "f":
+        return False
+    flat = array.reshape(-1, array.shape[-1]) if array.ndim > 0 and array.shape[-1] > 0 else array.reshape(-1, 1)
+    for rows in (np.atleast_2d(secret), np.atleast_2d(secret).T):
+        if rows.shape[1] > 1 and flat.shape[1] == rows.shape[1]:
+            near = [np.abs(flat - row).max(axis=1).min() < 1e-9 * np.abs(rows).max() for row in rows]
+            if all(near):
+                return True
+    return False
+
+
+def secrets_of(simulation: Simulation, target: int) -> dict[str, np.ndarray]:
+    """All that the target keeps to itself. Under a common map the accomplice knows that too: it is no secret then."""
+    upload, own = simulation.uploads[target], simulation.secrets[target]
+    rows = simulation.private_data[target]
+    secrets = {"private rows": rows, "records": simulation.records[target]}
+    if simulation.method.transform == "own":
+        secrets |= {"orthogonal": own.orthogonal, "translation": own.translation}
+    if simulation.data_noise_scale > 0:
+        noise = upload.representation - own.apply(rows)
+        secrets |= {"scaled noise": noise, "noise": noise / simulation.data_noise_scale}
+    if simulation.anchor_noise_scale > 0:
+        noise = upload.anchor_representation - own.apply(simulation.anchor)
+        secrets |= {"scaled anchor noise": noise, "anchor noise": noise / simulation.anchor_noise_scale}
+    return {name: to_numpy(secret) for name, secret in secrets.items()}
+
+
+def leaks(view: CollusionView, simulation: Simulation) -> set[str]:
+    """The names of all secrets that can be reached from a view."""
+    found = list(reachable(view))
+    keepers = (Simulation, Collaboration, Streams, np.random.Generator)
+    names = {type(item).__name__ for item in found if isinstance(item, keepers)}
+    arrays = [to_numpy(item) for item in found if is_array(item)]
+    assert len(arrays) >= N_PARTICIPANTS
+    for name, secret in secrets_of(simulation, view.target).items():
+        given = name == "translation" and simulation.method.uses_anchor and simulation.anchor_noise_scale == 0
+        test = np.may_share_memory if given else holds  # the mean of a noiseless anchor representation is Ψ itself
+        if any(test(array, secret) for array in arrays):
+            names.add(name)
+    return names
+
+
+@pytest.mark.parametrize("view_name", VIEWS)
+@pytest.mark.parametrize("width", [WIDTH, 8], ids=["all-features", "projected"])
+@pytest.mark.parametrize("method", METHODS)
+def test_no_secret_of_the_target_can_be_reached_from_a_view(method: str, width: int, view_name: str) -> None:
+    simulation = simulated(method, width=width)
+    assert leaks(simulation.view(**VIEWS[view_name]), simulation) == set()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_secret_of_the_target_can_be_reached_from_a_view_on_torch(method: str, torch: ModuleType) -> None:
+    simulation = simulated(method, library="torch")
+    for options in VIEWS.values():
+        assert leaks(simulation.view(**options), simulation) == set()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_no_secret_of_the_target_can_be_reached_from_slices_of_one_table(library: str) -> None:
+    """Participants dealt from one array: an accomplice's rows must not be a window onto everybody's."""
+    rows, labels = data()
+    table, column = np.concatenate(rows), np.concatenate(labels)
+    if library == "torch":
+        table = pytest.importorskip("torch").as_tensor(table)
+    parts = [slice(i * N_ROWS, (i + 1) * N_ROWS) for i in range(N_PARTICIPANTS)]
+    simulation = simulate(
+        [table[part] for part in parts],
+        [column[part] for part in parts],
+        method="aa-i-gdp",
+        n_components=WIDTH,
+        rng=np.random.default_rng(3),
+    )
+    assert leaks(simulation.view(), simulation) == set()
+
+
+PLANTED: dict[str, tuple[Callable[[CollusionView, Simulation], CollusionView], set[str]]] = {
+    "the rows themselves": (lambda v, s: replace(v, known_rows=s.private_data[1]), {"private rows", "records"}),
+    "a copy of the rows": (lambda v, s: replace(v, known_rows=s.private_data[1] + 0.0), {"private rows", "records"}),
+    "one column of the rows": (lambda v, s: replace(v, labels=(*v.labels[:3], s.records[1][:, 2])), {"records"}),
+    "rows among others": (
+        lambda v, s: replace(v, accomplices=(replace(v.accomplices[0], rows=np.concatenate(s.private_data)),)),
+        {"private rows", "records"},
+    ),
+    "the rigid map": (
+        lambda v, s: replace(v, accomplices=(replace(v.accomplices[0], secret=s.secrets[1]),)),
+        {"orthogonal", "translation"},
+    ),
+    "the orthogonal matrix, transposed": (
+        lambda v, s: replace(v, anchor=s.secrets[1].orthogonal.T.copy()),
+        {"orthogonal"},
+    ),
+    "the noise": (
+        lambda v, s: replace(
+            v, known_rows=(s.uploads[1].representation - s.secrets[1].apply(s.private_data[1])) / SIGMA
+        ),
+        {"noise"},
+    ),
+    "the anchor noise": (
+        lambda v, s: replace(v, anchor=s.uploads[1].anchor_representation - s.secrets[1].apply(s.anchor)),
+        {"scaled anchor noise"},
+    ),
+    "the streams": (lambda v, s: replace(v, labels=(*v.labels[:3], s.streams)), {"Streams"}),
+    "a list in a closureless object": (
+        lambda v, s: replace(v, labels=(*v.labels[:3], {"a": [{"b": s.secrets[1].translation}]})),
+        {"translation"},
+    ),
+    "the simulation": (
+        lambda v, s: replace(v, labels=(*v.labels[:3], s)),
+        {"Simulation", "Streams", "Collaboration", "private rows", "records", "orthogonal", "translation"},
+    ),
+}
+
+
+@pytest.mark.parametrize("leak", PLANTED)
+def test_a_planted_leak_is_found(leak: str) -> None:
+    simulation = simulated("aa-i-gdp-both-noise")
+    plant, expected = PLANTED[leak]
+    assert leaks(plant(simulation.view(), simulation), simulation) >= expected
+
+
+def test_a_view_shows_the_anchor_through_accomplices_only() -> None:
+    for method in METHODS:
+        simulation = simulated(method)
+        assert simulation.view(colluders=()).anchor is None
+        assert (simulation.view().anchor is not None) == METHODS[method].uses_anchor
+        if METHODS[method].uses_anchor:
+            lonely = arrays_of(simulation.view(colluders=(), n_repeated_uploads=2))
+            assert not any(holds(array, simulation.anchor) for array in lonely)
+
+
+def test_a_view_refuses_accomplices_that_cannot_be(refused: Callable[..., None]) -> None:
+    view = simulated("i-gdp").view()
+    (accomplice,) = view.accomplices
+    for indices in ((0, 0), (4,), (-1,)):
+        refused(
+            lambda indices=indices: replace(view, accomplices=tuple(replace(accomplice, index=i) for i in indices)),
+            what="colluders",
+            expected="distinct participants",
+            got=str(list(indices)),
+        )
+    with pytest.raises(InputError, match="other than the target"):
+        replace(view, target=0)
+    with pytest.raises(InputError, match="target must be"):
+        replace(view, target=4)

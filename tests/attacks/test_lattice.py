@@ -1,0 +1,285 @@
+"""The lattice attack: exact where columns lie on grids, and a reason wherever it has nothing to work with."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, run
+from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
+from mooring.audit.simulation import simulate
+from mooring.geometry.backend import to_numpy
+from mooring.mechanisms.projection import Projection
+
+N_ROWS = 500
+pytest.importorskip("flint")
+
+
+def counts(width: int, rng: np.random.Generator) -> np.ndarray:
+    """Poisson and binomial columns by turns, every one distributed in its own way."""
+    rates = np.geomspace(0.15, 6, width)
+    trials = np.arange(width) % 5 + 1
+    poisson = rng.poisson(rates, (N_ROWS, width))
+    binomial = rng.binomial(trials, np.linspace(0.08, 0.3, width), (N_ROWS, width))
+    return np.where(np.arange(width) % 2 == 0, poisson, binomial).astype(float)
+
+
+def drawn(width: int, *, n_participants: int = 4, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [counts(width, rng) for _ in range(n_participants)]
+
+
+def standardised(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    rows = np.concatenate(parts)
+    return [(part - rows.mean(axis=0)) / rows.std(axis=0) for part in parts]
+
+
+def viewed(
+    parts: Sequence[np.ndarray],
+    *,
+    method: str = "i-gdp",
+    colluders: Sequence[int] = (0, 2, 3),
+    labels: Sequence[np.ndarray] | None = None,
+    **settings: object,
+) -> CollusionView:
+    rng = np.random.default_rng(7)
+    width = settings.pop("n_components", parts[0].shape[1])
+    simulation = simulate(parts, labels, method=method, n_components=width, rng=rng, **settings)  # type: ignore[arg-type]
+    return simulation.view(colluders=colluders, target=1)
+
+
+def recovered(view: CollusionView) -> np.ndarray:
+    reconstruction = run("lattice", view, rng=np.random.default_rng(3))
+    rows, O = to_numpy(reconstruction.rows), to_numpy(reconstruction.rigid_map.orthogonal)
+    assert np.isfinite(rows).all()
+    np.testing.assert_allclose(O @ O.T, np.eye(O.shape[0]), atol=1e-10)
+    np.testing.assert_allclose(reconstruction.rigid_map.apply(reconstruction.rows), view.target_upload.representation)
+    return rows
+
+
+def reason(view: CollusionView) -> str:
+    with pytest.raises(DoesNotApply) as refused:
+        run("lattice", view, rng=np.random.default_rng(3))
+    return refused.value.reason
+
+
+def test_it_is_registered_after_independent_components() -> None:
+    names = list(REGISTRY)
+    assert names.index("lattice") == names.index("independent-components") + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 6])
+def test_counts_are_recovered_exactly(width: int, scaled: bool, seed: int) -> None:
+    parts = drawn(width, seed=seed)
+    parts = standardised(parts) if scaled else parts
+    np.testing.assert_allclose(recovered(viewed(parts)), parts[1], atol=1e-9)
+
+
+def test_fourteen_standardised_columns_are_recovered_exactly_in_a_few_seconds() -> None:
+    parts = standardised(drawn(14))
+    view = viewed(parts)
+    started = time.perf_counter()
+    rows = recovered(view)
+    assert time.perf_counter() - started < 5
+    np.testing.assert_allclose(rows, parts[1], atol=1e-9)
+
+
+def test_fourteen_columns_of_counts_are_recovered_exactly() -> None:
+    rng = np.random.default_rng(0)
+    rates, among = np.geomspace(0.1, 8, 14), np.arange(14)
+    parts = [np.where(among < 9, rng.poisson(rates, (3000, 14)), 0).astype(float) for _ in range(4)]
+    for part in parts:
+        part[:, 9:] = rng.binomial([1, 2, 3, 4, 5], [0.2, 0.4, 0.6, 0.7, 0.9], (3000, 5))
+    np.testing.assert_allclose(recovered(viewed(parts)), parts[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("width", [14, 30])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_values_are_whole_and_right_up_to_naming(width: int, scaled: bool) -> None:
+    """Whatever the names, every rebuilt column is one of the true ones, or its mirror image, moved."""
+    rng = np.random.default_rng(5)
+    parts = [rng.poisson(rng.uniform(1, 4, width), (N_ROWS, width)).astype(float) for _ in range(4)]
+    parts = standardised(parts) if scaled else parts
+    rows = recovered(viewed(parts))
+    similar = np.abs(np.corrcoef(rows.T, parts[1].T)[:width, width:])
+    assert (np.isclose(similar, 1, atol=1e-12).sum(axis=0) == 1).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.1, 3.0, 1e3])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_anchor_noise_does_not_stop_it(scale: float, scaled: bool) -> None:
+    parts = standardised(drawn(6)) if scaled else drawn(6)
+    view = viewed(parts, method="aa-i-gdp", anchor_noise_scale=scale)
+    np.testing.assert_allclose(recovered(view), parts[1], atol=1e-9)
+
+
+def test_the_anchor_names_columns_that_nothing_else_tells_apart() -> None:
+    rng = np.random.default_rng(2)
+    parts = [rng.integers(0, 2, (N_ROWS, 8)).astype(float) for _ in range(4)]
+    view = viewed(parts, method="aa-i-gdp", anchor_noise_scale=0.05)
+    np.testing.assert_allclose(recovered(view), parts[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_independent_yes_no_columns(scaled: bool) -> None:
+    rng = np.random.default_rng(1)
+    share = np.array([0.04, 0.12, 0.2, 0.3, 0.4, 0.65, 0.75, 0.85])
+    parts = [(rng.random((1500, 8)) < share).astype(float) for _ in range(4)]
+    parts = standardised(parts) if scaled else parts
+    np.testing.assert_allclose(recovered(viewed(parts)), parts[1], atol=1e-9)
+
+
+def test_correlations_name_columns_that_are_distributed_alike() -> None:
+    rng = np.random.default_rng(4)
+    mixing = np.linalg.cholesky(
+        0.9 ** np.abs(np.subtract.outer(np.cumsum([0, 1, 2, 4, 7]), np.cumsum([0, 1, 2, 4, 7])))
+    )
+    parts = [(rng.standard_normal((2000, 5)) @ mixing.T > 0.3).astype(float) for _ in range(4)]
+    np.testing.assert_allclose(recovered(viewed(parts)), parts[1], atol=1e-9)
+
+
+def test_labels_name_columns_that_are_distributed_alike() -> None:
+    rng = np.random.default_rng(6)
+    labels = [rng.integers(0, 2, N_ROWS) for _ in range(4)]
+    rates = np.array([[1.0, 3.0, 2.0], [3.0, 1.0, 2.0]])
+    parts = [rng.poisson(rates[codes]).astype(float) for codes in labels]
+    np.testing.assert_allclose(recovered(viewed(parts, labels=labels)), parts[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_one_hot_groups_and_constant_columns(scaled: bool) -> None:
+    rng = np.random.default_rng(8)
+
+    def table() -> np.ndarray:
+        groups = [
+            np.eye(len(p))[rng.choice(len(p), 1500, p=p)] for p in ((0.1, 0.2, 0.7), (0.35, 0.65), (0.4, 0.3, 0.2, 0.1))
+        ]
+        return np.hstack([*groups, rng.poisson([0.3, 2.0], (1500, 2)), np.full((1500, 1), 5.0)])
+
+    parts = [table() for _ in range(4)]
+    if scaled:
+        spread = np.concatenate(parts).std(axis=0)
+        parts = [part / np.where(spread > 0, spread, 1) for part in parts]
+    np.testing.assert_allclose(recovered(viewed(parts)), parts[1], atol=1e-9)
+
+
+def test_an_analyst_on_its_own_orders_columns_by_variance_and_counts_from_nought() -> None:
+    rng = np.random.default_rng(9)
+    parts = [rng.poisson([4.0, 2.0, 1.0, 0.3], (N_ROWS, 4)).astype(float) for _ in range(2)]
+    np.testing.assert_allclose(recovered(viewed(parts, colluders=())), parts[1], atol=1e-9)
+
+
+def test_an_analyst_on_its_own_takes_other_steps_for_standardised() -> None:
+    rng = np.random.default_rng(9)
+    parts = [rng.poisson([6.0, 3.0, 1.0], (N_ROWS, 3)) * [0.5, 0.4, 0.3] for _ in range(2)]
+    rows = recovered(viewed(parts, colluders=()))
+    np.testing.assert_allclose(rows, parts[1] - parts[1].mean(axis=0), atol=1e-9)
+
+
+def test_a_target_whose_values_are_all_even_has_twice_the_step() -> None:
+    parts = drawn(3)
+    parts[1][:, 0] *= 2
+    rows = recovered(viewed(parts))
+    assert np.allclose(rows - rows[0], parts[1] - parts[1][0], atol=1e-9)
+
+
+def test_torch_comes_back_as_torch() -> None:
+    torch = pytest.importorskip("torch")
+    parts = drawn(4)
+    view = viewed([torch.as_tensor(part) for part in parts])  # type: ignore[misc]
+    reconstruction = run("lattice", view, rng=np.random.default_rng(3))
+    assert isinstance(reconstruction.rows, torch.Tensor)
+    np.testing.assert_allclose(to_numpy(reconstruction.rows), parts[1], atol=1e-9)
+
+
+def test_the_same_generator_gives_the_same_rows() -> None:
+    view = viewed(drawn(6))
+    np.testing.assert_array_equal(recovered(view), recovered(view))
+
+
+def test_private_data_noise_takes_rows_off_the_lattice() -> None:
+    assert "noise" in reason(viewed(drawn(4), method="aa-i-gdp-data-noise", data_noise_scale=0.1))
+
+
+def test_a_projection_mixes_columns() -> None:
+    assert "projection" in reason(viewed(drawn(6), n_components=4))
+    turned = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+    public = Projection(turned, turned.T, "public-svd")
+    assert "projection" in reason(viewed(drawn(4), projection=public))
+
+
+@pytest.mark.parametrize("colluders", [(), (0,)])
+@pytest.mark.parametrize("n_continuous", [1, 5])
+def test_columns_off_the_grid(colluders: tuple[int, ...], n_continuous: int) -> None:
+    parts = drawn(5)
+    for part in parts:
+        part[:, :n_continuous] = np.random.default_rng(1).standard_normal((N_ROWS, n_continuous))
+    assert "off any grid" in reason(viewed(parts, colluders=colluders))
+
+
+def test_a_single_continuous_column_is_off_the_grid() -> None:
+    parts = [np.random.default_rng(seed).standard_normal((N_ROWS, 1)) for seed in range(2)]
+    assert "off any grid" in reason(viewed(parts, colluders=()))
+
+
+def test_too_many_columns() -> None:
+    assert "up to 40" in reason(viewed(drawn(41, n_participants=2), colluders=(0,)))
+
+
+def test_too_few_rows() -> None:
+    parts = drawn(6)
+    parts[1] = parts[1][:6]
+    assert "more rows than columns" in reason(viewed(parts))
+
+
+def test_rows_that_are_all_the_same() -> None:
+    parts = [np.ones((N_ROWS, 3)) for _ in range(2)]
+    assert "the same" in reason(viewed(parts, colluders=(0,)))
+
+
+def test_a_lattice_that_is_not_orthogonal() -> None:
+    parts = drawn(5)
+    for part in parts:
+        part[:, 0] += (part.sum(axis=1)) % 2  # every row sums to an even number
+    assert "not orthogonal" in reason(viewed(parts))
+
+
+def test_one_hot_groups_need_an_accomplice() -> None:
+    rng = np.random.default_rng(0)
+    parts = [np.eye(4)[rng.integers(0, 4, N_ROWS)] for _ in range(2)]
+    assert "accomplice" in reason(viewed(parts, colluders=()))
+
+
+def test_steps_and_parts_unlike_the_accomplices() -> None:
+    parts = drawn(3)
+    parts[1] = parts[1] * np.sqrt(2)
+    assert "steps" in reason(viewed(parts))
+    parts = drawn(4)
+    parts[1] = np.eye(4)[np.random.default_rng(0).integers(0, 4, N_ROWS)]
+    assert "other parts" in reason(viewed(parts))
+    rng = np.random.default_rng(0)
+    groups = [np.eye(4)[rng.integers(0, 4, N_ROWS)] for _ in range(4)]
+    groups[1] = groups[1] * np.sqrt(2)
+    assert "one-hot" in reason(viewed(groups))
+
+
+def test_without_flint_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = viewed(drawn(3))
+    monkeypatch.setitem(sys.modules, "flint", None)
+    assert "mooring[lattice]" in reason(view)
+
+
+def test_a_basis_generates_every_difference_and_splits_into_orthogonal_parts() -> None:
+    rng = np.random.default_rng(0)
+    rows = drawn(6)[0] * [1, 1, 0.5, 0.7, 2, 3] @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    parts = orthogonal_parts(lattice_basis(rows, rng=rng), rng=rng)
+    assert [part.shape for part in parts] == [(1, 6)] * 6
+    basis = np.vstack(parts)
+    coordinates = (rows - rows[0]) @ np.linalg.inv(basis)
+    np.testing.assert_allclose(coordinates, np.rint(coordinates), atol=1e-9)
+    gram = basis @ basis.T
+    np.testing.assert_allclose(gram, np.diag(np.diagonal(gram)), atol=1e-9)

@@ -1,0 +1,375 @@
+"""Moments: what it achieves, and each part of it against what can be computed in another way."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from mooring import RigidMap
+from mooring.attacks import run
+from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.descent import minimise
+from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.audit.simulation import Simulation, simulate
+from mooring.geometry import polar_factor, sample_orthogonal
+from mooring.geometry.backend import to_numpy
+from mooring.metrics import centred_error
+
+H = 8
+SEEDS = range(5)
+
+
+def gaussian_classes(
+    n_participants: int, n_rows: int, h: int, *, seed: int, n_classes: int = 3, narrowest: float = 0.3
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Rows of Gaussian classes with means and covariances of their own, the same at every participant."""
+    rng = np.random.default_rng(seed)
+    means = 1.5 * rng.standard_normal((n_classes, h))
+    spreads = [sample_orthogonal(h, rng=rng) * np.geomspace(3, narrowest, h) for _ in range(n_classes)]
+    rows, labels = [], []
+    for _ in range(n_participants):
+        codes = rng.integers(0, n_classes, n_rows)
+        rows.append(means[codes] + np.einsum("nij,nj->ni", np.stack(spreads)[codes], rng.standard_normal((n_rows, h))))
+        labels.append(codes)
+    return rows, labels
+
+
+@cache
+def large(method: str, seed: int) -> Simulation:
+    """Four participants of 600 rows, where the anchor noise is so strong that the anchor says next to nothing."""
+    rows, labels = gaussian_classes(4, 600, H, seed=seed)
+    v = 0.5 if method == "aa-i-gdp-anchor-noise" else 0.0
+    return simulate(rows, labels, method=method, n_components=H, anchor_noise_scale=v, rng=np.random.default_rng(seed))
+
+
+def error(attack: str, simulation: Simulation, **options: Any) -> float:
+    rebuilt = run(attack, simulation.view(**options), rng=np.random.default_rng(0))
+    return centred_error(simulation.private_data[1], rebuilt.rows)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_moments_go_through_anchor_noise_that_stops_procrustes(seed: int) -> None:
+    simulation = large("aa-i-gdp-anchor-noise", seed)
+    by_anchor, by_moments = error("procrustes", simulation), error("moments", simulation)
+    assert by_anchor > 0.7
+    assert by_moments < 0.1
+    assert by_moments < by_anchor / 8
+
+
+def test_moments_need_no_anchor() -> None:
+    """Without an anchor to start from, some draws of the classes end in a local optimum; most do not."""
+    errors = [error("moments", large("i-gdp", seed)) for seed in SEEDS]
+    assert sorted(errors)[2] < 0.1
+    assert max(errors) < 0.8
+
+
+def test_moments_need_no_labels() -> None:
+    errors = [error("moments", large("aa-i-gdp-anchor-noise", seed), with_labels=False) for seed in SEEDS]
+    assert np.median(errors) < 0.25
+    assert max(errors) < 0.4
+
+
+def test_labels_help() -> None:
+    for seed in SEEDS:
+        simulation = large("aa-i-gdp-anchor-noise", seed)
+        assert error("moments", simulation) < 0.7 * error("moments", simulation, with_labels=False)
+
+
+def test_accomplices_that_pool_their_rows_come_closer() -> None:
+    one, three = (
+        [error("moments", large("aa-i-gdp-anchor-noise", seed), colluders=colluders) for seed in SEEDS]
+        for colluders in ((0,), (0, 2, 3))
+    )
+    assert np.mean(three) < 0.9 * np.mean(one)
+
+
+def test_everybodys_uploads_help_where_the_accomplice_has_few_rows() -> None:
+    alone, together = [], []
+    for seed in SEEDS:
+        rows, labels = gaussian_classes(16, 25, 6, seed=seed)
+        rng = np.random.default_rng(seed)
+        simulation = simulate(
+            rows, labels, method="aa-i-gdp-anchor-noise", n_components=6, anchor_noise_scale=0.3, rng=rng
+        )
+        alone.append(error("moments", simulation))
+        together.append(error("joint-moments", simulation))
+    assert np.mean(together) < 0.75 * np.mean(alone)
+    assert all(joint < single for joint, single in zip(together, alone, strict=True))
+
+
+def test_an_accomplice_without_labels_does_not_mislead() -> None:
+    """Labels of one side alone cannot be compared: the attack must go on as if there were none, not take all for class 0."""
+    ratios = []
+    for seed in SEEDS:
+        whole = large("aa-i-gdp-anchor-noise", seed).view()
+        lacking = replace(whole, labels=(None, *whole.labels[1:]))
+        without = replace(whole, labels=(None,) * 4)
+        truth = large("aa-i-gdp-anchor-noise", seed).private_data[1]
+        lost, blind = (
+            centred_error(truth, run("moments", view, rng=np.random.default_rng(0)).rows) for view in (lacking, without)
+        )
+        ratios.append(lost / blind)
+    assert max(ratios) < 1.01
+
+
+@pytest.mark.parametrize(
+    ("attack", "colluders"), [("moments", (0,)), ("moments", (0, 2, 3)), ("joint-moments", (0,)), ("procrustes", (0,))]
+)
+def test_the_predicted_row_error_is_near_the_actual_one(attack: str, colluders: tuple[int, ...]) -> None:
+    """Within a factor of three, in root mean square over a row."""
+    v = 0.3 if attack == "moments" else 0.1
+    for seed in range(4):
+        rows, labels = gaussian_classes(4, 300, H, seed=seed)
+        rng = np.random.default_rng(seed)
+        simulation = simulate(
+            rows, labels, method="aa-i-gdp-anchor-noise", n_components=H, anchor_noise_scale=v, rng=rng
+        )
+        rebuilt = run(attack, simulation.view(colluders=colluders), rng=rng)
+        actual = np.sqrt(np.mean(np.sum((rebuilt.rows - rows[1]) ** 2, axis=1)))
+        assert 1 / 3 < np.sqrt(np.trace(rebuilt.row_error)) / actual < 3
+
+
+def test_without_anchor_noise_the_anchor_alone_does_it() -> None:
+    simulation = large("aa-i-gdp", 0)
+    for attack in ("moments", "joint-moments"):
+        rebuilt = run(attack, simulation.view(), rng=np.random.default_rng(0))
+        assert np.allclose(rebuilt.rows, simulation.private_data[1], atol=1e-9)
+        assert rebuilt.notes == ("the anchor alone gives the map exactly",)
+
+
+# ------------------------------------------------------------------------------------------------ the labels as codes
+
+
+def test_numbers_for_labels_are_cut_into_groups_that_all_participants_share() -> None:
+    rows, _ = gaussian_classes(3, 100, 4, seed=0)
+    labels = [part[:, 0] for part in rows]
+    view = simulate(rows, labels, method="i-gdp", n_components=4, rng=np.random.default_rng(0)).view()
+    codes = np.concatenate(view.class_codes())
+    assert np.array_equal(np.unique(codes), np.arange(5))
+    assert np.bincount(codes).min() >= 55
+    order = np.argsort(np.concatenate(labels))
+    assert (np.diff(codes[order]) >= 0).all()
+    assert np.isfinite(run("moments", view, rng=np.random.default_rng(0)).rows).all()
+
+
+@pytest.mark.parametrize(
+    "names", [np.array([7, -3, 20]), np.array([0.5, 1.5, 2.5]), np.array(["a", "c", "b"])], ids=["int", "float", "text"]
+)
+def test_few_values_are_classes_whatever_their_type(names: np.ndarray) -> None:
+    rows, labels = gaussian_classes(3, 40, 4, seed=0)
+    simulation = simulate(
+        rows, [names[part] for part in labels], method="i-gdp", n_components=4, rng=np.random.default_rng(0)
+    )
+    order = np.argsort(np.argsort(names))
+    for codes, part in zip(simulation.view().class_codes(), labels, strict=True):
+        assert np.array_equal(codes, order[part])
+
+
+def test_without_labels_all_rows_are_of_one_class() -> None:
+    view = large("i-gdp", 0).view(with_labels=False)
+    assert view.class_codes() == (None,) * 4
+    assert np.array_equal(view.codes_of([0, 2]), np.zeros(1200))
+    whole = large("i-gdp", 0).view()
+    assert np.array_equal(whole.codes_of([2, 0]), np.concatenate([whole.labels[2], whole.labels[0]]))
+    lacking = replace(whole, labels=(whole.labels[0], None, *whole.labels[2:]))
+    assert np.array_equal(lacking.codes_of([0]), np.zeros(600))  # the target's are not known
+
+
+# ---------------------------------------------------------------------------------------------------------- the parts
+
+
+def moments_of(rows: np.ndarray, codes: np.ndarray, n_classes: int) -> ClassMoments:
+    """By NumPy's own mean and covariance."""
+    parts = [rows[codes == k] for k in range(n_classes)]
+    return ClassMoments(
+        np.array([len(part) for part in parts], dtype=float),
+        np.stack([part.mean(axis=0) if len(part) else np.zeros(rows.shape[1]) for part in parts]),
+        np.stack([np.cov(part.T, bias=True) if len(part) > 1 else np.zeros((rows.shape[1],) * 2) for part in parts]),
+    )
+
+
+def check_equal(got: ClassMoments, expected: ClassMoments) -> None:
+    assert np.array_equal(got.counts, expected.counts)
+    assert np.allclose(to_numpy(got.means), expected.means, atol=1e-12)
+    assert np.allclose(to_numpy(got.covariances), expected.covariances, atol=1e-12)
+
+
+@pytest.fixture
+def samples() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Two sets of rows over five classes: one empty, one of a single row, one that only the second set has."""
+    rng = np.random.default_rng(0)
+    codes, other_codes = np.array([0] * 9 + [1] * 6 + [2]), np.array([0] * 4 + [1] + [2] * 3 + [3] * 5)
+    rows = rng.standard_normal((16, 3)) * [3, 1, 0.2] + codes[:, None]
+    other = rng.standard_normal((13, 3)) - 2 * other_codes[:, None]
+    return rows, codes, other, other_codes
+
+
+def test_class_moments_are_those_of_numpy(samples: Any, on_backend: Callable[[Any], Any]) -> None:
+    rows, codes, _, _ = samples
+    got, expected = ClassMoments.of(on_backend(rows), codes, 5), moments_of(rows, codes, 5)
+    check_equal(got, expected)
+    assert got.n_rows == 16
+    assert np.allclose(to_numpy(got.overall_mean), rows.mean(axis=0))
+    within = sum((codes == k).sum() / 16 * expected.covariances[k] for k in range(5))
+    assert np.allclose(to_numpy(got.within), within)
+
+
+def test_merged_moments_are_those_of_all_rows_together(samples: Any) -> None:
+    rows, codes, other, other_codes = samples
+    expected = moments_of(np.concatenate([rows, other]), np.concatenate([codes, other_codes]), 5)
+    one, two = ClassMoments.of(rows, codes, 5), ClassMoments.of(other, other_codes, 5)
+    check_equal(one.merged(two), expected)
+    check_equal(two.merged(one), expected)
+
+
+def test_moments_seen_from_elsewhere_are_those_of_the_moved_rows(samples: Any) -> None:
+    rows, codes, _, _ = samples
+    rng = np.random.default_rng(1)
+    axes, origin = sample_orthogonal(3, rng=rng), rng.standard_normal(3)
+    got = ClassMoments.of(rows, codes, 3).seen_from(origin, axes)
+    check_equal(got, moments_of((rows - origin) @ axes, codes, 3))
+
+
+def test_moments_with_noise_are_those_of_noisy_rows_on_average(samples: Any) -> None:
+    rows, codes, _, _ = samples
+    plain = ClassMoments.of(rows, codes, 3)
+    assert plain.with_noise(0.0) is plain
+    noisy = plain.with_noise(0.49)
+    assert np.array_equal(noisy.means, plain.means)
+    assert np.allclose(noisy.covariances - plain.covariances, 0.49 * np.eye(3), atol=1e-14)
+    many, rng = np.tile(rows, (4000, 1)), np.random.default_rng(2)
+    drawn = ClassMoments.of(many + 0.7 * rng.standard_normal(many.shape), np.tile(codes, 4000), 3)
+    assert np.allclose(drawn.covariances, noisy.covariances, atol=0.08)
+
+
+def test_only_some_classes(samples: Any) -> None:
+    rows, codes, _, _ = samples
+    got = ClassMoments.of(rows, codes, 5).only(np.array([2, 0]))
+    expected = moments_of(rows, codes, 5)
+    check_equal(got, ClassMoments(expected.counts[[2, 0]], expected.means[[2, 0]], expected.covariances[[2, 0]]))
+
+
+def matched(*, with_anchor: bool, smoothing: float, h: int = 4) -> tuple[MomentMatch, RigidMap]:
+    rng = np.random.default_rng(3)
+    rows, labels = gaussian_classes(2, 50, h, seed=4)
+    secret = RigidMap.sample(h, rng=rng)
+    v, r = 0.4, 16
+    evidence = AnchorEvidence(
+        secret.orthogonal + v * rng.standard_normal((h, h)),
+        secret.translation + v / np.sqrt(r) * rng.standard_normal(h),
+        v,
+        r,
+    )
+    population = ClassMoments.of(rows[0], labels[0], 3)
+    target = ClassMoments.of(secret.apply(rows[1]), labels[1], 3)
+    return MomentMatch(population, target, evidence if with_anchor else None, smoothing=smoothing), secret
+
+
+@pytest.mark.parametrize("with_anchor", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_the_gradient_is_that_of_the_value(with_anchor: bool, smoothing: float) -> None:
+    """Along every turn and every shift, by central differences."""
+    match, _ = matched(with_anchor=with_anchor, smoothing=smoothing)
+    rng, h, step = np.random.default_rng(5), 4, 1e-5
+    for _ in range(3):
+        O, shift = sample_orthogonal(h, rng=rng), rng.standard_normal(h)
+        _, gradient, shift_gradient = match.value_and_gradient(O, shift)
+        for i in range(h):
+            unit = np.eye(h)[i]
+            up, down = (match.value_and_gradient(O, shift + sign * step * unit)[0] for sign in (1, -1))
+            assert shift_gradient[i] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-4)
+            for j in range(i):
+                skew = np.outer(unit, np.eye(h)[j]) - np.outer(np.eye(h)[j], unit)
+                up, down = (match.value_and_gradient(O @ expm(sign * step * skew), shift)[0] for sign in (1, -1))
+                slope = np.sum(gradient * (O @ skew))
+                assert slope == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize("with_anchor", [True, False])
+def test_the_value_is_the_negative_log_likelihood_up_to_a_constant(with_anchor: bool) -> None:
+    """By the formula, from rows mapped back; the shrinkage is small enough here to be seen through."""
+    h, n = 3, 4000
+    rng = np.random.default_rng(6)
+    rows, labels = gaussian_classes(2, n, h, seed=7, narrowest=2.0)
+    secret = RigidMap.sample(h, rng=rng)
+    A = np.linalg.qr((draws := rng.standard_normal((12, h))) - draws.mean(axis=0))[0]
+    v = 0.3
+    B = secret.apply(A) + v * rng.standard_normal(A.shape)
+    Y = secret.apply(rows[1])
+    evidence = AnchorEvidence(A.T @ (B - B.mean(axis=0)), B.mean(axis=0), v, 12) if with_anchor else None
+    match = MomentMatch(ClassMoments.of(rows[0], labels[0], 3), ClassMoments.of(Y, labels[1], 3), evidence)
+
+    def by_formula(map: RigidMap) -> float:
+        both, codes = np.concatenate([rows[0], map.invert(Y)]), np.concatenate(labels)
+        fit = sum(
+            (codes == k).sum() / 2 * np.linalg.slogdet(np.cov(both[codes == k].T, bias=True))[1] for k in range(3)
+        )
+        return fit + (np.sum((B - map.apply(A)) ** 2) / (2 * v**2) if with_anchor else 0.0)
+
+    gaps = []
+    for size in (0.0, 0.05, 0.1, 0.3):
+        O = polar_factor(secret.orthogonal + size * rng.standard_normal((h, h)))
+        map = RigidMap(O, secret.translation + size * rng.standard_normal(h))
+        shift = (map.translation - match.centre_y) @ match.axes_y
+        if not with_anchor:
+            shift = (map.translation + match.centre_x @ O - match.centre_y) @ match.axes_y
+        value = match.value_and_gradient(match.from_orthogonal(O), shift)[0]
+        back = match.to_map(match.from_orthogonal(O), shift)
+        assert np.allclose(back.orthogonal, O)
+        assert np.allclose(back.translation, map.translation)
+        gaps.append((value, by_formula(map)))
+    values, expected = np.array(gaps).T
+    assert np.allclose(values - values[0], expected - expected[0], rtol=0.02, atol=2.0)
+    assert values[-1] - values[0] > 100
+
+
+def test_the_descent_finds_the_optimum_of_a_procrustes_problem() -> None:
+    """−tr(Mᵀ O) + ½‖shift − c‖², whose minimum is at the polar factor of M and at c; M has the start's determinant."""
+    rng = np.random.default_rng(8)
+    for h in (1, 2, 5, 12):
+        M, c = rng.standard_normal((h, h)), rng.standard_normal(h)
+        best = polar_factor(M)
+        start = sample_orthogonal(h, rng=rng)
+        if np.linalg.det(start) * np.linalg.det(best) < 0:
+            start[0] *= -1
+
+        def objective(O: np.ndarray, shift: np.ndarray, M: np.ndarray = M, c: np.ndarray = c) -> tuple:
+            return -np.sum(M * O) + 0.5 * np.sum((shift - c) ** 2), -M, shift - c
+
+        found = minimise(
+            objective,
+            start,
+            np.zeros(h),
+            curvature=np.ones((h, h)),
+            shift_curvature=np.ones(h),
+            max_iterations=2000,
+            tolerance=1e-14,
+        )
+        assert found.at_rest
+        assert found.value == pytest.approx(-np.sum(M * best), abs=1e-9)
+        assert np.allclose(found.orthogonal.T @ found.orthogonal, np.eye(h), atol=1e-11)
+        assert np.allclose(found.orthogonal, best, atol=1e-4)
+        assert np.allclose(found.shift, c, atol=1e-4)
+
+
+def test_a_descent_stops_at_its_limit_and_says_so_and_never_climbs() -> None:
+    match, _ = matched(with_anchor=True, smoothing=0.0)
+    start = sample_orthogonal(4, rng=np.random.default_rng(9))
+    values = []
+    for limit in (0, 1, 3, 10, 200):
+        found = minimise(
+            match.value_and_gradient,
+            start,
+            match.first_shift(),
+            curvature=match.curvature,
+            shift_curvature=match.shift_curvature,
+            max_iterations=limit,
+        )
+        assert found.iterations <= limit
+        assert found.at_rest == (limit == 200)
+        values.append(found.value)
+    assert (np.diff(values) < 0).all()

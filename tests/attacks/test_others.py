@@ -1,0 +1,296 @@
+"""Known rows, repeated uploads, principal axes, independent components, and denoising: what each claims."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import METHODS
+from mooring.attacks import DoesNotApply, Reconstruction, denoised, run
+from mooring.attacks.view import CollusionView
+from mooring.audit.simulation import Simulation, simulate
+from mooring.geometry import sample_orthogonal
+from mooring.mechanisms.methods import Upload
+from mooring.metrics import centred_error
+
+H = 6
+NOISELESS = [name for name, method in METHODS.items() if not method.data_noise]
+
+
+def simulated(method: str, *, seed: int = 0, n_rows: int = 50, v: float = 0.3, sigma: float = 0.3) -> Simulation:
+    rng = np.random.default_rng(seed)
+    rows = [rng.gamma(2.0, 1.0, (n_rows, H)) * np.linspace(2, 0.5, H) for _ in range(3)]
+    return simulate(
+        rows,
+        method=method,
+        n_components=H,
+        anchor_noise_scale=v if METHODS[method].anchor_noise else 0.0,
+        data_noise_scale=sigma if METHODS[method].data_noise else 0.0,
+        rng=rng,
+    )
+
+
+def attacked(name: str, view: CollusionView, **options: Any) -> Reconstruction:
+    return run(name, view, rng=np.random.default_rng(0), **options)
+
+
+def error(name: str, simulation: Simulation, **options: Any) -> float:
+    return centred_error(simulation.private_data[1], attacked(name, simulation.view(**options)).rows)
+
+
+def with_target(view: CollusionView, upload: Upload) -> CollusionView:
+    return replace(view, uploads=(view.uploads[0], upload, *view.uploads[2:]))
+
+
+# ----------------------------------------------------------------------------------------------------------- known rows
+
+
+@pytest.mark.parametrize("n_known_rows", [H + 1, H + 5, 50])
+@pytest.mark.parametrize("colluders", [(), (0,)])
+@pytest.mark.parametrize("method", NOISELESS)
+def test_one_row_more_than_components_gives_everything_away(
+    method: str, colluders: tuple[int, ...], n_known_rows: int
+) -> None:
+    """Although nobody says where in the upload they stand, and no participant need collude."""
+    simulation = simulated(method)
+    view = simulation.view(colluders=colluders, n_known_rows=n_known_rows)
+    rebuilt = attacked("known-rows", view)
+    assert np.allclose(rebuilt.rows, simulation.private_data[1], atol=1e-9)
+    assert rebuilt.notes == (f"{n_known_rows} known rows tie down {H} of {H} directions",)
+    shuffled = np.random.default_rng(1).permutation(50)
+    upload = replace(view.target_upload, representation=view.target_upload.representation[shuffled])
+    again = attacked("known-rows", with_target(view, upload))
+    assert np.allclose(again.rows, simulation.private_data[1][shuffled], atol=1e-9)
+
+
+@pytest.mark.parametrize("k", range(3, H + 1))
+def test_fewer_known_rows_tie_down_one_direction_less_than_they_are(k: int) -> None:
+    """In their own span the map is exact; outside it, it is what the next best attack says."""
+    simulation = simulated("aa-i-gdp-anchor-noise")
+    view = simulation.view(n_known_rows=k)
+    rebuilt = attacked("known-rows", view)
+    assert rebuilt.notes == (f"{k} known rows tie down {k - 1} of {H} directions",)
+    centred = view.known_rows - view.known_rows.mean(axis=0)
+    assert np.allclose(centred @ rebuilt.rigid_map.orthogonal, centred @ simulation.secrets[1].orthogonal, atol=1e-5)
+    with pytest.raises(DoesNotApply, match=f"^{k} known rows leave the map open.*; {H + 1} would do"):
+        attacked("known-rows", simulation.view(colluders=(), n_known_rows=k))
+
+
+def test_more_known_rows_help_even_before_they_suffice() -> None:
+    errors = [
+        np.mean(
+            [error("known-rows", simulated("aa-i-gdp-anchor-noise", seed=seed), n_known_rows=k) for seed in range(5)]
+        )
+        for k in (3, 5, 6)
+    ]
+    assert errors[0] > 1.5 * errors[1] > 3 * errors[2]
+
+
+def test_known_rows_that_repeat_do_not_stop_the_attack() -> None:
+    rng = np.random.default_rng(2)
+    rows = [np.repeat(rng.standard_normal((20, H)), 2, axis=0) for _ in range(2)]
+    simulation = simulate(rows, method="i-gdp", n_components=H, rng=rng)
+    view = replace(simulation.view(colluders=()), known_rows=rows[1][:20])
+    assert np.allclose(attacked("known-rows", view).rows, rows[1], atol=1e-9)
+
+
+def test_private_data_noise_blurs_known_rows_but_does_not_stop_them() -> None:
+    simulation = simulated("aa-i-gdp-both-noise", sigma=0.1, n_rows=200)
+    without, few, many = (
+        error("procrustes", simulation),
+        *(error("known-rows", simulation, n_known_rows=k) for k in (20, 150)),
+    )
+    assert many < few < without
+    with pytest.raises(DoesNotApply, match="no other attack gives a first guess"):
+        attacked("known-rows", simulation.view(colluders=(), n_known_rows=20))
+
+
+# ----------------------------------------------------------------------------------------------------- repeated uploads
+
+
+def by_the_anchor_alone(simulation: Simulation, n_repeated_uploads: int) -> float:
+    """The error where the accomplice has but one row, so that moments have nothing to say."""
+    view = simulation.view(n_repeated_uploads=n_repeated_uploads)
+    accomplice = view.accomplices[0]
+    view = replace(view, accomplices=(replace(accomplice, rows=accomplice.rows[:1], records=accomplice.records[:1]),))
+    name = "repeated-upload" if n_repeated_uploads else "procrustes"
+    return centred_error(simulation.private_data[1], attacked(name, view).rows)
+
+
+def test_repeated_uploads_average_anchor_noise_away() -> None:
+    """Under a fresh map each time; as 1/√k: 4 uploads halve the error, 16 quarter it."""
+    simulations = [simulated("aa-i-gdp-anchor-noise", seed=seed, v=0.1) for seed in range(16)]
+    once, *more = (np.mean([by_the_anchor_alone(s, k - 1) for s in simulations]) for k in (1, 4, 16))
+    assert np.allclose(np.array(more) / once, [1 / 2, 1 / 4], rtol=0.2)
+
+
+@pytest.mark.parametrize("method", ["aa-i-gdp-data-noise", "c-gdp-data-noise"])
+def test_repeated_uploads_average_private_data_noise_away(method: str) -> None:
+    name = "known-secret" if method == "c-gdp-data-noise" else "known-anchor"
+    simulations = [simulated(method, seed=seed, n_rows=300, sigma=0.1) for seed in range(3)]
+    once = np.mean([error(name, s) for s in simulations])
+    if method == "c-gdp-data-noise":  # moments adds an error of its own: compare the merged uploads, mapped back
+        again = [
+            centred_error(
+                s.private_data[1], s.secrets[1].invert(merged_upload(s.view(n_repeated_uploads=15)).representation)
+            )
+            for s in simulations
+        ]
+    else:
+        again = [error("repeated-upload", s, n_repeated_uploads=15) for s in simulations]
+    assert np.mean(again) / once == pytest.approx(1 / 4, rel=0.15)
+
+
+def merged_upload(view: CollusionView) -> Upload:
+    """The upload that a repeated-upload attack works on: the estimated map, applied to the rows it gave."""
+    rebuilt = attacked("repeated-upload", view)
+    return Upload(rebuilt.rigid_map.apply(rebuilt.rows), None)
+
+
+def test_what_noise_is_left_is_said() -> None:
+    rebuilt = attacked("repeated-upload", simulated("aa-i-gdp-data-noise").view(n_repeated_uploads=3))
+    assert rebuilt.data_noise_scale == pytest.approx(0.15)
+    assert rebuilt.notes[-1] == "4 uploads averaged"
+
+
+@pytest.mark.parametrize("method", NOISELESS)
+def test_repeated_uploads_are_merged_in_whatever_order_their_rows_come(method: str) -> None:
+    view = simulated(method).view(n_repeated_uploads=3)
+    rng = np.random.default_rng(3)
+    shuffled = tuple(
+        replace(upload, representation=upload.representation[rng.permutation(50)]) for upload in view.repeated_uploads
+    )
+    expected = attacked("repeated-upload", view)
+    got = attacked("repeated-upload", replace(view, repeated_uploads=shuffled))
+    assert np.allclose(got.rows, expected.rows, atol=1e-8)
+
+
+# ------------------------------------------------------------------------- principal axes and independent components
+
+
+def skewed(n_rows: int, scales: list[float], *, seed: int) -> Simulation:
+    rng = np.random.default_rng(seed)
+    rows = [(rng.gamma(1.0, 1.0, (n_rows, len(scales))) - 1) * scales for _ in range(2)]
+    return simulate(rows, method="i-gdp", n_components=len(scales), rng=rng)
+
+
+@pytest.mark.parametrize("colluders", [(), (0,)])
+def test_principal_axes_find_the_map_in_the_limit(colluders: tuple[int, ...]) -> None:
+    """Well separated variances and skewed columns, paired with an accomplice's axes or with the columns themselves."""
+    few, many = (
+        np.mean(
+            [error("principal-axes", skewed(n, [4, 2, 1, 0.5], seed=seed), colluders=colluders) for seed in range(4)]
+        )
+        for n in (400, 40_000)
+    )
+    assert many < 0.015
+    assert many == pytest.approx(few / 10, rel=0.5)
+
+
+@pytest.mark.parametrize("colluders", [(), (0,)])
+def test_independent_components_find_independent_skewed_columns(colluders: tuple[int, ...]) -> None:
+    errors = [
+        error("independent-components", skewed(2000, [2.0, 1.5, 1.0, 0.7], seed=seed), colluders=colluders)
+        for seed in range(6)
+    ]
+    assert max(errors) < 0.2
+
+
+def test_independent_components_find_columns_of_very_different_variance() -> None:
+    errors = [error("independent-components", skewed(2000, [4.0, 2.0, 1.0, 0.5], seed=seed)) for seed in range(6)]
+    assert max(errors) < 0.15
+
+
+def test_independent_components_need_rows_and_variation() -> None:
+    with pytest.raises(DoesNotApply, match="more rows than components"):
+        attacked("independent-components", simulated("i-gdp", n_rows=H + 1).view())
+    rng = np.random.default_rng(4)
+    rows = [rng.standard_normal((50, 4)) * [1, 1, 1, 0] for _ in range(2)]
+    flat = simulate(rows, method="i-gdp", n_components=4, rng=rng)
+    with pytest.raises(DoesNotApply, match="does not vary in every direction"):
+        attacked("independent-components", flat.view())
+
+
+# ------------------------------------------------------------------------------------------------------------ denoising
+
+
+def gaussian(sigma: float, *, n_known: int = 20_000) -> tuple[Simulation, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    mixing = sample_orthogonal(3, rng=rng) * [2.0, 1.0, 0.4]
+    mean = np.array([3.0, -1.0, 0.5])
+    rows = [mean + rng.standard_normal((n, 3)) @ mixing.T for n in (n_known, 4000)]
+    simulation = simulate(rows, method="c-gdp-data-noise", n_components=3, data_noise_scale=sigma, rng=rng)
+    return simulation, mean, mixing @ mixing.T
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0, 3.0])
+def test_denoising_is_the_wiener_filter_of_a_gaussian_population(sigma: float) -> None:
+    simulation, mean, covariance = gaussian(sigma)
+    noisy, found = (attacked("known-secret", simulation.view(), denoise=denoise).rows for denoise in (False, True))
+    gain = np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
+    expected = mean + (noisy - mean) @ gain
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.sqrt(np.mean((noisy - mean) ** 2))
+    truth = simulation.private_data[1]
+    left = np.trace(covariance @ np.linalg.inv(covariance + sigma**2 * np.eye(3))) * sigma**2
+    assert np.mean(np.sum((found - truth) ** 2, axis=1)) == pytest.approx(left, rel=0.06)
+    assert left < 3 * sigma**2
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.data_noise])
+def test_denoising_brings_rows_closer(method: str) -> None:
+    for seed in range(3):
+        simulation = simulated(method, seed=seed, sigma=1.0, v=0.05)
+        attack = "known-secret" if method == "c-gdp-data-noise" else "procrustes"
+        plain, better = (
+            centred_error(simulation.private_data[1], attacked(attack, simulation.view(), denoise=denoise).rows)
+            for denoise in (False, True)
+        )
+        assert better < 0.9 * plain
+
+
+def test_denoising_takes_out_what_a_wrong_map_adds() -> None:
+    for seed in range(5):
+        simulation = simulated("aa-i-gdp-anchor-noise", seed=seed, v=0.3)
+        plain, better = (
+            centred_error(simulation.private_data[1], attacked("procrustes", simulation.view(), denoise=denoise).rows)
+            for denoise in (False, True)
+        )
+        assert better < plain
+
+
+def test_repeated_uploads_are_denoised_by_what_noise_is_left() -> None:
+    """15 more uploads leave a quarter of the noise: less to take out, and rows that move less."""
+    simulation = simulated("aa-i-gdp-data-noise", sigma=1.0)
+    moves = []
+    for name, more in (("procrustes", 0), ("repeated-upload", 15)):
+        view = simulation.view(n_repeated_uploads=more)
+        plain, better = (attacked(name, view, denoise=denoise).rows for denoise in (False, True))
+        moves.append(np.linalg.norm(better - plain))
+        truth = simulation.private_data[1]
+        assert centred_error(truth, better) < centred_error(truth, plain)
+    assert moves[1] < 0.3 * moves[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "attack"),
+    [("c-gdp", "known-secret"), ("aa-i-gdp", "known-anchor"), ("aa-i-gdp", "procrustes"), ("aa-i-gdp", "moments")],
+)
+def test_there_is_nothing_to_take_out_of_exact_rows(method: str, attack: str) -> None:
+    with pytest.raises(DoesNotApply, match="nothing to take out"):
+        attacked(attack, simulated(method).view(), denoise=True)
+
+
+def test_denoising_needs_a_population() -> None:
+    view = simulated("c-gdp-data-noise").view(colluders=())
+    with pytest.raises(DoesNotApply, match="nothing is known of the population"):
+        attacked("principal-axes", view, denoise=True)
+
+
+def test_denoising_changes_rows_and_notes_only() -> None:
+    view = simulated("aa-i-gdp-both-noise").view()
+    plain = attacked("moments", view)
+    better = denoised(plain, view)
+    assert better.rigid_map is plain.rigid_map
+    assert better.row_error is plain.row_error
+    assert better.notes == (*plain.notes, "denoised")

@@ -1,0 +1,236 @@
+"""Ways back to records: an audit decodes by the pseudoinverse and by what accomplices' records teach; the better counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import gaussian_projection, no_projection, run_audit, simulate
+from mooring.attacks import CollusionView
+from mooring.attacks.decoding import learned_decoder
+from mooring.audit import AuditResult, Lens
+from mooring.audit.decoding import WaysBack, ways_back
+from mooring.mechanisms.projection import Projection
+from mooring.metrics import Figure
+from mooring.tables import Deal
+
+D, H = 30, 8
+POINTS: dict[str, Any] = {
+    "learner": "linear",
+    "methods": ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise"],
+    "anchor_noise_scales": [0.1],
+    "data_noise_levels": [1.0],
+    "attacks": ["procrustes", "moments"],
+    "targets": [2],
+}
+
+
+def records(n: int, *, seed: int, mixing_seed: int = 7) -> np.ndarray:
+    """Columns that go together: five causes, a mean, and a little of their own."""
+    mixing = np.random.default_rng(mixing_seed)
+    own = np.random.default_rng([seed, n])
+    causes = own.standard_normal((n, 5)) @ mixing.standard_normal((5, D))
+    return np.asarray(causes + mixing.standard_normal(D) + 0.1 * own.standard_normal((n, D)))
+
+
+def F() -> Projection:
+    return gaussian_projection(D, H, rng=np.random.default_rng(11))
+
+
+def dealt(*, mixing_seed: int = 7) -> Deal:
+    """The first two and the others are of one kind, unless told otherwise."""
+    parts = [records(120, seed=k, mixing_seed=7 if k < 2 else mixing_seed) for k in range(4)]
+    labels = [np.arange(120) % 2 for _ in parts]
+    return Deal.from_parts(parts, labels, rng=np.random.default_rng(0))
+
+
+def by_pseudoinverse_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.audit.evaluator.ways_back", lambda view: WaysBack(view.projection))
+
+
+def error(found: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - truth.mean(axis=0)))
+
+
+def worst(result: AuditResult, measure: str, point: int = 0) -> Figure:
+    found = result.points[point].worst(measure)
+    assert found is not None
+    return found[1]
+
+
+def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinverse() -> None:
+    deal = dealt()
+    result = run_audit(deal, projection=F(), **POINTS)
+    by_pseudoinverse = error(np.asarray(F().projection_only(deal.train[2])), deal.train[2])
+    figure = worst(result, "decoded_error")
+    assert by_pseudoinverse > 0.8
+    assert figure.value < 0.4
+    assert figure.floor is not None
+    assert figure.floor < 0.3
+    assert figure.interval.low <= figure.value <= figure.interval.high
+    assert worst(result, "median_r2").value > 0.8
+    notes = [note for one in result.points[0].outcomes for note in one.notes if note.startswith("decoded")]
+    assert notes
+    assert all("accomplices' records" in note for note in notes)
+    assert result.points[0].examples is not None
+    shown = {name: np.asarray(rows) for name, rows in result.points[0].examples["rows"].items()}
+    assert error(shown["rebuilt"], shown["original"]) < 0.5
+    assert error(shown["projection only"], shown["original"]) < 0.4
+
+
+@pytest.mark.parametrize("colluders", [[0], [0, 1]])
+@pytest.mark.parametrize("mixing_seed", [7, 8])
+def test_the_levels_by_hand_learnt_from_the_accomplices_alone(colluders: Sequence[int], mixing_seed: int) -> None:
+    """Where the target's columns go together in another way, its own records would teach far more."""
+    deal = dealt(mixing_seed=mixing_seed)
+    result = run_audit(deal, projection=F(), colluders=colluders, **POINTS)
+    known, truth = np.concatenate([deal.train[c] for c in colluders]), deal.train[2]
+    ways = WaysBack(F(), learned_decoder(F(), known))
+
+    def level(projected: np.ndarray) -> float:
+        return min(error(rows, truth) for rows in ways.tried(projected))
+
+    figure = worst(result, "decoded_error")
+    assert figure.floor == pytest.approx(level(truth @ F().matrix))
+    assert figure.chance == pytest.approx(level(np.tile((known @ F().matrix).mean(axis=0), (truth.shape[0], 1))))
+    if mixing_seed != 7:
+        told = learned_decoder(F(), truth).decode(truth @ F().matrix)
+        assert error(told, truth) < 0.5 * figure.floor
+
+
+def view_of(parts: Sequence[np.ndarray], projection: Projection, colluders: Sequence[int] = (0,)) -> CollusionView:
+    simulation = simulate(
+        parts,
+        method="aa-i-gdp-anchor-noise",
+        n_components=projection.n_components,
+        n_anchor_rows=4 * projection.n_components,
+        anchor_noise_scale=0.1,
+        projection=projection,
+        rng=np.random.default_rng(0),
+    )
+    return simulation.view(colluders, 1)
+
+
+def test_nobody_elses_records_are_learnt_from() -> None:
+    own = records(60, seed=1)
+    first, second = (
+        ways_back(view_of([own, records(50, seed=k), records(40, seed=k + 1)], F())).learned for k in (2, 12)
+    )
+    assert first is not None
+    assert second is not None
+    assert np.array_equal(first.matrix, second.matrix)
+    assert np.array_equal(first.offset, second.offset)
+
+
+def test_the_attacker_chooses_by_records_that_the_decoder_has_not_seen() -> None:
+    """With five records of columns that do not go together, what is learnt is nothing: the attacker can tell."""
+    others = [records(40, seed=k) for k in range(2)]
+    together = ways_back(view_of([records(60, seed=1), *others], F()))
+    assert together.trusts_learned
+    noise = np.random.default_rng(3).standard_normal((5, D))
+    alone = ways_back(view_of([noise, *others], F()))
+    assert alone.learned is not None
+    assert not alone.trusts_learned
+    projected = others[0] @ F().matrix
+    assert np.array_equal(alone.trusted(projected), projected @ F().decoder)
+    assert together.learned is not None
+    assert np.array_equal(together.trusted(projected), together.learned.decode(projected))
+
+
+def test_thousands_of_records_are_learnt_from_and_some_are_tried() -> None:
+    ways = ways_back(view_of([records(2500, seed=1), records(20, seed=2), records(20, seed=3)], F()))
+    assert ways.trusts_learned
+    assert ways.learned is not None
+    assert np.array_equal(ways.learned.matrix, learned_decoder(F(), records(2500, seed=1)).matrix)
+
+
+@pytest.mark.parametrize(
+    ("projection", "n_records", "colluders"),
+    [
+        (no_projection(D), 60, [0]),
+        (gaussian_projection(D, D, rng=np.random.default_rng(1)), 60, [0]),
+        (F(), 1, [0]),
+        (F(), 60, []),
+    ],
+)
+def test_where_nothing_can_be_learnt_there_is_one_way_back(
+    projection: Projection, n_records: int, colluders: list[int]
+) -> None:
+    ways = ways_back(view_of([records(n_records, seed=1), records(50, seed=2)], projection, colluders))
+    assert ways.learned is None
+    assert not ways.trusts_learned
+    projected = records(9, seed=3)[:, : projection.n_components]
+    (only,) = ways.tried(projected)
+    assert np.array_equal(only, projected @ projection.decoder)
+    assert np.array_equal(ways.trusted(projected), only)
+
+
+def test_two_records_teach_and_three_are_tried() -> None:
+    """A mean far from zero is soon learnt, but two records are too few to see that."""
+    for n, trusted in ((2, False), (3, True)):
+        ways = ways_back(view_of([records(n, seed=1) + 20.0, records(50, seed=2)], F()))
+        assert ways.learned is not None
+        assert ways.trusts_learned == trusted
+
+
+def test_without_a_projection_an_audit_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_audit(dealt(), projection="none", n_components=D, **POINTS)
+    assert not any("decoded" in note for point in result.points for one in point.outcomes for note in one.notes)
+    by_pseudoinverse_alone(monkeypatch)
+    assert run_audit(dealt(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
+
+
+def test_two_ways_back_never_look_safer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever serves the attacker: by each measure, for each attack, and for what stands beside its figures."""
+    rng = np.random.default_rng(4)
+    whole = np.concatenate([records(120, seed=k, mixing_seed=7) for k in range(4)])
+    who = np.repeat(np.arange(160), 3)
+    attribute = whole @ rng.standard_normal(D) > 0
+    lens = Lens(groups=who, attribute=attribute, image_shape=(5, 6), pixel_range=(-9.0, 9.0))
+    pytest.importorskip("skimage")
+    both = run_audit(np.split(whole, 4), projection=F(), lens=lens, **POINTS)
+    by_pseudoinverse_alone(monkeypatch)
+    one = run_audit(np.split(whole, 4), projection=F(), lens=lens, **POINTS)
+    compared, better = set(), set()
+    for mine, theirs in zip(both.points, one.points, strict=True):
+        for ours, plain in zip(mine.outcomes, theirs.outcomes, strict=True):
+            assert ours.figures.keys() == plain.figures.keys()
+            for name, figure in ours.figures.items():
+                other = plain.figures[name]
+                sign = 1 if figure.higher_is_worse else -1
+                pairs = ((figure.value, other.value), (figure.control, other.control), (figure.floor, other.floor))
+                for level, (new, old) in zip(("value", "control", "floor"), pairs, strict=True):
+                    compared.add((name, level))
+                    assert (new is None) == (old is None)
+                    if new is not None and old is not None:
+                        assert sign * new >= sign * old - 1e-12
+                        better |= {(name, level)} if sign * new > sign * old + 0.02 else set()
+    assert compared >= {(name, "value") for name in ("decoded_error", "identity_linkage", "attribute", "psnr", "ssim")}
+    for name in ("decoded_error", "median_r2", "psnr", "ssim"):
+        assert {(name, "value"), (name, "control"), (name, "floor")} <= better
+    assert ("attribute", "value") in better
+    assert not {name for name, _ in better} & {"centred_error", "relative_error", "linkage"}
+
+
+def test_the_auditor_is_asked_once_an_attack_and_shown_the_way_that_the_attacker_trusts() -> None:
+    asked: list[np.ndarray] = []
+
+    def embedding(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows)
+        return rows
+
+    deal = dealt()
+    options = POINTS | {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.3], "attacks": ["known-anchor"]}
+    result = run_audit(deal, projection=F(), lens=Lens(embedding=embedding), **options)
+    n_audited = sum("exact_source_linkage" in one.figures for one in result.points[0].outcomes)
+    assert n_audited == 2
+    assert len(asked) == 3 + n_audited  # candidates, control, floor; plain and denoised rows
+    exact = learned_decoder(F(), deal.train[0]).decode(deal.train[2] @ F().matrix)
+    assert any(rows.shape == exact.shape and np.allclose(rows, exact) for rows in asked)
+    figure = worst(result, "exact_source_linkage")
+    assert figure.floor is not None
+    assert figure.floor > 0.9
+    assert figure.value > 0.6

@@ -1,0 +1,253 @@
+"""The plan: what it recommends, and when it recommends nothing."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import Plan, plan_study
+from mooring.attacks import REGISTRY
+from mooring.audit import Target
+from mooring.audit.leakage import DENOISED
+from mooring.tables import Deal
+
+Refused = Callable[..., None]
+
+
+def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Deal:
+    rng = np.random.default_rng(0)
+    centres = apart * rng.standard_normal((n_classes, n_features))
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        classes = np.arange(n) % n_classes
+        return centres[classes] + rng.standard_normal((n, n_features)), classes
+
+    train = [draw(n_train) for _ in range(n_participants)]
+    test = [draw(n_test) for _ in range(n_participants)]
+    return Deal.from_parts(
+        [rows for rows, _ in train],
+        [classes for _, classes in train],
+        test=[rows for rows, _ in test],
+        test_labels=[classes for _, classes in test],
+        rng=rng,
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_search() -> Any:
+    """The same search over fewer noises, so that it takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mooring.audit.plan._DATA_LEVELS", (0.3, 0.6))
+        patch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.1, 0.3))
+        patch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.3), (0.1, 0.4)))
+        patch.setattr("mooring.audit.plan._MOST_NOISE", 1.5)
+        patch.setattr("mooring.audit.plan._HALVINGS", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_small() -> Deal:
+    """Twelve participants with twelve rows each: joining pays."""
+    return study(12, 12, 40, 6, 4, 1.2)
+
+
+@pytest.fixture(scope="module")
+def plan(many_small: Deal, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, list[Any]]:
+    folder, told = tmp_path_factory.mktemp("plan"), []
+    found = plan_study(
+        many_small,
+        target="error at least 0.3",
+        learner="linear",
+        folder=folder,
+        progress=lambda *words: told.append(words),
+    )
+    return found, folder, told
+
+
+def test_where_joining_pays_a_point_is_recommended(plan: tuple[Plan, Path, list[Any]]) -> None:
+    found = plan[0]
+    assert found.recommended is not None
+    assert found.recommended.deployed is not None
+    assert found.audit.references.local_only is not None
+    assert found.recommended.deployed.low > found.audit.references.local_only.value
+    for words in ("Recommended: AA-I-GDP", "training alone", "lower bound", "not a guarantee"):
+        assert words in found.verdict
+
+
+def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attack(
+    plan: tuple[Plan, Path, list[Any]],
+) -> None:
+    found = plan[0].recommended
+    assert found is not None
+    worst = found.worst("centred_error")
+    assert worst is not None
+    assert worst[1].interval.low >= 0.3
+    figures = [outcome.figures["centred_error"] for outcome in found.outcomes if outcome.applies]
+    assert min(figure.value for figure in figures) == worst[1].value
+
+
+def test_what_is_recommended_was_audited_with_every_attack(plan: tuple[Plan, Path, list[Any]]) -> None:
+    found = plan[0]
+    assert found.recommended is not None
+    names = [o.attack for o in found.recommended.outcomes if not o.attack.endswith(DENOISED)]
+    assert names == list(REGISTRY)
+    assert found.recommended in found.audit.points
+    for one in found.audit.points:  # and so has every other point that was tried
+        assert {o.attack.removesuffix(DENOISED) for o in one.outcomes} == set(REGISTRY)
+
+
+def test_no_point_that_keeps_to_the_target_scores_better(plan: tuple[Plan, Path, list[Any]]) -> None:
+    found = plan[0]
+    keeping = [one for one in found.audit.points if found.target.met_at(one) and one.point.data_noise_level > 0]
+    assert found.recommended is not None
+    assert found.recommended.deployed is not None
+    assert found.recommended.deployed.value == max(one.deployed.value for one in keeping if one.deployed)
+    assert len(keeping) < len(found.audit.points)  # some points do not keep to it, so there was something to choose
+
+
+def test_the_search_comes_close_to_the_target_and_tries_other_shapes(plan: tuple[Plan, Path, list[Any]]) -> None:
+    points = [one.point for one in plan[0].audit.points]
+    assert len(set(points)) == len(points)
+    assert {point.n_components for point in points} > {6}
+    assert {"aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"} <= {p.method for p in points}
+    assert any(point.data_noise_level not in (0.0, 0.3, 0.4, 0.6) for point in points)
+
+
+def coordinates(found: Plan) -> list[tuple[float, float]]:
+    made = []
+    for one in found.audit.points:
+        worst = one.worst(found.target.measure)
+        if worst is not None and one.deployed is not None:
+            made.append((one.deployed.value, worst[1].value * (1 if found.target.at_least else -1)))
+    return made
+
+
+@pytest.mark.parametrize("words", ["error at least 0.3", "linkage at most 50 %"])
+def test_the_frontier_is_what_no_point_beats_in_both(plan: tuple[Plan, Path, list[Any]], words: str) -> None:
+    found = Plan(Target.parse(words), plan[0].audit, None, "")
+    every = coordinates(found)
+    best = coordinates(Plan(found.target, type(found.audit)(*_but_points(found), found.frontier), None, ""))
+    beaten = [mine for mine in every if any(a >= mine[0] and b >= mine[1] and (a, b) != mine for a, b in every)]
+    assert sorted(best) == sorted(mine for mine in every if mine not in beaten)
+    assert best == sorted(best, key=lambda pair: pair[1])  # the safest last
+    assert 1 <= len(best) < len(every)
+
+
+def _but_points(found: Plan) -> tuple[Any, Any]:
+    return found.audit.description, found.audit.references
+
+
+def test_a_plan_becomes_json(plan: tuple[Plan, Path, list[Any]]) -> None:
+    found = plan[0]
+    plain = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    assert plain["target"] == "error at least 0.3"
+    assert plain["verdict"] == found.verdict
+    assert plain["recommended"]["point"] == found.recommended.point.as_dict()  # type: ignore[union-attr]
+    assert len(plain["audit"]["points"]) == len(found.audit.points)
+    assert len(plain["frontier"]) == len(found.frontier)
+
+
+def test_the_recommended_point_and_the_target_are_drawn(plan: tuple[Plan, Path, list[Any]]) -> None:
+    drawn = plan[0].figures()["frontier"]
+    assert "recommended" in [trace.name for trace in drawn.data]
+    assert "target" in [note.text for note in drawn.layout.annotations]
+
+
+def test_every_point_has_its_own_line_in_the_heat_map(plan: tuple[Plan, Path, list[Any]]) -> None:
+    lines = plan[0].figures()["leakage"].data[0].y
+    assert len(set(lines)) == len(plan[0].audit.points)
+
+
+def test_progress_never_goes_back(plan: tuple[Plan, Path, list[Any]]) -> None:
+    done, total = ([words[k] for words in plan[2]] for k in (0, 1))
+    assert done == sorted(done)
+    assert total == sorted(total) or total[0] == 1
+    assert all(a <= b for a, b in zip(done, total, strict=True))
+
+
+def test_progress_ends_at_the_total(plan: tuple[Plan, Path, list[Any]]) -> None:
+    done, total, _ = plan[2][-1]
+    assert done == total
+
+
+def test_an_interrupted_plan_goes_on_where_it_stopped(
+    plan: tuple[Plan, Path, list[Any]], many_small: Deal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, folder, _ = plan
+
+    def fail(*args: Any, **options: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
+    again = plan_study(many_small, target="error at least 0.3", learner="linear", folder=folder)
+    assert again.to_json() == found.to_json()
+
+
+@pytest.fixture(scope="module")
+def few_large() -> Deal:
+    """Three participants with all the rows they need: joining does not pay."""
+    return study(3, 60, 20, 3, 2, 6.0)
+
+
+def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Deal) -> None:
+    found = plan_study(few_large, target="error at least 0.2", learner="linear", targets=[1])
+    assert found.recommended is None
+    assert "Joining does not pay here" in found.verdict
+    assert any(found.target.met_at(one) for one in found.audit.points)
+    assert "recommended" not in [trace.name for trace in found.figures()["frontier"].data]
+    assert json.loads(found.to_json())["recommended"] is None
+
+
+def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Deal) -> None:
+    found = plan_study(few_large, target="error at least 5", learner="linear", targets=[1])
+    assert found.recommended is None
+    assert "No operating point that was tried keeps to the target (error at least 5)" in found.verdict
+    assert "Recommended:" not in found.verdict
+
+
+def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(
+    many_small: Deal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
+    monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("independent-components",))
+    found = plan_study(many_small, target="error at least 0.1", learner="linear", targets=[1], n_components=6)
+    bare = [one for one in found.audit.points if one.point.data_noise_level == 0 and found.target.met_at(one)]
+    assert bare
+    if found.recommended is not None:
+        assert found.recommended.point.data_noise_level > 0
+    else:
+        assert "not recommended" in found.verdict or "Joining does not pay" in found.verdict
+
+
+def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Deal) -> None:
+    found = plan_study(list(few_large.train), target="error at least 0.3", targets=[1])
+    assert found.recommended is not None
+    assert found.target.met_at(found.recommended)
+    assert "Utility was not measured" in found.verdict
+    assert found.frontier == ()
+
+
+def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Deal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("procrustes",))
+    alike = [np.full(60, 0.5) for _ in range(3)]
+    found = plan_study(list(few_large.train), alike, target="error at least 0.2", targets=[1], learner="linear")
+    assert "nan" not in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"target": "safe please"}, "target"),
+        ({"n_components": 4}, "n_components"),
+        ({"n_components": 0}, "n_components"),
+        ({"n_components": []}, "n_components"),
+        ({"targets": [0]}, "targets"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    few_large: Deal, options: dict[str, Any], what: str, refused: Refused
+) -> None:
+    refused(lambda: plan_study(few_large, learner="linear", **options), what=what, expected="", got="")

@@ -1,0 +1,761 @@
+"""The audit as a whole, on small synthetic tables."""
+
+import itertools
+import json
+import math
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mooring
+from mooring import METHODS, run_audit
+from mooring.attacks import REGISTRY
+from mooring.attacks.decoding import learned_decoder
+from mooring.audit import AuditResult, Lens, OperatingPoint, PointResult
+from mooring.audit.leakage import DENOISED
+from mooring.metrics import Figure
+from mooring.tables import Deal
+
+Refused = Callable[..., None]
+Parts = tuple[list[np.ndarray], list[np.ndarray]]
+ERRORS = ("centred_error", "relative_error", "decoded_error")
+QUICK: dict[str, Any] = {"learner": "linear", "methods": ["aa-i-gdp-anchor-noise"], "anchor_noise_scales": [0.1]}
+
+
+def study(n_participants: int = 4, n_rows: int = 80, n_features: int = 5, seed: int = 0) -> Parts:
+    rng = np.random.default_rng(seed)
+    centres = 1.5 * rng.standard_normal((3, n_features))
+    labels = [rng.integers(0, 3, n_rows) for _ in range(n_participants)]
+    scales = np.linspace(2.0, 0.6, n_features)
+    return [centres[own] + rng.standard_normal((n_rows, n_features)) * scales for own in labels], labels
+
+
+def sound(result: AuditResult) -> AuditResult:
+    """Check what every result must keep to, whatever the data: it becomes JSON and back, and never reads as clean."""
+    text = result.to_json()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert AuditResult.from_json(text).to_json() == text
+    assert result.figures() is not None
+    if result.trustworthy:
+        assert "lower bound" in result.headline()
+    else:
+        assert "cannot be trusted" in result.headline()
+    return result
+
+
+@pytest.fixture(scope="module")
+def parts() -> Parts:
+    return study()
+
+
+@pytest.fixture(scope="module")
+def every(parts: Parts) -> AuditResult:
+    """Every method, every attack, extra knowledge granted."""
+    return run_audit(
+        *parts,
+        learner="linear",
+        anchor_noise_scales=[0.2],
+        data_noise_levels=[0.6],
+        n_known_rows=4,
+        n_repeated_uploads=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def one(parts: Parts) -> AuditResult:
+    """A single point, three of five components kept."""
+    return run_audit(*parts, n_components=3, targets=[1], **QUICK)
+
+
+def figures_of(result: PointResult, measure: str) -> list[Figure]:
+    return [outcome.figures[measure] for outcome in result.outcomes if measure in outcome.figures]
+
+
+def test_the_envelope_is_never_weaker_than_any_attack(every: AuditResult) -> None:
+    for result in every.points:
+        for measure in (*ERRORS, "linkage", "median_r2"):
+            worst = result.worst(measure)
+            assert worst is not None
+            values = [figure.value for figure in figures_of(result, measure)]
+            assert len(values) > 2
+            assert worst[1].value == (min if measure in ERRORS else max)(values)
+            assert next(o for o in result.outcomes if o.attack == worst[0]).figures[measure] == worst[1]
+
+
+def test_every_method_and_every_attack_stands_in_the_result_with_figures_or_a_reason(every: AuditResult) -> None:
+    assert [result.point.method for result in every.points] == list(METHODS)
+    for result in every.points:
+        names = [outcome.attack for outcome in result.outcomes]
+        assert len(set(names)) == len(names)
+        assert [name for name in names if not name.endswith(DENOISED)] == list(REGISTRY)
+        for outcome in result.outcomes:
+            assert outcome.applies == (outcome.reason is None)
+            assert outcome.applies or (outcome.reason or "").endswith(".")
+    ran = {outcome.attack for result in every.points for outcome in result.outcomes if outcome.applies}
+    assert set(REGISTRY) - ran <= {"lattice"}  # these rows lie on no grid
+    assert any(name.endswith(DENOISED) for name in ran)
+
+
+def test_each_figure_stands_beside_chance_control_and_floor_and_has_an_interval(every: AuditResult) -> None:
+    for result, measure in itertools.product(every.points, (*ERRORS, "linkage")):
+        for figure in figures_of(result, measure):
+            assert figure.interval.known
+            assert figure.interval.low <= figure.value <= figure.interval.high
+            assert None not in (figure.chance, figure.control, figure.floor)
+            assert figure.n == every.points[0].outcomes[0].figures["centred_error"].n
+            assert figure.higher_is_worse == (measure == "linkage")
+    linked = every.points[0].worst("linkage")
+    assert linked is not None
+    assert (linked[1].chance, linked[1].floor) == (0.1, 1.0)
+
+
+def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> None:
+    """What the accomplice's class means and overall mean would score, and what the exact projected rows leave out."""
+    deal = Deal.from_parts(*parts, rng=np.random.default_rng([0, 9]))
+    assert deal.train_labels is not None
+    projection = mooring.audit.auditor.make_projection(deal, "auto", 3, np.random.default_rng([0, 0, 3]))
+    known, truth = projection.encode(deal.train[0]), projection.encode(deal.train[1])
+    own, classes = deal.train_labels[:2]
+    guess = np.stack([known[own == k].mean(axis=0) for k in classes])
+    spread = np.linalg.norm(truth - truth.mean(axis=0))
+    figure = figures_of(one.points[0], "centred_error")[0]
+    assert figure.control == pytest.approx(np.linalg.norm(guess - truth) / spread)
+    assert figure.chance == pytest.approx(np.linalg.norm(known.mean(axis=0) - truth) / spread)
+    assert figure.floor == 0.0
+    decoded = figures_of(one.points[0], "decoded_error")[0]
+    raw = deal.train[1] - deal.train[1].mean(axis=0)
+    ways = projection.decode, learned_decoder(projection, deal.train[0]).decode
+    lost = [np.linalg.norm(decode(truth) - deal.train[1]) for decode in ways]
+    assert decoded.floor == pytest.approx(min(lost) / np.linalg.norm(raw))
+    assert decoded.floor > 0.1
+    missed = [np.linalg.norm(decode(guess) - deal.train[1]) for decode in ways]
+    assert decoded.control == pytest.approx(min(missed) / np.linalg.norm(raw))
+    relative = figures_of(one.points[0], "relative_error")[0]
+    assert relative.value * np.linalg.norm(truth) == pytest.approx(figure.value * spread)
+
+
+def test_one_map_for_all_is_recovered_exactly_from_one_accomplice(every: AuditResult) -> None:
+    outcome = next(o for o in every.points[0].outcomes if o.attack == "known-secret")
+    assert outcome.figures["centred_error"].value < 1e-9
+    assert outcome.figures["linkage"].value == 1.0
+    assert outcome.figures["median_r2"].value == pytest.approx(1.0)
+    assert "error of 0.00" in every.headline()
+
+
+def test_moments_beat_the_papers_attacks_on_anchor_noise(every: AuditResult) -> None:
+    result = next(r for r in every.points if r.point.method == "aa-i-gdp-anchor-noise")
+    error = {o.attack: o.figures["centred_error"].value for o in result.outcomes if o.applies}
+    paper = [error[name] for name, attack in REGISTRY.items() if attack.in_paper and name in error]
+    assert min(error["moments"], error["joint-moments"]) < min(paper)
+
+
+def test_a_result_becomes_json_and_back(every: AuditResult) -> None:
+    text = sound(every).to_json()
+    plain = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    assert plain["trustworthy"]
+    assert plain["headline"] == every.headline()
+    assert len(plain["points"]) == len(METHODS)
+    again = AuditResult.from_json(text)
+    assert again.points == every.points
+    assert again.references == every.references
+
+
+def test_a_notebook_shows_the_headline_first(every: AuditResult) -> None:
+    shown = every._repr_html_()
+    assert shown.startswith("<p><b>At worst")
+    assert "plotly" in shown
+
+
+def test_the_order_of_points_does_not_matter(parts: Parts) -> None:
+    points = [
+        OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5),
+        OperatingPoint("aa-i-gdp-anchor-noise", 4, 16, 0.1),
+        OperatingPoint("c-gdp", 5, 20),
+    ]
+    some = ["known-secret", "procrustes", "principal-axes"]
+    forward = run_audit(*parts, points=points, attacks=some, learner="linear")
+    backward = run_audit(*parts, points=points[::-1], attacks=some, learner="linear")
+    assert [r.as_dict() for r in forward.points] == [r.as_dict() for r in reversed(backward.points)]
+    assert forward.references == backward.references
+    alone = run_audit(*parts, points=points[1:2], attacks=some, learner="linear")
+    assert alone.points[0] == forward.points[1]
+
+
+def test_the_same_seed_gives_the_same_result_and_another_seed_another(parts: Parts) -> None:
+    options = {**QUICK, "attacks": ["procrustes"]}
+    first, again, other = (run_audit(*parts, seed=seed, **options).to_json() for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+# --- utility ---------------------------------------------------------------------------------------------------------
+
+
+def test_utility_stands_beside_local_only_and_pooled_raw(every: AuditResult) -> None:
+    alone, pooled = every.references.local_only, every.references.pooled_raw
+    assert alone is not None
+    assert pooled is not None
+    assert every.references.n_alone == 4
+    assert f"Training alone scores {alone.value:.1%}" in every.joining()
+    for result in every.points:
+        assert result.deployed is not None
+        assert result.deployed.n == pooled.n == 80
+        assert (result.noisy_test is not None) == METHODS[result.point.method].data_noise
+
+
+def test_c_gdp_and_exactly_aligned_i_gdp_are_worth_the_same_and_as_much_as_pooling(every: AuditResult) -> None:
+    score = {result.point.method: result.deployed for result in every.points}
+    assert score["c-gdp"] == score["aa-i-gdp"]
+    assert score["aa-i-gdp"].value == every.references.pooled_raw.value  # type: ignore[union-attr]
+    assert score["i-gdp"].value < score["aa-i-gdp"].value - 0.1  # type: ignore[union-attr]
+
+
+def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
+    gaps = []
+    for seed in range(6):
+        result = run_audit(
+            *study(seed=seed),
+            points=[OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)],
+            attacks=["known-anchor"],
+            learner="linear",
+        ).points[0]
+        assert result.deployed is not None
+        assert result.noisy_test is not None
+        gaps.append(result.deployed.value - result.noisy_test.value)
+    assert np.mean(gaps) > 0.1
+
+
+def test_private_data_noise_is_in_units_of_the_root_mean_square_of_the_projected_rows(parts: Parts) -> None:
+    point = OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5)
+    result = run_audit(*parts, points=[point], attacks=["known-anchor"], learner="linear").points[0]
+    train = np.concatenate(Deal.from_parts(*parts, rng=np.random.default_rng([0, 9])).train)
+    assert result.data_noise_scale == pytest.approx(0.5 * np.sqrt(np.mean(train**2)))
+
+
+def test_numbers_to_predict_are_scored_by_r2() -> None:
+    rows, _ = study()
+    result = sound(run_audit(rows, [part[:, 0] + 0.1 * part[:, 1] for part in rows], **QUICK))
+    assert result.trustworthy
+    assert result.description["labels"] == "number"
+    assert result.points[0].deployed is not None
+    assert result.points[0].deployed.metric == "R²"
+    assert result.points[0].deployed.value > 0.8
+    control = figures_of(result.points[0], "centred_error")[0]
+    assert control.control < control.chance  # type: ignore[operator]  # groups of the number say something of the rows
+
+
+# --- going on after an interruption -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_points(parts: Parts) -> Callable[..., AuditResult]:
+    def run(**options: Any) -> AuditResult:
+        return run_audit(
+            *parts,
+            **{
+                "learner": "linear",
+                "methods": ["aa-i-gdp-anchor-noise", "c-gdp"],
+                "anchor_noise_scales": [0.1],
+                "attacks": ["known-secret", "procrustes"],
+                **options,
+            },
+        )
+
+    return run
+
+
+def no_more_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **options: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
+
+
+def test_a_second_run_loads_what_the_first_found(
+    two_points: Callable[..., AuditResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = two_points(folder=tmp_path / "new" / "points")
+    assert first.to_json() == two_points().to_json()
+    no_more_simulations(monkeypatch)
+    assert two_points(folder=tmp_path / "new" / "points").to_json() == first.to_json()
+    assert len(list((tmp_path / "new" / "points").iterdir())) == 2
+
+
+@pytest.mark.parametrize("harm", [b"", b"half", b"null", b"[]", b"{}", b'{"point": {"method": "x"}}', b"\xff\xfe"])
+def test_a_damaged_file_is_computed_again(two_points: Callable[..., AuditResult], tmp_path: Path, harm: bytes) -> None:
+    first = two_points(folder=tmp_path)
+    path = sorted(tmp_path.iterdir())[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if harm == b"half" else harm)
+    assert two_points(folder=tmp_path).to_json() == first.to_json()
+    assert path.read_bytes() == whole
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_of_another_make_is_computed_again(two_points: Callable[..., AuditResult], tmp_path: Path) -> None:
+    first = two_points(folder=tmp_path)
+    path = sorted(tmp_path.iterdir())[0]
+    plain = json.loads(path.read_text())
+    path.write_text(json.dumps({**plain, "outcomes": [{**plain["outcomes"][0], "figures": None}]}))
+    assert two_points(folder=tmp_path).to_json() == first.to_json()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 1},
+        {"attacks": ["procrustes", "known-secret"]},
+        {"learner": "svm"},
+        {"targets": [2]},
+        {"colluders": [0, 3]},
+        {"n_known_rows": 3},
+        {"n_repeated_uploads": 1},
+        {"lens": Lens(n_examples=0)},
+        {"lens": Lens(n_candidates=5)},
+        {"lens": Lens(attribute=np.arange(320) % 2)},
+        {"lens": Lens(embedding=np.sign)},
+        {"n_components": 4},
+        {"n_anchor_rows": 11},
+    ],
+)
+def test_other_settings_do_not_load_what_was_found_with_these(
+    two_points: Callable[..., AuditResult], tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_points(folder=tmp_path)
+    no_more_simulations(monkeypatch)
+    with pytest.raises(AssertionError, match="computed again"):
+        two_points(folder=tmp_path, **other)
+
+
+def test_other_rows_and_labels_do_not_load_what_was_found_with_these(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
+    run_audit(*parts, **options)
+    no_more_simulations(monkeypatch)
+    rows, labels = [part.copy() for part in parts[0]], [part.copy() for part in parts[1]]
+    rows[3][5, 2] += 1e-9
+    labels[2][0] += 1
+    for changed in ((rows, parts[1]), (parts[0], labels), (parts[0], None)):
+        with pytest.raises(AssertionError, match="computed again"):
+            run_audit(*changed, **options)
+
+
+def test_another_seed_on_the_same_deal_does_not_load_what_was_found_with_this_one(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deal = Deal.from_parts(*parts, rng=np.random.default_rng(0))
+    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
+    run_audit(deal, seed=0, **options)
+    no_more_simulations(monkeypatch)
+    with pytest.raises(AssertionError, match="computed again"):
+        run_audit(deal, seed=1, **options)
+
+
+@pytest.mark.parametrize("other", [{"attribute_kind": "number"}, {"feature_names": tuple("abcde")}])
+def test_all_of_the_lens_counts(
+    two_points: Callable[..., AuditResult], tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lens = Lens(attribute=np.arange(320) % 7)
+    two_points(folder=tmp_path, lens=lens)
+    no_more_simulations(monkeypatch)
+    with pytest.raises(AssertionError, match="computed again"):
+        two_points(folder=tmp_path, lens=replace(lens, **other))
+
+
+def test_the_code_counts_wherever_it_is_installed(tmp_path: Path) -> None:
+    shutil.copytree(Path(mooring.__file__).parent, tmp_path / "apps" / "mooring")
+    digest = "from mooring.audit.checkpoints import code_digest; print(code_digest())"
+    found = subprocess.run(
+        [sys.executable, "-c", digest], cwd=tmp_path / "apps", capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == mooring.audit.checkpoints.code_digest()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(
+    two_points: Callable[..., AuditResult], tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    refused(lambda: two_points(folder=tmp_path / "taken"), what="folder", expected="can be made", got="")
+
+
+def test_progress_never_goes_back_and_ends_at_the_total(two_points: Callable[..., AuditResult]) -> None:
+    told: list[tuple[int, int, str]] = []
+    two_points(progress=lambda *words: told.append(words))
+    done = [one[0] for one in told]
+    assert done == sorted(done)
+    assert {one[1] for one in told} == {3}
+    assert told[-1][:2] == (3, 3)
+    assert told[1][2] == "AA-I-GDP (anchor noise), v = 0.1"
+
+
+# --- data that is hard to audit ---------------------------------------------------------------------------------------
+
+
+def test_one_class_only_and_no_labels_at_all(parts: Parts) -> None:
+    rows, labels = parts
+    one_class = sound(run_audit(rows, [0 * part for part in labels], **QUICK))
+    unlabelled = sound(run_audit(rows, **QUICK))
+    assert one_class.trustworthy
+    assert unlabelled.trustworthy
+    figure = figures_of(unlabelled.points[0], "centred_error")[0]
+    assert figure.control == figure.chance
+    assert unlabelled.references.local_only is None
+    assert unlabelled.points[0].deployed is None
+    assert "Utility was not measured" in unlabelled.joining()
+    assert "frontier" not in unlabelled.figures()
+    assert unlabelled.points[0].worst()[1].value == one_class.points[0].worst()[1].value  # type: ignore[index]
+
+
+def test_a_constant_column(parts: Parts) -> None:
+    rows = [np.column_stack([part[:, :4], np.full(80, 0.1)]) for part in parts[0]]
+    result = sound(run_audit(rows, parts[1], **QUICK))
+    assert result.trustworthy
+    assert any("constant" in words for words in result.warnings)
+
+
+def test_two_participants(parts: Parts) -> None:
+    result = sound(run_audit(parts[0][:2], parts[1][:2], **QUICK))
+    assert result.trustworthy
+    assert result.description["targets"] == ["participant 2"]
+
+
+def test_one_or_two_rows_each(parts: Parts) -> None:
+    result = sound(run_audit([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], **QUICK))
+    assert any("no more rows" in words for words in result.warnings)
+    sound(run_audit([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], targets=[1], **QUICK))
+
+
+def test_no_more_rows_than_components(parts: Parts) -> None:
+    result = sound(run_audit([part[:6] for part in parts[0]], [part[:6] for part in parts[1]], **QUICK))
+    assert result.trustworthy
+    assert any("no more rows" in words for words in result.warnings)
+
+
+def test_rows_that_are_all_zero_are_no_clean_bill(parts: Parts) -> None:
+    assert not sound(run_audit([0 * part for part in parts[0]], parts[1], **QUICK)).trustworthy
+
+
+def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> None:
+    rows, labels = parts
+    result = sound(run_audit(rows, [0 * part + k for k, part in enumerate(labels)], **QUICK))
+    assert result.trustworthy
+    figure = figures_of(result.points[0], "centred_error")[0]
+    assert figure.control == figure.chance
+
+
+def test_rows_that_are_all_alike_never_read_as_safe(parts: Parts) -> None:
+    """Their spread is zero, so an error relative to it is undefined: not a number of 10¹⁴ that meets every target."""
+    rows = [parts[0][0], np.full((80, 5), 0.1), *parts[0][2:]]
+    result = sound(run_audit(rows, parts[1], targets=[1], attacks=["procrustes"], **QUICK))
+    assert not result.trustworthy
+
+
+def test_numbers_that_are_all_alike(parts: Parts) -> None:
+    result = sound(run_audit(parts[0], [np.full(80, 0.5) for _ in parts[0]], attacks=["procrustes"], **QUICK))
+    assert result.points[0].deployed is not None
+    assert math.isnan(result.points[0].deployed.value)
+
+
+def test_no_test_rows(parts: Parts) -> None:
+    deal = Deal.from_parts(*parts, rng=np.random.default_rng(0), test_share=0.0)
+    result = sound(run_audit(deal, **QUICK))
+    assert result.trustworthy
+    assert result.references.local_only is None
+    assert result.points[0].worst("linkage") is not None
+
+
+def test_an_analyst_without_accomplices(parts: Parts) -> None:
+    result = sound(run_audit(*parts, colluders=(), **QUICK))
+    figure = figures_of(result.points[0], "centred_error")[0]
+    assert figure.chance is figure.control is None
+    reasons = {outcome.attack: outcome.reason for outcome in result.points[0].outcomes}
+    assert reasons["procrustes"] is not None
+
+
+@pytest.mark.parametrize("attacks", [["known-rows"], []])
+def test_where_no_attack_could_be_run_nothing_reads_as_safe(parts: Parts, attacks: list[str]) -> None:
+    result = sound(run_audit(*parts, attacks=attacks, **QUICK))
+    assert not result.trustworthy
+    assert result.points[0].worst() is None
+    assert result.points[0].examples is None
+    assert result.headline() == (
+        "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
+    )
+    assert not json.loads(result.to_json())["trustworthy"]
+    assert not AuditResult(result.description, result.references, ()).trustworthy
+
+
+def test_one_point_without_an_attack_spoils_the_audit(parts: Parts) -> None:
+    result = sound(run_audit(*parts, methods=["c-gdp", "i-gdp"], attacks=["known-secret"], learner="linear"))
+    assert result.points[0].worst() is not None
+    assert not result.trustworthy
+
+
+def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(view: Any, *, rng: np.random.Generator) -> Any:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    def wild(view: Any, *, rng: np.random.Generator) -> Any:
+        found = REGISTRY["procrustes"].function(view, rng=rng)
+        return replace(found, rows=found.rows * np.nan)
+
+    monkeypatch.setattr(
+        "mooring.audit.leakage.REGISTRY",
+        {
+            **REGISTRY,
+            "pseudoinverse": replace(REGISTRY["pseudoinverse"], function=broken),
+            "moments": replace(REGISTRY["moments"], function=wild),
+        },
+    )
+    result = sound(run_audit(*parts, attacks=["pseudoinverse", "moments", "procrustes"], **QUICK))
+    reasons = {outcome.attack: outcome.reason or "" for outcome in result.points[0].outcomes}
+    assert "could not be factorised" in reasons["pseudoinverse"]
+    assert "not finite" in reasons["moments"]
+    assert result.trustworthy
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "got"),
+    [
+        ({"attacks": ["guess"]}, "attacks", "'guess'"),
+        ({"targets": [0, 1]}, "targets", "[0, 1]"),
+        ({"targets": []}, "targets", "[]"),
+        ({"targets": [9]}, "target", "9"),
+        ({"colluders": [4]}, "colluders", "[4]"),
+        ({"colluders": [0, 1, 2, 3]}, "targets", "[]"),
+        ({"methods": ["x"]}, "method", "'x'"),
+        ({"points": []}, "points", "none"),
+        ({"n_components": 9}, "n_components", "9"),
+        ({"n_components": 3, "projection": "none"}, "n_components", "3"),
+        ({"n_components": 3, "projection": "public-svd"}, "projection", "'public-svd'"),
+        ({"learner": "x"}, "learner", "'x'"),
+        ({"n_known_rows": 500}, "n_known_rows", "500"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(
+    parts: Parts, options: dict[str, Any], what: str, got: str, refused: Refused
+) -> None:
+    refused(lambda: run_audit(*parts, **{**QUICK, **options}), what=what, expected="", got=got)
+
+
+def test_a_study_of_one_and_labels_beside_a_deal_are_refused(parts: Parts, refused: Refused) -> None:
+    rows, labels = parts
+    refused(lambda: run_audit(rows[:1], labels[:1], **QUICK), what="datasets", expected="two", got="1")
+    deal = Deal.from_parts(rows, labels, rng=np.random.default_rng(0))
+    refused(lambda: run_audit(deal, labels, **QUICK), what="labels", expected="absent", got="given")
+
+
+@pytest.mark.parametrize("device", ["cuda", "gpu"])
+def test_a_device_that_is_not_there_is_refused(parts: Parts, device: str, refused: Refused, torch: Any) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    refused(lambda: run_audit(*parts, device=device, **QUICK), what="device", expected="", got=device)
+
+
+def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, one: AuditResult, torch: Any) -> None:
+    """'cpu:0' goes the way that 'cuda' goes."""
+    other = run_audit(*parts, n_components=3, targets=[1], device="cpu:0", **QUICK)
+    for mine, theirs in zip(one.points[0].outcomes, other.points[0].outcomes, strict=True):
+        assert (mine.attack, mine.reason) == (theirs.attack, theirs.reason)
+        if mine.applies and not mine.attack.startswith("independent"):
+            assert mine.figures["centred_error"].value == pytest.approx(theirs.figures["centred_error"].value, abs=1e-3)
+    assert other.points[0].deployed == one.points[0].deployed
+
+
+# --- lenses -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_one_person_are_linked_across_records() -> None:
+    """Each person has four nearly equal rows; the rows held out tell who a rebuilt row is."""
+    rng = np.random.default_rng(0)
+    people = 3.0 * rng.standard_normal((60, 5))
+    who = np.repeat(np.arange(60), 4)
+    rows = np.split(people[who] + 0.05 * rng.standard_normal((240, 5)), 3)
+    result = sound(run_audit(rows, attacks=["procrustes"], lens=Lens(groups=who), **QUICK))
+    worst = result.points[0].worst("identity_linkage")
+    assert worst is not None
+    figure = worst[1]
+    assert figure.chance == 0.1
+    assert figure.value > 0.8
+    assert figure.floor == 1.0
+    assert figure.control < 0.4  # type: ignore[operator]
+
+
+def test_an_attribute_that_is_not_shared_is_inferred(parts: Parts) -> None:
+    rows = np.concatenate(parts[0])
+    attribute = (rows[:, 0] > np.median(rows[:, 0])).astype(int)
+    result = sound(run_audit(*parts, attacks=["procrustes"], lens=Lens(attribute=attribute), **QUICK))
+    worst = result.points[0].worst("attribute")
+    assert worst is not None
+    assert worst[1].value > 0.8
+    assert worst[1].control < worst[1].value  # type: ignore[operator]
+    assert worst[1].interval.known
+    number = Lens(attribute=rows @ np.ones(5), attribute_kind="number")
+    worst = run_audit(*parts, attacks=["procrustes"], lens=number, **QUICK).points[0].worst("attribute")
+    assert worst is not None
+    assert worst[1].value > 0.8
+
+
+def test_attributes_that_cannot_be_learned_are_left_out(parts: Parts) -> None:
+    constant = Lens(attribute=np.zeros(320, dtype=int))
+    assert run_audit(*parts, attacks=["procrustes"], lens=constant, **QUICK).points[0].worst("attribute") is None
+
+
+def test_an_auditor_compares_decoded_rows(parts: Parts) -> None:
+    seen: list[int] = []
+
+    def embedding(rows: np.ndarray) -> np.ndarray:
+        seen.append(rows.shape[1])
+        return rows[:, :3]
+
+    result = sound(run_audit(*parts, n_components=3, attacks=["procrustes"], lens=Lens(embedding=embedding), **QUICK))
+    worst = result.points[0].worst("exact_source_linkage")
+    assert worst is not None
+    assert set(seen) == {5}
+    assert worst[1].chance == 0.1
+    assert worst[1].control is not None
+    assert worst[1].floor >= worst[1].value - 0.1  # type: ignore[operator]
+
+
+@pytest.fixture(scope="module")
+def digits() -> AuditResult:
+    pytest.importorskip("skimage")
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    rows = [images[k * 60 : (k + 1) * 60] / 16 for k in range(3)]
+    own = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
+    return run_audit(
+        rows,
+        own,
+        n_components=10,
+        attacks=["procrustes", "alignment-map", "principal-axes"],
+        lens=Lens(image_shape=(8, 8)),
+        **QUICK,
+    )
+
+
+def test_images_are_measured_and_kept_for_the_strongest_attack(digits: AuditResult) -> None:
+    result = sound(digits).points[0]
+    worst = result.worst()
+    assert worst is not None
+    for outcome in result.outcomes:
+        assert ("psnr" in outcome.figures) == ("ssim" in outcome.figures) == (outcome.attack == worst[0])
+    psnr = result.worst("psnr")
+    assert psnr is not None
+    assert psnr[1].control < psnr[1].value <= psnr[1].floor  # type: ignore[operator]
+    assert result.examples is not None
+    assert result.examples["attack"] == worst[0]
+    shown = {name: np.asarray(rows) for name, rows in result.examples["rows"].items()}
+    assert set(shown) == {"original", "projection only", "rebuilt", "guessed without the upload"}
+    for rows in shown.values():
+        assert rows.shape == (6, 64)
+        assert rows.min() >= 0.0
+        assert rows.max() <= 1.0
+    error = {name: np.linalg.norm(rows - shown["original"]) for name, rows in shown.items()}
+    assert 0 == error["original"] < error["projection only"] <= error["rebuilt"]
+    assert "examples" in digits.figures()
+
+
+def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) -> None:
+    rows = [part.copy() for part in parts[0]]
+    for part in rows:
+        part[:, 4] = 77.123  # a canary in every row
+    options: dict[str, Any] = {**QUICK, "attacks": ["procrustes"]}
+    with_rows = run_audit(rows, parts[1], lens=Lens(n_examples=3), **options)
+    assert "77.123" in with_rows.to_json()
+    assert with_rows.points[0].examples is not None
+    assert len(with_rows.points[0].examples["rows"]["original"]) == 3
+    without = run_audit(rows, parts[1], lens=Lens(n_examples=0), folder=tmp_path, **options)
+    assert without.points[0].examples is None
+    drawn = [figure.to_json() for figure in without.figures().values()]
+    for text in (without.to_json(), *drawn, *(path.read_text() for path in tmp_path.iterdir())):
+        assert "77.1" not in text
+        assert "77.0" not in text
+
+
+def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_path: Path) -> None:
+    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
+    run_audit(*parts, lens=Lens(n_examples=3), **options)
+    (first,) = tmp_path.glob("point-*.json")
+    assert json.loads(first.read_text())["examples"] is not None
+    run_audit(*parts, lens=Lens(n_examples=0), **options)
+    kept = list(tmp_path.glob("point-*.json"))
+    assert len(kept) == 2
+    assert all(json.loads(path.read_text())["examples"] is None for path in kept)
+
+
+def test_one_target_that_an_attack_cannot_touch_does_not_hide_the_others(parts: Parts) -> None:
+    """Independent components need more rows than columns; the third participant has too few."""
+    rows, labels = parts
+    short = [rows[0], rows[1], rows[2][:7]], [labels[0], labels[1], labels[2][:7]]
+    options = {**QUICK, "methods": ["i-gdp"], "attacks": ["independent-components"]}
+    both = run_audit(*short, targets=[1, 2], **options).points[0].outcomes[0]
+    alone = run_audit(*short, targets=[1], **options).points[0].outcomes[0]
+    neither = run_audit(*short, targets=[2], **options).points[0].outcomes[0]
+    assert both.applies
+    assert any("guessed without the upload for 1 of 2 targets" in note for note in both.notes)
+    assert alone.applies
+    assert not neither.applies
+
+
+def test_the_headline_credits_each_figure_to_the_attack_that_made_it(every: AuditResult) -> None:
+    words = every.headline()
+    errors = [(figure.value, attack) for attack, figure in (one.worst() for one in every.points)]
+    links = [one.worst("linkage") for one in every.points]
+    assert f"'{min(errors)[1]}' rebuilds" in words
+    most = max(figure.value for _, figure in links)
+    assert any(f"'{attack}' links {most:.0%}" in words for attack, figure in links if figure.value == most)
+
+
+def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
+    result = run_audit(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
+    assert result.headline().startswith(f"Only 1 of {len(REGISTRY)} attacks were asked for")
+
+
+def test_an_accomplice_unlike_the_target_is_warned_of(parts: Parts) -> None:
+    rows, labels = parts
+    strange = run_audit([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
+    alike = run_audit(rows, labels, **{**QUICK, "attacks": ["procrustes"]})
+    assert any("hardly resemble" in words for words in strange.warnings)
+    assert not any("hardly resemble" in words for words in alike.warnings)
+
+
+def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
+    """A lead within the interval of the score is not called one."""
+    result = run_audit(*parts, **{**QUICK, "attacks": ["procrustes"]})
+    point = result.points[0]
+    assert point.deployed is not None
+    assert result.references.local_only is not None
+    barely = replace(point.deployed, value=0.9, low=0.85, high=0.95)
+    alone = replace(result.references.local_only, value=0.88)
+    near = replace(
+        result, points=(replace(point, deployed=barely),), references=replace(result.references, local_only=alone)
+    )
+    assert "not shown to beat" in near.joining()
+    clear = replace(near, points=(replace(point, deployed=replace(barely, low=0.89)),))
+    assert "shown to beat it at 1 of 1" in clear.joining()
+
+
+def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage.metrics", None)
+    rows = [np.clip(np.tile(part, 13)[:, :64], 0, 1) for part in parts[0]]
+    lens = Lens(image_shape=(8, 8))
+    result = run_audit(rows, parts[1], lens=lens, n_components=4, **{**QUICK, "attacks": ["procrustes"]})
+    (worst,) = [o for o in result.points[0].outcomes if any("scikit-image" in note for note in o.notes)]
+    assert "ssim" not in worst.figures
+    assert "centred_error" in worst.figures

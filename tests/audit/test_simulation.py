@@ -1,0 +1,329 @@
+"""A simulated collaboration: what it holds, what it refuses, and that no data, however poor, breaks an attack."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import METHODS, InputError, RigidMap
+from mooring.attacks import REGISTRY, DoesNotApply, denoised, run
+from mooring.audit.simulation import Simulation, simulate
+from mooring.geometry.backend import to_numpy
+from mooring.mechanisms.projection import gaussian_projection, no_projection
+
+Refused = Callable[..., None]
+SIZES = (12, 9, 15)
+RNG = np.random.default_rng(0)
+ROWS = [RNG.standard_normal((n, 4)) * [3, 2, 1, 1] + 1 for n in SIZES]
+LABELS = [RNG.integers(0, 2, n) for n in SIZES]
+
+
+def simulated(method: str = "aa-i-gdp", **options: Any) -> Simulation:
+    stated = {
+        "datasets": ROWS,
+        "labels": LABELS,
+        "n_components": 4,
+        "anchor_noise_scale": 0.1 if METHODS[method].anchor_noise else 0.0,
+        "data_noise_scale": 0.2 if METHODS[method].data_noise else 0.0,
+        "rng": np.random.default_rng(1),
+    }
+    return simulate(method=method, **stated | options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_simulation_holds_every_part(method: str) -> None:
+    simulation = simulated(method)
+    assert simulation.method is METHODS[method]
+    assert [upload.representation.shape for upload in simulation.uploads] == [part.shape for part in ROWS]
+    assert all(isinstance(secret, RigidMap) for secret in simulation.secrets)
+    assert len(simulation.secrets) == 3
+    assert (simulation.alignment is None) == (not METHODS[method].uses_anchor)
+    assert simulation.collaboration_matrix.shape == (36, 4)
+    assert (simulation.anchor is None) == (not METHODS[method].uses_anchor)
+    if METHODS[method].uses_anchor:
+        assert simulation.anchor.shape == (16, 4)
+        assert simulated(method, n_anchor_rows=7).anchor.shape == (7, 4)
+    assert all(np.array_equal(part, rows) for part, rows in zip(simulation.records, ROWS, strict=True))
+    assert all(np.array_equal(part, rows) for part, rows in zip(simulation.labels, LABELS, strict=True))
+    assert "streams" not in repr(simulation)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_simulation_repeats_with_its_generator_and_not_with_another(method: str) -> None:
+    first, again, other = (simulated(method, rng=np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert np.array_equal(first.collaboration_matrix, again.collaboration_matrix)
+    assert not np.allclose(first.collaboration_matrix, other.collaboration_matrix)
+    one, two = (s.view(n_known_rows=4, n_repeated_uploads=2) for s in (first, again))
+    assert np.array_equal(one.known_rows, two.known_rows)
+    for upload, same in zip(one.repeated_uploads, two.repeated_uploads, strict=True):
+        assert np.array_equal(upload.representation, same.representation)
+
+
+def test_two_simulations_from_one_generator_differ() -> None:
+    rng = np.random.default_rng(3)
+    first, second = simulated(rng=rng), simulated(rng=rng)
+    assert not np.allclose(first.secrets[0].orthogonal, second.secrets[0].orthogonal)
+
+
+def test_all_features_go_as_they_are_and_fewer_through_a_gaussian_projection() -> None:
+    whole, fewer = simulated(), simulated(n_components=3)
+    assert (whole.projection.kind, fewer.projection.kind) == ("none", "gaussian")
+    assert all(np.array_equal(rows, part) for rows, part in zip(whole.private_data, ROWS, strict=True))
+    for rows, part in zip(fewer.private_data, ROWS, strict=True):
+        assert np.allclose(rows, part @ fewer.projection.matrix)
+    own = gaussian_projection(4, 2, rng=np.random.default_rng(4))
+    assert np.array_equal(simulated(n_components=2, projection=own).projection.matrix, own.matrix)
+
+
+@pytest.mark.parametrize(
+    ("method", "v", "sigma", "becomes"),
+    [
+        ("aa-i-gdp", 0.1, 0.0, "aa-i-gdp-both-noise"),
+        ("aa-i-gdp", 0.0, 0.1, "aa-i-gdp-both-noise"),
+        ("aa-i-gdp-data-noise", 0.1, 0.1, "aa-i-gdp-both-noise"),
+        ("aa-i-gdp-anchor-noise", 0.1, 0.1, "aa-i-gdp-both-noise"),
+        ("c-gdp", 0.0, 0.1, "c-gdp-data-noise"),
+        ("aa-i-gdp", 0.0, 0.0, "aa-i-gdp"),
+        ("aa-i-gdp-anchor-noise", 0.0, 0.0, "aa-i-gdp-anchor-noise"),
+        ("i-gdp", 0.0, 0.0, "i-gdp"),
+    ],
+)
+def test_a_method_given_a_noise_it_lacks_becomes_one_that_has_it(
+    method: str, v: float, sigma: float, becomes: str
+) -> None:
+    simulation = simulated(method, anchor_noise_scale=v, data_noise_scale=sigma)
+    assert simulation.method is METHODS[becomes]
+    view = simulation.view()
+    assert (view.anchor_noise_scale, view.data_noise_scale) == (v, sigma)
+    own, upload = simulation.secrets[1], simulation.uploads[1]
+    assert np.allclose(upload.representation, own.apply(ROWS[1])) == (sigma == 0)
+    if simulation.anchor is not None:
+        assert np.allclose(upload.anchor_representation, own.apply(simulation.anchor)) == (v == 0)
+
+
+@pytest.mark.parametrize(("method", "v", "sigma"), [("i-gdp", 0.1, 0.0), ("i-gdp", 0.0, 0.1), ("c-gdp", 0.1, 0.0)])
+def test_noise_that_no_such_method_has_is_refused(method: str, v: float, sigma: float, refused: Refused) -> None:
+    refused(
+        lambda: simulated(method, anchor_noise_scale=v, data_noise_scale=sigma),
+        what="method",
+        expected="one that has the noise asked for",
+        got=method,
+    )
+
+
+@pytest.mark.parametrize("scale", [-0.1, float("nan")])
+@pytest.mark.parametrize("name", ["anchor_noise_scale", "data_noise_scale"])
+def test_noise_scales_that_are_not_are_refused_for_every_method(name: str, scale: float) -> None:
+    for method in METHODS:
+        with pytest.raises(InputError, match="zero or more, and finite"):
+            simulated(method, **{name: scale})
+
+
+@pytest.mark.parametrize("target", [-1, 3])
+def test_a_target_that_does_not_exist_is_refused(target: int, refused: Refused) -> None:
+    refused(lambda: simulated().view(target=target), what="target", expected="0 to 2", got=str(target))
+
+
+def test_accomplices_that_cannot_be_are_refused(refused: Refused) -> None:
+    simulation = simulated()
+    refused(lambda: simulation.view(colluders=(1,)), what="colluders", expected="other than the target", got="1, among")
+    refused(lambda: simulation.view(colluders=(0, 1)), what="colluders", expected="other than", got="1, among them")
+    refused(lambda: simulation.view(colluders=(3,)), what="colluders", expected="0 to 2", got="[3]")
+    refused(lambda: simulation.view(colluders=(-1,)), what="colluders", expected="0 to 2", got="[-1]")
+    refused(lambda: simulation.view(colluders=(0, 0)), what="colluders", expected="distinct", got="[0, 0]")
+
+
+@pytest.mark.parametrize("n_known_rows", [-1, 10])
+def test_more_known_rows_than_there_are_are_refused(n_known_rows: int, refused: Refused) -> None:
+    refused(
+        lambda: simulated().view(n_known_rows=n_known_rows),
+        what="n_known_rows",
+        expected="between 0 and the target's 9 rows",
+        got=str(n_known_rows),
+    )
+
+
+def test_bad_input_is_refused(refused: Refused) -> None:
+    refused(lambda: simulated(datasets=[]), what="datasets", expected="at least one", got="none")
+    refused(
+        lambda: simulated(datasets=[ROWS[0], ROWS[1][:, :3]], labels=None),
+        what="datasets",
+        expected="matrices of one width",
+        got="(12, 4), (9, 3)",
+    )
+    for datasets in ([ROWS[0][0]], [ROWS[0], ROWS[0][0]]):
+        with pytest.raises(InputError, match="datasets must be matrices of one width"):
+            simulated(datasets=datasets, labels=None)
+    for labels in (LABELS[:2], [*LABELS[:2], LABELS[2][:-1]], [*LABELS, LABELS[0]]):
+        refused(lambda labels=labels: simulated(labels=labels), what="labels", expected="[12, 9, 15]", got="12, 9")
+    refused(
+        lambda: simulated(projection=no_projection(4), n_components=3),
+        what="projection",
+        expected="n_components = 3",
+        got="onto 4",
+    )
+    with pytest.raises(InputError, match="rows must be"):
+        simulated(projection=no_projection(3), n_components=3)
+    with pytest.raises(InputError, match="method must be one of"):
+        simulate(ROWS, method="AA-I-GDP", n_components=4, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="n_components"):
+        simulated(n_components=5)
+
+
+def test_labels_may_be_known_of_some_participants_only() -> None:
+    simulation = simulated(labels=[LABELS[0], None, LABELS[2]])
+    assert simulation.labels[1] is None
+    assert simulated(labels=None).labels == (None,) * 3
+    assert simulation.view(with_labels=False).labels == (None,) * 3
+
+
+def test_a_view_shows_what_was_asked_for_and_no_more() -> None:
+    simulation = simulated()
+    view = simulation.view(colluders=(2,), target=0, n_known_rows=3, n_repeated_uploads=2)
+    assert view.target == 0
+    assert view.target_upload is simulation.uploads[0]
+    (accomplice,) = view.accomplices
+    assert accomplice.index == 2
+    assert np.array_equal(accomplice.records, ROWS[2])
+    assert np.array_equal(accomplice.rows, simulation.private_data[2])
+    assert np.array_equal(view.colluder_rows, simulation.private_data[2])
+    assert view.known_rows.shape == (3, 4)
+    assert all(np.abs(ROWS[0] - row).max(axis=1).min() == 0 for row in view.known_rows)
+    plain = simulation.view()
+    assert plain.known_rows is None
+    assert plain.repeated_uploads == ()
+    assert simulation.view(colluders=()).colluder_rows is None
+    both = simulation.view(colluders=(2, 0))
+    assert np.array_equal(both.colluder_rows, np.concatenate([ROWS[2], ROWS[0]]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_repeated_upload_has_the_same_rows_under_a_fresh_map_and_fresh_noise(method: str) -> None:
+    simulation = simulated(method)
+    first, (second, third) = simulation.uploads[1], simulation.view(n_repeated_uploads=2).repeated_uploads
+
+    def distances(rows: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(rows[:, None] - rows[None], axis=-1)
+
+    kind = METHODS[method]
+    for upload, other in ((first, second), (second, third), (first, third)):
+        same_map = kind.transform == "common" and not kind.data_noise
+        assert np.allclose(upload.representation, other.representation) == same_map
+        same_distances = np.allclose(distances(upload.representation), distances(other.representation))
+        assert same_distances == (not kind.data_noise)
+        if kind.uses_anchor:
+            one, two = distances(upload.anchor_representation), distances(other.anchor_representation)
+            assert np.allclose(one, two) == (not kind.anchor_noise)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_components", [4, 3])
+def test_rows_scored_locally_land_where_the_same_rows_landed_in_training(method: str, n_components: int) -> None:
+    simulation = simulated(method, data_noise_scale=0.0, n_components=n_components)
+    scored = [simulation.scored_locally(i, rows) for i, rows in enumerate(ROWS)]
+    assert np.allclose(np.concatenate(scored), simulation.collaboration_matrix, atol=1e-12)
+    few = simulation.scored_locally(1, ROWS[1][:2])
+    assert np.allclose(few, scored[1][:2], atol=1e-12)
+
+
+def test_local_scoring_adds_noise_when_asked() -> None:
+    rows = np.tile(ROWS[0], (500, 1))
+    simulation = simulated()
+    noise = simulation.scored_locally(2, rows, data_noise_scale=0.5) - simulation.scored_locally(2, rows)
+    assert noise.std() == pytest.approx(0.5, rel=0.03)
+    other = simulation.scored_locally(1, rows, data_noise_scale=0.5) - simulation.scored_locally(1, rows)
+    assert abs(np.corrcoef(noise.ravel(), other.ravel())[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_components", [4, 3])
+def test_torch_gives_torch_with_the_same_numbers(method: str, n_components: int, torch: ModuleType) -> None:
+    expected = simulated(method, n_components=n_components)
+    tensors = [torch.as_tensor(rows) for rows in ROWS]
+    labels = [torch.as_tensor(part) for part in LABELS]
+    got = simulated(method, n_components=n_components, datasets=tensors, labels=labels)
+    assert isinstance(got.collaboration_matrix, torch.Tensor)
+    spaces = [s.collaboration_matrix - s.collaboration_matrix.mean(axis=0) for s in (expected, got)]
+    common, same_common = (to_numpy(space @ space.T) for space in spaces)  # alignment leaves a common turn open
+    assert np.allclose(same_common, common, rtol=0, atol=1e-4)
+    view, same = (s.view(n_known_rows=3, n_repeated_uploads=1) for s in (got, expected))
+    assert isinstance(view.known_rows, torch.Tensor)
+    assert np.allclose(to_numpy(view.known_rows), same.known_rows)
+    assert np.allclose(
+        to_numpy(view.repeated_uploads[0].representation), same.repeated_uploads[0].representation, atol=1e-9
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(view.class_codes(), same.class_codes(), strict=True))
+    scored = got.scored_locally(1, ROWS[1])
+    assert isinstance(scored, torch.Tensor)
+    if not METHODS[method].data_noise:
+        assert np.allclose(to_numpy(scored), to_numpy(got.collaboration_matrix)[12:21], atol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------ poor data breaks no attack
+
+
+def poor_data() -> dict[str, tuple[list[np.ndarray], list[np.ndarray | None]]]:
+    rng = np.random.default_rng(5)
+
+    def rows(*sizes: int) -> list[np.ndarray]:
+        return [rng.gamma(2.0, 1.0, (n, 4)) * [3, 2, 1, 0.5] for n in sizes]
+
+    def labels(parts: list[np.ndarray], n_classes: int = 2) -> list[np.ndarray]:
+        return [rng.integers(0, n_classes, len(part)) for part in parts]
+
+    plain = rows(40, 40, 40)
+    flat = [part * [1, 0, 1, 1] + [0, 7, 0, 0] for part in plain]
+    alike = [np.ones_like(part) for part in plain]
+    few, one_row, thin_accomplice = rows(4, 3, 4), rows(40, 1, 40), rows(1, 40, 40)
+    tags = labels(plain)
+    return {
+        "one class": (plain, [np.zeros(40, dtype=int)] * 3),
+        "a class of its own for every row": (plain, [np.arange(40)] * 3),
+        "constant column": (flat, tags),
+        "all rows alike": (alike, tags),
+        "all rows zero": ([0 * part for part in plain], tags),
+        "an accomplice's rows alike": ([alike[0], *plain[1:]], tags),
+        "the target's rows alike": ([plain[0], alike[1], plain[2]], tags),
+        "no more rows than components": (few, labels(few)),
+        "a target of one row": (one_row, labels(one_row)),
+        "an accomplice of one row": (thin_accomplice, labels(thin_accomplice)),
+        "an accomplice with no class in common": (plain, [tags[0] + 5, *tags[1:]]),
+        "another participant with no class in common": (plain, [*tags[:2], tags[2] + 5]),
+        "an accomplice without labels": (plain, [None, *tags[1:]]),
+        "a target without labels": (plain, [tags[0], None, tags[2]]),
+        "another participant without labels": (plain, [*tags[:2], None]),
+        "one-hot rows": ([np.eye(4)[rng.integers(0, 4, 40)] for _ in range(3)], tags),
+        "rows that repeat": ([np.repeat(part[:10], 4, axis=0) for part in plain], tags),
+        "one column": ([part[:, :1] for part in plain], tags),
+        "huge values": ([1e8 * part for part in plain], tags),
+        "tiny values": ([1e-8 * part for part in plain], tags),
+        "far from the origin": ([part + 1e6 for part in plain], tags),
+        "two participants": (plain[:2], tags[:2]),
+    }
+
+
+POOR = poor_data()
+HARD = ("i-gdp", "c-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
+
+
+@pytest.mark.parametrize(
+    ("case", "method"),
+    [(case, method) for case in POOR for method in HARD],
+)
+def test_poor_data_give_a_result_or_a_reason(case: str, method: str) -> None:
+    rows, labels = POOR[case]
+    simulation = simulated(method, datasets=rows, labels=labels, n_components=rows[0].shape[1])
+    known = min(5, len(rows[1]))
+    for options in ({}, {"colluders": (), "n_known_rows": known, "n_repeated_uploads": 1}):
+        view = simulation.view(**options)
+        for attack in REGISTRY:
+            results = []
+            with suppress(DoesNotApply):
+                results.append(run(attack, view, rng=np.random.default_rng(0)))
+                results.append(denoised(results[0], view))
+            for result in results:
+                assert result.rows.shape == rows[1].shape
+                assert np.isfinite(result.rows).all()

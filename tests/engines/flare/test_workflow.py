@@ -1,0 +1,595 @@
+"""What a FLARE job does at a site and at the server, without FLARE: pieces, settings, policy, and both parts together."""
+
+import hashlib
+import importlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mooring.cli.app import app
+from mooring.engines.flare import chunks as pieces
+from mooring.engines.flare.chunks import Arrival, Counter, fetch_file, send_file
+from mooring.engines.flare.client_workflow import NoAnchorError, ParticipantsPart
+from mooring.engines.flare.job import ANCHOR_TASK, CONTROLLER, EXECUTOR, RESULT_TASK, SHARE_TASK, write_job
+from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
+from mooring.engines.flare.server_workflow import AnalystsPart, answer_of
+from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.analyst.delivery import read_result
+from mooring.protocol.messages.signed_file import write_signed
+from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Column, Label
+
+SITES = ("north", "south", "east")
+RUNNER = CliRunner()
+SUM_OF_X = hashlib.sha256(b"x").hexdigest()
+RESOURCES = {
+    "format_version": 2,
+    "class_list_enforcement_mode": "warn",
+    "class_allow_list": ["nvflare.anything."],
+    "snapshot_persistor": {"args": {"root_dir": "/tmp/nvflare/snapshot-storage"}},
+    "components": [{"id": "resource_manager", "path": "x.Y"}, {"id": "site_log_streamer", "path": "x.Z"}],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A study, its sites' settings, and the analyst at a counter that sites can ask."""
+
+    place: Path
+    study: Study
+    analyst: AnalystsPart
+
+    def settings(self, name: str) -> SiteSettings:
+        here = self.place / name
+        return SiteSettings(
+            self.place / "study.toml", here / "vault", here / "rows.csv", labels=True, folder=here / "mooring"
+        )
+
+    def part(self, name: str, **changes: Any) -> ParticipantsPart:
+        return ParticipantsPart(replace(self.settings(name), **changes), name, self.study.digest)
+
+    def deal(self) -> None:
+        self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.answer)
+
+    def share(self, name: str, **changes: Any) -> dict[str, Any]:
+        return self.part(name, **changes).do(SHARE_TASK, self.analyst.for_participant(name), self.analyst.answer)
+
+    def fetch_result(self, name: str) -> dict[str, Any]:
+        return self.part(name).do(RESULT_TASK, self.analyst.for_result(name), self.analyst.answer)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(pieces, "PIECE", 257)  # so that small files go in many pieces
+    vaults = {name: Participant.join(tmp_path / name / "vault") for name in SITES}
+    analyst = Participant.join(tmp_path / "analyst" / "vault")
+    study = Study(
+        "ward",
+        "0123456789abcdef" * 2,
+        tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(3)),
+        Label("y", "classes", ("a", "b")),
+        "aa-i-gdp-both-noise",
+        n_components=3,
+        n_anchor_rows=12,
+        data_noise_scale=0.2,
+        anchor_noise_scale=0.02,
+    ).enrolled([vault.card(name) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public))
+    study.write(tmp_path / "study.toml")
+    for k, name in enumerate(SITES):
+        rows = np.random.default_rng([8, k]).normal(size=(40, 3))
+        lines = [",".join([*(f"{x:.5f}" for x in row), "ab"[int(row.sum() > 0)]]) for row in rows]
+        (tmp_path / name / "rows.csv").write_text("\n".join(["c0,c1,c2,y", *lines]) + "\n")
+    (tmp_path / "kit").mkdir()
+    settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", tmp_path / "analysis", "linear")
+    settings.write(tmp_path / "kit")
+    analysts_part = AnalystsPart.opened(tmp_path / "kit", study.digest, lambda words: None)
+    yield World(tmp_path, study, analysts_part)
+    analysts_part.close()
+
+
+def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None:
+    world.deal()
+    assert [world.share(name)["reissued"] for name in SITES] == [0, 0, 0]
+    assert world.analyst.analysed() == SITES
+    for name in SITES:
+        assert world.fetch_result(name)["model"]
+        participant = Participant(world.study, Vault.open(world.place / name / "vault"))
+        found = participant.predict(world.place / name / "rows.csv", result=world.settings(name).result)
+        assert len(found.values) == 40
+    assert [world.share(name)["reissued"] for name in SITES] == [1, 1, 1]
+    for kind, folder in (("analysis", world.place / "analysis"), ("vault", world.place / "south" / "vault")):
+        page = world.place / f"{kind}.html"
+        words = ["report", str(folder), "--study", str(world.place / "study.toml"), "--output", str(page)]
+        found = RUNNER.invoke(app, words)
+        assert found.exit_code == 0, found.output
+        assert "mooring flare" in page.read_text(encoding="utf-8")
+
+
+def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
+    world.deal()
+    told = world.analyst.for_participant("south")
+    with pytest.raises(RefusedError, match="another study"):
+        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, told, world.analyst.answer)
+    with pytest.raises(RefusedError, match="another study"):
+        world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.answer)
+    with pytest.raises(RefusedError, match="another study"):
+        AnalystsPart.opened(world.place / "kit", "0" * 64, lambda words: None)
+    assert not world.analyst.bundle("south").exists()
+
+
+def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
+    world.deal()
+    told = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
+    with pytest.raises(InputError, match="labels = true"):
+        world.part("south", labels=False).do(SHARE_TASK, told, world.analyst.answer)
+    assert not world.analyst.bundle("south").exists()
+    own = world.part("south").do(SHARE_TASK, told, world.analyst.answer)
+    assert own["digest"] == world.share("south")["digest"]
+
+
+def test_a_site_under_another_name_than_the_rosters_does_nothing(world: World) -> None:
+    world.deal()
+    with pytest.raises(InputError, match="roster"):
+        replace(world.part("south"), name="east").do(
+            SHARE_TASK, world.analyst.for_participant("east"), world.analyst.answer
+        )
+
+
+def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
+    world.deal()
+    world.share("south")
+    sent = world.analyst.bundle("south")
+    with pytest.raises(StorageError, match="not east's"):
+        send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
+    assert not world.analyst.bundle("east").exists()
+
+
+def test_only_the_dealers_anchor_is_carried(world: World) -> None:
+    with pytest.raises(InputError, match="dealer"):
+        world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.answer)
+    another = replace(world.study, dealer="south")
+    forged = world.place / "forged.anchor"
+    Participant(another, Vault.open(world.place / "south" / "vault")).deal(forged)
+    with pytest.raises(StorageError, match="not the dealer's"):
+        send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.answer)
+    assert not world.analyst.anchor.exists()
+
+
+def test_a_site_may_use_an_anchor_that_came_another_way(world: World) -> None:
+    world.deal()
+    kept = world.place / "by-mail.anchor"
+    kept.write_bytes(world.analyst.anchor.read_bytes())
+    world.analyst.anchor.unlink()  # the dealer is down
+    assert world.share("south", anchor=kept)["rows"] == 40
+    with pytest.raises(NoAnchorError, match="the dealer has not sent it"):
+        world.share("east")
+    assert world.share("north", anchor=kept)["rows"] == 40
+    assert world.analyst.analysed() == ("north", "south")
+
+
+def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at_work(world: World) -> None:
+    world.deal()
+    folder, arriving = world.settings("south").folder, world.settings("south").folder / ".arriving"
+    arriving.mkdir(parents=True)
+    left = [folder / ".0123456789abcdef.partial", arriving / ".0123456789abcdef.partial"]
+
+    def leave() -> None:
+        for path in left:
+            path.write_bytes(b"x")
+
+    leave()
+    world.share("south")
+    assert not any(path.exists() for path in left)
+    told = world.analyst.for_participant("south")
+
+    def ask(request: Any) -> Any:  # another job begins in the middle of this one
+        if request["do"] == "get":
+            leave()
+            world.share("south")
+            assert all(path.exists() for path in left)
+        return world.analyst.answer(request)
+
+    world.part("south").do(SHARE_TASK, told, ask)
+    world.share("south")
+    assert not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_comes_late_moves_the_others_only_if_the_server_does_not_say_late(world: World, late: bool) -> None:
+    part = replace(world.analyst, settings=replace(world.analyst.settings, late=late))
+    results = world.place / "analysis" / "results"
+    world.deal()
+    for name in ("north", "south"):
+        world.share(name)
+    assert part.analysed() == ("north", "south")
+    before = {path: path.read_bytes() for path in results.rglob("*.*")}
+    assert part.analysed() == ("north", "south")  # nobody new
+    assert {path: path.read_bytes() for path in results.rglob("*.*")} == before
+    world.share("east")
+    assert part.analysed() == SITES
+    same = [path.read_bytes() == content for path, content in before.items()]
+    assert len(same) == 4
+    assert all(same) == late
+    if not late:
+        assert not any(same)
+    assert world.fetch_result("east")["model"]
+    found = Participant(world.study, Vault.open(world.place / "east" / "vault")).predict(
+        world.place / "east" / "rows.csv", result=world.settings("east").result
+    )
+    assert len(found.values) == 40
+
+
+def test_a_changed_map_or_model_is_not_kept(world: World) -> None:
+    world.deal()
+    for name in SITES:
+        world.share(name)
+    world.analyst.analysed()
+    result = world.analyst.settings.folder / "results"
+    for name, file in (("north", "map.safetensors"), ("south", "model.onnx")):
+        data = bytearray((result / name / file).read_bytes())
+        data[-9] ^= 1
+        (result / name / file).write_bytes(data)
+        with pytest.raises(RefusedError):
+            world.fetch_result(name)
+        assert not world.settings(name).result.exists()
+    (result / "east" / "map.safetensors").write_bytes((result / "north" / "map.safetensors").read_bytes())
+    with pytest.raises(RefusedError):
+        world.fetch_result("east")
+
+
+def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(world: World) -> None:
+    world.deal()
+    for name in SITES:
+        world.share(name)
+    world.analyst.analysed()
+    path = world.analyst.settings.folder / "results" / "south" / "map.safetensors"
+    member = world.study.member("south")
+    honest = read_result(path.parent, world.study, member)
+    arrays = {"orthogonal": honest.orthogonal, "mean": honest.mean + 1.0, "origin": honest.origin}
+    fields = {
+        "study": world.study.digest,
+        "participant": member.name,
+        "key": member.signing_key,
+        "bundle": honest.bundle_digest,
+        "model": honest.model_digest,
+    }
+    write_signed(path, kind="map", fields=fields, arrays=arrays, signer=world.analyst.signing_key)
+    assert read_result(path.parent, world.study, member).mean[0] == honest.mean[0] + 1.0
+    with pytest.raises(RefusedError, match="your own anchor representation"):
+        world.fetch_result("south")
+    assert not world.settings("south").result.exists()
+
+
+def test_too_few_bundles_make_no_model_and_stay(world: World) -> None:
+    world.deal()
+    world.share("south")
+    with pytest.raises(InputError, match="2 or more"):
+        world.analyst.analysed()
+    assert world.analyst.bundle("south").exists()
+    world.share("east")
+    assert world.analyst.analysed() == ("south", "east")
+
+
+def test_the_server_needs_the_analysts_vault(world: World) -> None:
+    settings = ServerSettings.read(world.place / "kit")
+    replace(settings, vault=world.place / "north" / "vault").write(world.place / "kit")
+    with pytest.raises(RefusedError, match="analyst"):
+        AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None)
+
+
+def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
+    with pytest.raises(RefusedError, match="another one is at work"):
+        AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None)
+    again = replace(ServerSettings.read(world.place / "kit"), folder=world.place / "elsewhere")
+    again.write(world.place / "kit")
+    AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None).close()
+
+
+# Pieces.
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1000))
+    return path
+
+
+@pytest.fixture
+def arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arrival:
+    monkeypatch.setattr(pieces, "PIECE", 64)
+    return Arrival(tmp_path / "inbox" / "arrived", 2000, lambda path: None)
+
+
+def counted(counter: Counter, asked: list[Any]) -> Callable[..., Any]:
+    def ask(request: Any) -> Any:
+        asked.append(request)
+        return counter.answer(request)
+
+    return ask
+
+
+def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arrival: Arrival) -> None:
+    counter, asked = Counter(), []
+    ticket = counter.ticket(arrival=arrival)
+    digest = send_file(file, ticket, counted(counter, asked))
+    assert arrival.path.read_bytes() == file.read_bytes()
+    assert max(len(request.get("piece", b"")) for request in asked) == 64
+    n_asked = len(asked)
+    assert send_file(file, ticket, counted(counter, asked)) == digest
+    assert [request["do"] for request in asked[n_asked:]] == ["offer"]
+
+
+def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: Arrival) -> None:
+    counter = Counter()
+
+    def ask_twice(request: Any) -> Any:
+        if request["do"] != "offer":
+            counter.answer(request)
+        return counter.answer(request)
+
+    send_file(file, counter.ticket(arrival=arrival), ask_twice)
+    assert arrival.path.read_bytes() == file.read_bytes()
+
+
+def test_what_was_taken_stays(file: Path, arrival: Arrival) -> None:
+    counter = Counter()
+    send_file(file, counter.ticket(arrival=arrival), counter.answer)
+    before = file.read_bytes()
+    file.write_bytes(b"another")
+    with pytest.raises(StorageError, match="what was taken stays"):
+        send_file(file, counter.ticket(arrival=arrival), counter.answer)
+    assert arrival.path.read_bytes() == before
+
+
+def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: Path, arrival: Arrival) -> None:
+    counter = Counter()
+    ticket = counter.ticket(arrival=arrival)
+
+    def dies(request: Any) -> Any:
+        if request.get("offset") == 640:
+            raise ConnectionError
+        return counter.answer(request)
+
+    with pytest.raises(ConnectionError):
+        send_file(file, ticket, dies)
+    assert arrival.partial.stat().st_size == 640
+    counter.close(ticket)
+    assert list(arrival.path.parent.iterdir()) == []
+    with pytest.raises(StorageError, match="its time is over"):
+        send_file(file, ticket, counter.answer)
+    send_file(file, counter.ticket(arrival=arrival), counter.answer)
+    assert arrival.path.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [{"do": "put", "offset": 0, "piece": b"x"}],
+        [{"do": "offer", "size": 2001, "digest": "0" * 64}],
+        [{"do": "offer", "size": -1, "digest": "0" * 64}],
+        [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 1, "piece": b"x"}],
+        [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"xxxx"}],
+        [{"do": "offer", "size": 900, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x" * 65}],
+        [{"do": "offer", "size": 1, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
+        [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
+        [{"do": "offer", "size": 3, "digest": SUM_OF_X}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
+        [{"do": "done"}],
+        [{"do": "get", "file": "anchor", "offset": 0}],
+        [{"do": "anything"}],
+    ],
+)
+def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], arrival: Arrival) -> None:
+    counter = Counter()
+    ticket = counter.ticket(arrival=arrival)
+    answers = [counter.answer({**request, "ticket": ticket}) for request in requests]
+    assert answers[-1].get("no")
+    assert not arrival.path.exists()
+    assert counter.answer({**requests[0], "ticket": "another"}).get("no")
+
+
+def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 64)
+    counter, target = Counter(), tmp_path / "fetched"
+    ticket = counter.ticket(files={"anchor": file})
+    digest = pieces.digest_of(file, what="the file")
+    fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000)
+    assert target.read_bytes() == file.read_bytes()
+    for size, sum_of, most, ask in (
+        (1000, digest, 999, counter.answer),
+        (1000, "0" * 64, 1000, counter.answer),
+        (1001, digest, 2000, counter.answer),
+        (900, digest, 2000, counter.answer),
+        (1000, digest, 1000, lambda request: {"piece": b"x" * 65}),
+        (1000, digest, 1000, lambda request: {"piece": "words"}),
+    ):
+        with pytest.raises((RefusedError, StorageError)):
+            fetch_file("anchor", tmp_path / "not", ticket, ask, size=size, digest=sum_of, most=most)
+    assert not (tmp_path / "not").exists()
+
+
+# Settings, policy, job.
+
+
+def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+    site = SiteSettings(
+        Path("/s.toml"), Path("/v"), Path('/a "quoted" table.csv'), labels=True, folder=Path("/f"), ignore=("ward",)
+    )
+    site.write(tmp_path)
+    assert SiteSettings.read(tmp_path) == site
+    assert (tmp_path / SETTINGS_FILE).stat().st_mode & 0o077 == 0
+    server = ServerSettings(Path("/s.toml"), Path("/v"), Path("/w"), "linear", 3, 4, 5, late=True)
+    server.write(tmp_path)
+    assert ServerSettings.read(tmp_path) == server
+
+
+def test_paths_count_from_the_settings_folder_and_consent_is_not_given_by_default(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text('study = "study.toml"\nvault = "../vault"\ndata = "/rows.csv"\n')
+    found = SiteSettings.read(tmp_path)
+    assert (found.study, found.vault, found.data) == (tmp_path / "study.toml", tmp_path / "../vault", Path("/rows.csv"))
+    assert not found.labels
+    assert found.anchor is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "study = ",
+        'study = "s"\nvault = "v"\n',
+        'study = "s"\nvault = "v"\ndata = "d"\nlabels = "true"\n',
+        'study = "s"\nvault = "v"\ndata = "d"\nlabels = 1\n',
+        'study = "s"\nvault = "v"\ndata = "d"\nlabel = true\n',
+        'study = "s"\nvault = "v"\ndata = "d"\nignore = [1]\n',
+        'study = "s"\nvault = "v"\ndata = 3\n',
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text(text)
+    with pytest.raises(InputError):
+        SiteSettings.read(tmp_path)
+    with pytest.raises(StorageError, match=SETTINGS_FILE):
+        SiteSettings.read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"),
+        *("late = 1", "learner = 1", 'learner = "lienar"', 'learner = "svm"'),
+    ],
+)
+def test_a_servers_settings_are_checked(entry: str, tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text(f'study = "s"\nvault = "v"\n{entry}\n')
+    with pytest.raises(InputError):
+        ServerSettings.read(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "allowed"), [("site", EXECUTOR), ("server", CONTROLLER)])
+def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tmp_path: Path) -> None:
+    (tmp_path / "resources.json.default").write_text(json.dumps(RESOURCES))
+    write_policy(tmp_path, kind)
+    write_policy(tmp_path, kind)  # of what is there, nothing is lost
+    resources = json.loads((tmp_path / "resources.json").read_bytes())
+    assert resources["class_allow_list"] == [allowed]
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert {"id": "resource_manager", "path": "x.Y"} in resources["components"]
+    guards = [one for one in resources["components"] if one["id"] == "mooring_guard"]
+    assert resources["components"][:1] == guards == [{"id": "mooring_guard", "path": GUARDS[kind], "args": {}}]
+    module, _, name = GUARDS[kind].rpartition(".")
+    assert callable(getattr(importlib.import_module(module), name))
+    connections = json.loads((tmp_path / "comm_config.json").read_bytes())
+    assert connections["internal"]["resources"]["connection_security"] == "mtls"
+    assert ("site_log_streamer" in str(resources)) == (kind == "server")
+    assert ("/tmp/nvflare" in str(resources)) == (kind == "site")
+    rights = json.loads((tmp_path / "authorization.json").read_bytes())["permissions"]
+    assert set(rights) == set(ROLES)
+    assert {role["byoc"] for role in rights.values()} == {"none"}
+    assert {role["shell_commands"] for role in rights.values()} == {"none"}
+
+
+def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nvflare provision"):
+        write_policy(tmp_path, "site")
+    (tmp_path / "resources.json.default").write_text("[]")
+    with pytest.raises(InputError):
+        write_policy(tmp_path, "site")
+
+
+def test_a_job_names_two_classes_and_the_study_and_carries_no_code(world: World) -> None:
+    write_job(world.study, world.place / "job")
+    files = {path.relative_to(world.place / "job").as_posix() for path in (world.place / "job").rglob("*.*")}
+    assert files == {"meta.json", "app/config/config_fed_server.json", "app/config/config_fed_client.json"}
+    text = "".join((world.place / "job" / name).read_text() for name in files)
+    assert text.count('"path"') == 2
+    assert text.count(world.study.digest) == 2
+    dotted = replace(world.study.participants[0], name="st.mary")
+    with pytest.raises(InputError, match="dots"):
+        write_job(replace(world.study, participants=(dotted, *world.study.participants[1:])), world.place / "no-job")
+
+
+# Commands.
+
+
+def test_the_commands_write_kit_and_job(world: World) -> None:
+    kit, here = world.place / "kit", world.place / "south"
+    (kit / "resources.json.default").write_text(json.dumps(RESOURCES))
+    study = ("--study", str(world.place / "study.toml"))
+
+    def run(*words: str, code: int = 0) -> Any:
+        found = RUNNER.invoke(app, ["flare", *words, *study, "--format", "json"], env={"COLUMNS": "200"})
+        assert found.exit_code == code, found.output
+        return found
+
+    site = ("site", "--data", str(here / "rows.csv"), "--output", str(kit), "--folder", str(here / "mooring"))
+    run(*site, "--vault", str(here / "vault"))
+    assert not SiteSettings.read(kit).labels
+    run(*site, "--vault", str(here / "vault"), "--labels")
+    assert SiteSettings.read(kit) == world.settings("south")
+    run(*site, "--vault", str(world.place / "analyst" / "vault"), code=4)
+    run("site", "--data", "nowhere.csv", "--output", str(kit), "--vault", str(here / "vault"), code=2)
+    run("server", "--vault", str(here / "vault"), "--output", str(kit), code=4)
+    analyst = ("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit))
+    assert "linear" in str(run(*analyst, "--learner", "lienar", code=2).output)
+    run(*analyst, "--late")
+    assert ServerSettings.read(kit).late
+    run("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit), "--wait-seconds", "60")
+    assert ServerSettings.read(kit).wait_seconds == 60
+    told = json.loads(run("job", "--output", str(world.place / "job")).stdout)
+    assert told["fingerprint"] == world.study.fingerprint
+
+
+@pytest.mark.parametrize("name", ["job", "site", "server"])
+def test_every_command_of_flare_has_an_example(name: str) -> None:
+    printed = RUNNER.invoke(app, ["flare", name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+    assert f"Example: mooring flare {name}" in " ".join(printed.split())
+
+
+def test_the_commands_of_the_page_are_known() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "flare.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^mooring (flare .+)$", page, flags=re.MULTILINE)
+    assert {line.split()[1] for line in lines} == {"job", "site", "server"}
+    for line in lines:
+        words = shlex.split(line)
+        printed = RUNNER.invoke(app, [*words[:2], "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+        assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", printed))
+
+
+def test_of_what_a_site_says_only_known_words_are_recorded_and_as_they_can_be_shown() -> None:
+    reply = {
+        "outcome": "done\nforged: \x1b[31mline",
+        "rows": 5,
+        "reissued": 1,
+        "other": "x",
+        "digest": "a" * 64,
+        "model": b"x",
+    }
+    assert answer_of(reply) == {"outcome": "done?forged: ?[31mline", "digest": "a" * 64, "rows": 5, "reissued": 1}
+    assert len(str(answer_of({"outcome": "x" * 10_000})["outcome"])) <= 80
+
+
+def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) -> None:
+    world.deal()
+    world.share("east")
+    taken = world.analyst.bundle("east")
+    whole = taken.read_bytes()
+    taken.unlink()
+    damaged = world.place / "damaged.bundle"
+    damaged.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
+    with pytest.raises(StorageError):
+        send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
+    assert not taken.exists()
+    world.share("east")
+    assert taken.read_bytes() == whole

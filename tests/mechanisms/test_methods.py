@@ -1,0 +1,177 @@
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mooring import METHODS, InputError, Method, RigidMap, Upload, coupled_noise, make_anchor, represent
+from mooring.mechanisms.methods import method_named
+
+Refused = Callable[..., None]
+WITH_DATA_NOISE = {"c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"}
+WITH_ANCHOR_NOISE = {"aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"}
+ROWS = np.arange(12.0).reshape(4, 3)
+SECRET = RigidMap.sample(3, rng=np.random.default_rng(5))
+ANCHOR = make_anchor(12, 3, rng=np.random.default_rng(6))
+
+
+STATED = {"rng": np.random.default_rng(7), "anchor": ANCHOR, "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}
+
+
+def made(method: Method | str, rows: object = ROWS, **options: object) -> Upload:
+    """An upload without noise, unless options say otherwise."""
+    return represent(method, rows, SECRET, **STATED | {"rng": np.random.default_rng(7)} | options)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE | WITH_ANCHOR_NOISE))
+def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> None:
+    argument = "data_noise_scale" if name in WITH_DATA_NOISE else "anchor_noise_scale"
+    refused(lambda: made(name, **{argument: None}), what=argument, expected=f"stated for {name}", got="nothing")
+
+
+def test_given_noise_without_a_scale_is_refused(refused: Refused) -> None:
+    noise = np.ones_like(ROWS)
+    for name in ("aa-i-gdp-data-noise", "i-gdp"):
+        refused(lambda name=name: made(name, data_noise=noise), what="data_noise", expected="absent", got="an array")
+
+
+def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:
+    assert list(METHODS) == [
+        "c-gdp",
+        "c-gdp-data-noise",
+        "i-gdp",
+        "aa-i-gdp",
+        "aa-i-gdp-data-noise",
+        "aa-i-gdp-anchor-noise",
+        "aa-i-gdp-both-noise",
+    ]
+    assert all(name == method.name for name, method in METHODS.items())
+    assert len({method.title for method in METHODS.values()}) == 7
+
+
+def test_methods_say_who_shares_a_map_what_gets_noise_and_how_uploads_are_aligned() -> None:
+    assert {name for name, method in METHODS.items() if method.transform == "common"} == {"c-gdp", "c-gdp-data-noise"}
+    assert {name for name, method in METHODS.items() if method.data_noise} == WITH_DATA_NOISE
+    assert {name for name, method in METHODS.items() if method.anchor_noise} == WITH_ANCHOR_NOISE
+    assert {name for name, method in METHODS.items() if method.uses_anchor} == {
+        n for n in METHODS if n.startswith("aa-")
+    }
+    assert {name for name, method in METHODS.items() if method.alignment == "procrustes"} == WITH_ANCHOR_NOISE
+
+
+def test_the_table_of_methods_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        METHODS["mine"] = METHODS["c-gdp"]  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        METHODS["c-gdp"].data_noise = True  # type: ignore[misc]
+
+
+def test_an_unknown_method_is_refused(refused: Refused) -> None:
+    for call in (lambda: method_named("AA-I-GDP"), lambda: made("AA-I-GDP")):
+        refused(call, what="method", expected="one of c-gdp, c-gdp-data-noise", got="'AA-I-GDP'")
+
+
+def test_a_method_can_be_given_by_name_or_as_itself() -> None:
+    by_name, by_value = made("aa-i-gdp"), made(METHODS["aa-i-gdp"])
+    assert np.array_equal(by_name.representation, by_value.representation)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])
+def test_scales_that_are_negative_or_not_finite_are_refused(name: str, scale: float, refused: Refused) -> None:
+    for argument in ("data_noise_scale", "anchor_noise_scale"):
+        refused(
+            lambda argument=argument: made(name, **{argument: scale}),
+            what=argument,
+            expected="zero or more, and finite",
+            got=str(scale),
+        )
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_DATA_NOISE))
+def test_data_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
+    refused(lambda: made(name, data_noise_scale=0.1), what="data_noise_scale", expected=f"0 for {name}", got="0.1")
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_ANCHOR_NOISE))
+def test_anchor_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
+    refused(lambda: made(name, anchor_noise_scale=0.1), what="anchor_noise_scale", expected=f"0 for {name}", got="0.1")
+
+
+@pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE))
+def test_data_noise_goes_on_the_data_and_not_on_the_anchor(name: str) -> None:
+    upload = made(name, data_noise_scale=0.5)
+    noise = np.random.default_rng(7).standard_normal(ROWS.shape)
+    assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * noise, atol=1e-14)
+    if upload.anchor_representation is not None:
+        assert np.array_equal(upload.anchor_representation, SECRET.apply(ANCHOR))
+
+
+@pytest.mark.parametrize("name", sorted(WITH_ANCHOR_NOISE))
+def test_anchor_noise_goes_on_the_anchor_and_not_on_the_data(name: str) -> None:
+    upload = made(name, anchor_noise_scale=0.5)
+    noise = np.random.default_rng(7).standard_normal(ANCHOR.shape)
+    assert np.array_equal(upload.representation, SECRET.apply(ROWS))
+    assert np.allclose(upload.anchor_representation, SECRET.apply(ANCHOR) + 0.5 * noise, atol=1e-14)
+
+
+def test_the_two_noises_of_one_upload_are_not_the_same_draws() -> None:
+    """With as many rows as the anchor, a stream started twice would give both the same noise."""
+    rows = ANCHOR.copy()
+    upload = made("aa-i-gdp-both-noise", rows, data_noise_scale=1.0, anchor_noise_scale=1.0)
+    data_noise = upload.representation - SECRET.apply(rows)
+    anchor_noise = upload.anchor_representation - SECRET.apply(ANCHOR)
+    assert abs(np.corrcoef(data_noise.ravel(), anchor_noise.ravel())[0, 1]) < 0.5
+
+
+def test_noise_that_is_given_is_used_and_scaled() -> None:
+    given = np.arange(12.0).reshape(4, 3)
+    upload = made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=given)
+    assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * given)
+
+
+def test_given_noise_of_another_shape_is_refused(refused: Refused) -> None:
+    refused(
+        lambda: made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=np.ones((1, 3))),
+        what="data_noise",
+        expected="of shape (4, 3)",
+        got="shape (1, 3)",
+    )
+
+
+def test_given_noise_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(InputError):
+        made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=np.full((4, 3), np.nan))
+
+
+def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:
+    """W̃ = W Oᵢᵀ Oₛ: noise that participant i adds, carried by its alignment map, is the noise C-GDP adds."""
+    rng = np.random.default_rng(0)
+    own, reference, noise = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
+    coupled = coupled_noise(noise, own=own, reference=reference)
+    assert np.allclose(coupled, noise @ own.orthogonal.T @ reference.orthogonal)
+    assert np.allclose(coupled_noise(coupled, own=reference, reference=own), noise)
+    assert np.allclose(coupled_noise(noise, own=own, reference=own), noise)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].uses_anchor])
+def test_a_method_with_an_anchor_asks_for_a_good_one(name: str, refused: Refused) -> None:
+    refused(lambda: made(name, anchor=None), what="anchor", expected=f"given for {name}", got="none")
+    refused(lambda: made(name, anchor=2 * ANCHOR), what="anchor", expected="orthonormal columns", got="a deviation")
+    other = make_anchor(12, 4, rng=np.random.default_rng(0))
+    refused(lambda: made(name, anchor=other), what="rows", expected="as wide as the map", got="shape (12, 4)")
+
+
+@pytest.mark.parametrize("rows", [np.ones(3), np.ones((0, 3)), np.ones((2, 2, 3))], ids=["vector", "no rows", "stack"])
+def test_data_that_is_no_matrix_of_rows_is_refused(rows: np.ndarray, refused: Refused) -> None:
+    refused(
+        lambda: made("i-gdp", rows),
+        what="private_data",
+        expected="a matrix with at least one row",
+        got=f"shape {rows.shape}",
+    )
+
+
+def test_data_of_another_width_than_the_secret_is_refused(refused: Refused) -> None:
+    refused(lambda: made("i-gdp", np.ones((4, 2))), what="rows", expected="as wide as the map", got="shape (4, 2)")

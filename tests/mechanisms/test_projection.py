@@ -1,0 +1,236 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mooring.mechanisms.projection
+from mooring import InputError, Projection, gaussian_projection, no_projection, public_svd_projection
+
+Refused = Callable[..., None]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def public_rows() -> np.ndarray:
+    """Rows off the origin whose first four singular values stand well above the rest."""
+    rng = np.random.default_rng(1)
+    low_rank = rng.standard_normal((200, 4)) @ np.diag([40.0, 20.0, 10.0, 5.0]) @ rng.standard_normal((4, 30))
+    return low_rank + 0.1 * rng.standard_normal((200, 30)) + 1.0
+
+
+@pytest.fixture(params=["none", "gaussian", "public-svd"])
+def projection(request: pytest.FixtureRequest, public_rows: np.ndarray, rng: np.random.Generator) -> Projection:
+    match request.param:
+        case "none":
+            return no_projection(30)
+        case "gaussian":
+            return gaussian_projection(30, 6, rng=rng)
+        case _:
+            return public_svd_projection(public_rows, 4, rng=rng)
+
+
+def projector(projection: Projection) -> np.ndarray:
+    return projection.matrix @ projection.decoder
+
+
+def test_no_projection_shares_the_rows_as_they_are(rng: np.random.Generator) -> None:
+    projection, rows = no_projection(5), rng.standard_normal((7, 5))
+    assert projection.kind == "none"
+    assert np.array_equal(projection.encode(rows), rows)
+    assert np.array_equal(projection.decode(rows), rows)
+
+
+def test_a_gaussian_projection_has_standard_normal_entries() -> None:
+    """40,000 entries: mean within 0.02, variance within 0.03, four spreads each."""
+    projection = gaussian_projection(400, 100, rng=np.random.default_rng(0))
+    assert projection.kind == "gaussian"
+    assert (projection.n_features, projection.n_components) == (400, 100)
+    assert abs(projection.matrix.mean()) < 0.02
+    assert abs(projection.matrix.var() - 1.0) < 0.03
+
+
+def test_a_public_svd_finds_the_top_singular_vectors(public_rows: np.ndarray, rng: np.random.Generator) -> None:
+    """The same subspace as the full decomposition's, of the uncentred rows."""
+    projection = public_svd_projection(public_rows, 4, rng=rng)
+    V = np.linalg.svd(public_rows, full_matrices=False)[2][:4].T
+    assert projection.kind == "public-svd"
+    assert np.allclose(projector(projection), V @ V.T, atol=1e-8)
+    assert np.allclose(projection.matrix.T @ projection.matrix, np.eye(4), atol=1e-14)
+
+
+def test_the_public_svd_does_not_centre(rng: np.random.Generator) -> None:
+    """Rows far from the origin, with spread in another direction: the uncentred top direction is that of the mean."""
+    rows = np.array([10.0, 0.0, 0.0]) + rng.standard_normal((50, 1)) * np.array([0.0, 1.0, 0.0])
+    assert abs(public_svd_projection(rows, 1, rng=rng).matrix[0, 0]) > 0.99
+
+
+def test_a_public_svd_needs_only_rough_passes_when_the_gap_is_wide(
+    public_rows: np.ndarray, rng: np.random.Generator
+) -> None:
+    rough = public_svd_projection(public_rows, 4, rng=rng, n_passes=1, oversampling=26)
+    V = np.linalg.svd(public_rows, full_matrices=False)[2][:4].T
+    assert np.allclose(projector(rough), V @ V.T, atol=1e-8)
+
+
+def test_arrays_memory_maps_and_blocks_give_the_same_subspace(public_rows: np.ndarray, tmp_path: Path) -> None:
+    stored = np.memmap(tmp_path / "rows", dtype=np.float64, mode="w+", shape=public_rows.shape)
+    stored[:] = public_rows
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, 200, 33):
+            yield public_rows[start : start + 33]
+
+    def rows_one_by_one() -> Iterator[np.ndarray]:
+        yield from public_rows
+
+    expected = projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2)))
+    for source in (stored, blocks, rows_one_by_one, public_rows.tolist()):
+        assert np.allclose(
+            projector(public_svd_projection(source, 4, rng=np.random.default_rng(2))), expected, atol=1e-9
+        )
+
+
+def test_a_large_array_is_read_in_blocks(public_rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = public_svd_projection(public_rows, 4, rng=np.random.default_rng(2))
+    monkeypatch.setattr(mooring.mechanisms.projection, "_BLOCK_NUMBERS", 30 * 17)
+    assert np.allclose(projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2))), projector(whole))
+
+
+def test_single_precision_and_integers_are_welcome(public_rows: np.ndarray) -> None:
+    expected = projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2)))
+    single = public_svd_projection(public_rows.astype(np.float32), 4, rng=np.random.default_rng(2))
+    assert single.matrix.dtype == np.float64
+    assert np.allclose(projector(single), expected, atol=1e-5)
+    counts = np.arange(12).reshape(4, 3) ** 2
+    assert public_svd_projection(counts, 2, rng=np.random.default_rng(2)).n_components == 2
+
+
+def test_as_many_components_as_features_keep_everything(public_rows: np.ndarray, rng: np.random.Generator) -> None:
+    projection = public_svd_projection(public_rows, 30, rng=rng)
+    assert np.allclose(projection.projection_only(public_rows), public_rows, atol=1e-9)
+
+
+def test_decode_is_the_pseudoinverse(projection: Projection, rng: np.random.Generator) -> None:
+    projected = rng.standard_normal((3, projection.n_components))
+    assert np.allclose(projection.decode(projected), projected @ np.linalg.pinv(projection.matrix), atol=1e-10)
+
+
+def test_encode_undoes_decode(projection: Projection, rng: np.random.Generator) -> None:
+    projected = rng.standard_normal((3, projection.n_components))
+    assert np.allclose(projection.encode(projection.decode(projected)), projected, atol=1e-10)
+
+
+def test_projection_only_is_the_orthogonal_projector(projection: Projection, rng: np.random.Generator) -> None:
+    P = projection.projection_only(np.eye(30))
+    assert np.allclose(P, P.T, atol=1e-10)
+    assert np.allclose(P @ P, P, atol=1e-10)
+    assert np.trace(P) == pytest.approx(projection.n_components)
+    assert np.allclose(P @ projection.matrix, projection.matrix, atol=1e-10)
+
+
+def test_batches_of_rows_are_welcome(projection: Projection, rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((2, 5, 30))
+    assert projection.encode(rows).shape == (2, 5, projection.n_components)
+    assert projection.projection_only(rows).shape == rows.shape
+
+
+@pytest.mark.parametrize("shape", [(30,), (4, 29)])
+def test_rows_of_another_width_are_refused(shape: tuple[int, ...], refused: Refused, rng: np.random.Generator) -> None:
+    projection = gaussian_projection(30, 6, rng=rng)
+    refused(lambda: projection.encode(np.zeros(shape)), what="rows", expected="(..., m, 30)", got=f"shape {shape}")
+    refused(lambda: projection.decode(np.zeros((4, 30))), what="rows", expected="(..., m, 6)", got="shape (4, 30)")
+
+
+@pytest.mark.parametrize("n_components", [-1, 0, 6])
+def test_more_components_than_features_or_none_are_refused(
+    n_components: int, refused: Refused, rng: np.random.Generator
+) -> None:
+    expectation = {"what": "n_components", "expected": "between 1 and n_features = 5", "got": str(n_components)}
+    refused(lambda: gaussian_projection(5, n_components, rng=rng), **expectation)
+    refused(lambda: public_svd_projection(np.ones((9, 5)), n_components, rng=rng), **expectation)
+
+
+def test_no_features_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    expectation = {"what": "n_features", "expected": "at least 1", "got": "0"}
+    refused(lambda: no_projection(0), **expectation)
+    refused(lambda: gaussian_projection(0, 1, rng=rng), **expectation)
+
+
+def test_too_few_public_rows_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    refused(
+        lambda: public_svd_projection(np.eye(5)[:2], 3, rng=rng),
+        what="public_rows",
+        expected="at least n_components = 3 rows",
+        got="2 rows",
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_rank_poor_public_rows_are_refused(rank: int, refused: Refused, rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((20, rank)) @ rng.standard_normal((rank, 5))
+    refused(
+        lambda: public_svd_projection(rows, 3, rng=rng),
+        what="public_rows",
+        expected="of rank 3 or more",
+        got=f"rank {rank}",
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_public_rows_that_are_not_finite_are_refused(
+    value: float, public_rows: np.ndarray, refused: Refused, rng: np.random.Generator
+) -> None:
+    public_rows[5, 5] = value
+    refused(
+        lambda: public_svd_projection(public_rows, 3, rng=rng), what="public_rows", expected="finite", got="NaN or Inf"
+    )
+
+
+def test_public_rows_that_are_no_matrix_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    refused(
+        lambda: public_svd_projection(np.zeros((4, 5, 5)), 3, rng=rng),
+        what="public_rows",
+        expected="a matrix of rows by features",
+        got="shape (4, 5, 5)",
+    )
+
+
+def test_blocks_of_different_width_or_none_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    for blocks, got in (([np.ones((4, 5)), np.ones((4, 6))], "widths [5, 6]"), ([], "no blocks")):
+        refused(
+            lambda blocks=blocks: public_svd_projection(lambda: iter(blocks), 3, rng=rng),
+            what="public_rows",
+            expected="blocks of one width",
+            got=got,
+        )
+
+
+def test_no_passes_are_refused(public_rows: np.ndarray, refused: Refused, rng: np.random.Generator) -> None:
+    refused(
+        lambda: public_svd_projection(public_rows, 3, rng=rng, n_passes=0),
+        what="n_passes",
+        expected="at least 1",
+        got="0",
+    )
+
+
+def test_negative_oversampling_is_refused_by_name(public_rows: np.ndarray, rng: np.random.Generator) -> None:
+    with pytest.raises(InputError) as caught:
+        public_svd_projection(public_rows, 3, rng=rng, oversampling=-1)
+    assert caught.value.what == "oversampling"
+
+
+def test_blocks_that_can_be_read_only_once_are_refused(public_rows: np.ndarray, rng: np.random.Generator) -> None:
+    spent = iter([public_rows])
+    with pytest.raises(InputError):
+        public_svd_projection(lambda: spent, 3, rng=rng)
+
+
+def test_blocks_that_are_no_matrices_are_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(InputError):
+        public_svd_projection(lambda: iter([np.ones((4, 6, 5))]), 3, rng=rng)

@@ -1,0 +1,264 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+
+from mooring import InputError
+from mooring.metrics import AttributeInference, infer_attribute
+
+Refused = Callable[..., None]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def study(rng: np.random.Generator, n: int = 600) -> dict[str, Any]:
+    """Rows whose sum decides the attribute, and labels that say nothing of it; half the rows are the colluder's."""
+    rows = rng.standard_normal((2 * n, 4))
+    attribute = np.where(rows.sum(axis=1) > 0, "yes", "no")
+    labels = rng.integers(0, 3, 2 * n)
+    return {
+        "attribute": attribute[n:],
+        "population_rows": rows[:n],
+        "population_attribute": attribute[:n],
+        "population_labels": labels[:n],
+        "target_reconstruction": rows[n:],
+        "target_labels": labels[n:],
+    }
+
+
+def infer(inputs: dict[str, Any], rng: np.random.Generator, **options: Any) -> AttributeInference:
+    inputs = dict(inputs)
+    return infer_attribute(inputs.pop("attribute"), **inputs, rng=rng, **options)
+
+
+def test_a_category_in_the_rows_is_found_and_labels_alone_are_at_chance(rng: np.random.Generator) -> None:
+    """600 rows: the baseline is at 0.5 ± 0.02."""
+    found = infer(study(rng), rng, name="smoker")
+    assert found.attack.value > 0.95
+    assert found.attack.chance == 0.5
+    assert abs(found.baseline.value - 0.5) < 0.08
+    assert found.attack.control == found.baseline.value
+    assert found.advantage == pytest.approx(found.attack.value - found.baseline.value)
+    for value, interval in (
+        (found.attack.value, found.attack.interval),
+        (found.baseline.value, found.baseline.interval),
+        (found.advantage, found.advantage_interval),
+    ):
+        assert value in interval
+        assert interval.high - interval.low < 0.15
+    assert (found.attack.name, found.attack.n, found.attack.higher_is_worse) == ("smoker", 600, True)
+
+
+def test_a_reconstruction_of_pure_noise_tells_nothing(rng: np.random.Generator) -> None:
+    """1,500 rows: 0.5 ± 0.013; an accuracy of 0.56 would be seen."""
+    inputs = study(rng, 1500)
+    inputs["target_reconstruction"] = rng.standard_normal((1500, 4))
+    found = infer(inputs, rng)
+    assert 0.5 in found.attack.interval
+    assert found.attack.interval.high - found.attack.interval.low < 0.06
+
+
+def test_accuracy_is_balanced(rng: np.random.Generator) -> None:
+    """One in ten says yes: always no is right nine times in ten, and scores one half."""
+    inputs = study(rng)
+    inputs["attribute"] = np.where(np.arange(600) < 60, "yes", "no")
+    inputs["target_reconstruction"] = np.full((600, 4), -3.0)
+    assert infer(inputs, rng).attack.value == 0.5
+
+
+def test_a_label_that_tells_the_attribute_leaves_no_advantage(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    inputs["population_labels"] = np.where(inputs["population_attribute"] == "yes", 5, 6)
+    inputs["target_labels"] = np.where(inputs["attribute"] == "yes", 5, 6)
+    found = infer(inputs, rng)
+    assert found.baseline.value == 1.0
+    assert found.advantage <= 0.0
+
+
+def test_the_baseline_makes_the_most_of_a_label_even_of_a_rare_category(rng: np.random.Generator) -> None:
+    """One yes in ten; label 1 doubles the odds, so yes is a minority under both labels, yet the label tells something."""
+    n = 4000
+    yes = rng.random(2 * n) < 0.1
+    labels = np.where(rng.random(2 * n) < np.where(yes, 0.8, 0.2), 1, 0)
+    rows = rng.standard_normal((2 * n, 2))
+    found = infer_attribute(
+        yes[n:],
+        population_rows=rows[:n],
+        population_attribute=yes[:n],
+        population_labels=labels[:n],
+        target_reconstruction=rows[n:],
+        target_labels=labels[n:],
+        rng=rng,
+    )
+    assert found.baseline.value == pytest.approx(0.8, abs=0.05)
+
+
+def test_an_attacker_with_labels_does_as_well_as_the_label_where_rows_say_nothing(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    noise = rng.standard_normal((1200, 4))
+    inputs["population_rows"], inputs["target_reconstruction"] = noise[:600], noise[600:]
+    inputs["population_labels"] = np.where(inputs["population_attribute"] == "yes", "u", "v")
+    inputs["target_labels"] = np.where(inputs["attribute"] == "yes", "u", "v")
+    assert infer(inputs, rng, with_labels=True).attack.value > 0.95
+    assert infer(inputs, rng).attack.value < 0.6
+
+
+def test_a_label_that_the_population_lacks_does_no_harm(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    inputs["target_labels"] = np.full(600, 99)
+    assert infer(inputs, rng).baseline.value == 0.5
+    numbers = {**inputs, "attribute": np.arange(600.0), "population_attribute": np.arange(600.0)}
+    assert infer(numbers, rng, kind="number").baseline.value == pytest.approx(0.0)
+
+
+def test_a_category_that_the_population_lacks_is_never_found(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    inputs["attribute"] = np.where(np.arange(600) < 300, "maybe", inputs["attribute"])
+    found = infer(inputs, rng)
+    assert found.attack.value < 2 / 3 + 1e-12
+
+
+def test_a_number_in_the_rows_is_found(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    for name, rows in (("attribute", "target_reconstruction"), ("population_attribute", "population_rows")):
+        inputs[name] = 50 + 10 * inputs[rows].sum(axis=1)
+    found = infer(inputs, rng, kind="number")
+    assert found.attack.value > 0.999
+    assert found.attack.chance == 0.0
+    assert found.baseline.value == pytest.approx(0.0, abs=0.05)
+    inputs["target_reconstruction"] = np.broadcast_to(inputs["population_rows"].mean(axis=0), (600, 4))
+    assert infer(inputs, rng, kind="number").attack.value == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_number_that_the_label_tells_in_part(rng: np.random.Generator) -> None:
+    """Label means of spread 1 and noise of spread 1 about them: R² = 1/2 for the label, within 0.08 on 600 rows."""
+    inputs = study(rng)
+    for name, labels in (("attribute", "target_labels"), ("population_attribute", "population_labels")):
+        inputs[labels] = np.arange(600) % 2
+        inputs[name] = 2.0 * inputs[labels] + rng.standard_normal(600)
+    found = infer(inputs, rng, kind="number")
+    assert found.baseline.value == pytest.approx(0.5, abs=0.08)
+    assert found.baseline.value in found.baseline.interval
+
+
+def test_a_number_that_does_not_vary_has_no_r2(rng: np.random.Generator) -> None:
+    inputs = {**study(rng), "attribute": np.full(600, 0.1), "population_attribute": np.arange(600.0)}
+    found = infer(inputs, rng, kind="number")
+    assert math.isnan(found.attack.value)
+    assert not found.attack.interval.known
+
+
+def with_column(rng: np.random.Generator, codes: np.ndarray) -> dict[str, Any]:
+    """A study in which column 2 of the rows holds one of the codes, and the attribute is which one."""
+    inputs = study(rng)
+    for name, rows in (("attribute", "target_reconstruction"), ("population_attribute", "population_rows")):
+        inputs[name] = rng.integers(0, len(codes), 600)
+        inputs[rows][:, 2] = codes[inputs[name]]
+    return inputs
+
+
+@pytest.mark.parametrize("codes", [[0.0, 1.0, 2.0], [-1.3, 0.2, 5.0]])
+def test_an_attribute_that_is_a_column_is_read_off_the_column(codes: list[float], rng: np.random.Generator) -> None:
+    """Also where the column is a scaled code of the category."""
+    inputs = with_column(rng, np.array(codes))
+    inputs["target_reconstruction"][:, 2] += rng.uniform(-0.49, 0.49, 600)
+    found = infer(inputs, rng, attribute_column=2)
+    assert found.attack.value == 1.0
+    assert found.attack.chance == pytest.approx(1 / 3)
+
+
+def test_a_column_of_noise_tells_no_category(rng: np.random.Generator) -> None:
+    inputs = with_column(rng, np.array([0.0, 1.0]))
+    inputs["target_reconstruction"][:, 2] = rng.standard_normal(600) + 0.5
+    assert 0.5 in infer(inputs, rng, attribute_column=2).attack.interval
+
+
+def test_a_number_that_is_a_column_has_the_r2_of_that_column(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    inputs["attribute"] = inputs["target_reconstruction"][:, 1].copy()
+    inputs["population_attribute"] = inputs["population_rows"][:, 1]
+    inputs["target_reconstruction"][:, 1] += 0.5 * rng.standard_normal(600)
+    residual = inputs["target_reconstruction"][:, 1] - inputs["attribute"]
+    found = infer(inputs, rng, kind="number", attribute_column=1)
+    assert found.attack.value == pytest.approx(1 - np.sum(residual**2) / (600 * inputs["attribute"].var()))
+    assert found.attack.value in found.attack.interval
+
+
+def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.Generator) -> None:
+    """Eight rows, so that the mean of each resample matters; the same resamples, scored by scikit-learn."""
+    truth, rows = rng.standard_normal(8), rng.standard_normal((8, 1))
+    known, labels = np.arange(5.0), np.zeros(8)
+    found = infer_attribute(
+        truth,
+        population_rows=known[:, None],
+        population_attribute=known,
+        population_labels=labels[:5],
+        target_reconstruction=truth[:, None] + 0.3 * rows,
+        target_labels=labels,
+        rng=np.random.default_rng(3),
+        kind="number",
+        attribute_column=0,
+        n_resamples=500,
+    )
+    resamples = np.random.default_rng(3).multinomial(8, np.full(8, 1 / 8), size=500)
+    scores = [r2_score(truth, truth + 0.3 * rows[:, 0], sample_weight=times) for times in resamples]
+    expected = np.quantile(scores, [0.025, 0.975])
+    assert (found.attack.interval.low, found.attack.interval.high) == (
+        pytest.approx(expected[0]),
+        pytest.approx(expected[1]),
+    )
+
+
+def test_the_same_generator_gives_the_same_figures(rng: np.random.Generator) -> None:
+    inputs = study(rng)
+    assert infer(inputs, np.random.default_rng(3)) == infer(inputs, np.random.default_rng(3))
+
+
+def test_unusable_inputs_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    inputs = study(rng)
+
+    def changed(options: dict[str, Any] | None = None, **changes: Any) -> Callable[[], AttributeInference]:
+        return lambda: infer({**inputs, **changes}, rng, **(options or {}))
+
+    refused(
+        changed(target_reconstruction=inputs["target_reconstruction"][:, :3]),
+        what="target_reconstruction",
+        expected="of 4 features",
+        got="3",
+    )
+    refused(changed(attribute=inputs["attribute"][:9]), what="attribute", expected="600 values", got="shape (9,)")
+    refused(changed(target_labels=[1]), what="target_labels", expected="600 values", got="shape (1,)")
+    refused(
+        changed(population_attribute=["no"] * 600),
+        what="population_attribute",
+        expected="at least two categories",
+        got="1",
+    )
+    refused(changed({"kind": "ordinal"}), what="kind", expected="'category' or 'number'", got="ordinal")
+    refused(changed({"attribute_column": 4}), what="attribute_column", expected="between 0 and 3", got="4")
+    refused(changed({"regularisation": 0.0}), what="regularisation", expected="positive", got="0")
+    refused(
+        changed({"attribute_column": 0}, population_rows=np.ones((600, 4))),
+        what="attribute_column",
+        expected="tells the categories apart",
+        got="same mean",
+    )
+    numbers = {"attribute": np.arange(600.0), "population_attribute": np.arange(600.0)}
+    refused(
+        changed({"attribute_column": 0, "kind": "number"}, **numbers),
+        what="population_attribute",
+        expected="the values of attribute_column",
+        got="other values",
+    )
+    with pytest.raises(InputError, match="target_reconstruction must be finite"):
+        changed(target_reconstruction=inputs["target_reconstruction"] * np.nan)()
+
+
+def test_words_where_numbers_are_due_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    refused(lambda: infer(study(rng), rng, kind="number"), what="attribute", expected="numbers", got="dtype")

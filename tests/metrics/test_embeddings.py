@@ -1,0 +1,248 @@
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from mooring import MissingExtraError
+from mooring.metrics import DigitAuditor, build_galleries, link, onnx_embedding, train_digit_auditor
+from mooring.metrics.embeddings import resize_bilinear
+
+Refused = Callable[..., None]
+MODEL = {"image_shape": (4, 4, 3), "input_size": (4, 4), "scale": 2.0, "offset": -1.0}
+
+
+@dataclass
+class FakeSession:
+    """Gives back the pixels it was fed, and remembers them."""
+
+    shape: tuple[Any, ...] = ("batch", 3, 4, 4)
+    fed: list[np.ndarray] = field(default_factory=list)
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name="pixels", shape=list(self.shape))]
+
+    def run(self, names: None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+        (pixels,) = feed.values()
+        assert list(feed) == ["pixels"]
+        assert pixels.dtype == np.float32
+        self.fed.append(pixels)
+        return [pixels.reshape(len(pixels), -1)]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (13, 5), (3, 4), (1, 1), (5, 7)])
+def test_resizing_is_bilinear_between_pixel_centres(
+    size: tuple[int, int], rng: np.random.Generator, torch: ModuleType
+) -> None:
+    images = rng.random((2, 5, 7, 3))
+    channels_first = torch.as_tensor(images.transpose(0, 3, 1, 2))
+    expected = torch.nn.functional.interpolate(channels_first, size=size, mode="bilinear", align_corners=False)
+    assert np.allclose(resize_bilinear(images, size), expected.numpy().transpose(0, 2, 3, 1))
+
+
+def test_the_same_size_changes_no_image_and_one_pixel_fills_any(rng: np.random.Generator) -> None:
+    images = rng.random((2, 5, 7, 3))
+    assert np.allclose(resize_bilinear(images, (5, 7)), images, atol=1e-15)
+    assert np.allclose(resize_bilinear(images[:, :1, :1], (3, 2)), images[:, :1, :1])
+
+
+def test_a_model_is_fed_scaled_pixels_with_channels_in_its_order(rng: np.random.Generator) -> None:
+    images = rng.random((3, 4, 4, 3))
+    rows = images.reshape(3, -1)
+    for first in (True, False):
+        for flip in (True, False):
+            session = FakeSession(("batch", 3, 4, 4) if first else ("batch", 4, 4, 3))
+            onnx_embedding("m", **MODEL, channels_first=first, flip_channels=flip, _session=session)(rows)
+            expected = images[..., ::-1] if flip else images
+            expected = expected.transpose(0, 3, 1, 2) if first else expected
+            assert np.allclose(session.fed[0], 2 * expected - 1, atol=1e-6)
+
+
+def test_pixels_are_clamped_before_anything_else() -> None:
+    session = FakeSession()
+    onnx_embedding("m", **MODEL, _session=session)(np.array([[-5.0] * 24 + [7.0] * 24]))
+    assert sorted(set(session.fed[0].ravel().tolist())) == [-1.0, 1.0]
+
+
+def test_images_are_resized_to_what_the_model_takes(rng: np.random.Generator) -> None:
+    session = FakeSession((None, 1, 6, 8))
+    options = {"image_shape": (3, 4), "input_size": (6, 8), "scale": 1.0, "offset": 0.0}
+    images = rng.random((2, 3, 4))
+    onnx_embedding("m", **options, _session=session)(images.reshape(2, -1))
+    assert np.allclose(session.fed[0][:, 0], resize_bilinear(images[..., None], (6, 8))[..., 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(("fixed", "sizes"), [("batch", [3, 3, 1]), (4, [4, 4]), (1, [1] * 7)])
+def test_batches_change_nothing_and_vectors_have_length_one(
+    fixed: Any, sizes: list[int], rng: np.random.Generator
+) -> None:
+    rows = rng.random((7, 48))
+    session = FakeSession((fixed, 3, 4, 4))
+    vectors = onnx_embedding("m", **MODEL, batch_size=3, _session=session)(rows)
+    pixels = (2 * rows - 1).reshape(7, 4, 4, 3).transpose(0, 3, 1, 2).reshape(7, -1)
+    assert [len(batch) for batch in session.fed] == sizes
+    assert np.allclose(vectors, pixels / np.linalg.norm(pixels, axis=1, keepdims=True), atol=1e-6)
+    assert vectors.dtype == np.float64
+
+
+def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
+    for session in (FakeSession(("batch", 3, 5, 4)), FakeSession(("batch", 1, 4, 4)), FakeSession(("batch", 48))):
+        refused(
+            lambda session=session: onnx_embedding("m", **MODEL, _session=session),
+            what="input_size",
+            expected=str(tuple(session.shape[1:])),
+            got="(3, 4, 4)",
+        )
+
+
+def test_unusable_images_are_refused(refused: Refused) -> None:
+    refused(
+        lambda: onnx_embedding("m", **MODEL, _session=FakeSession())(np.ones((2, 47))),
+        what="rows",
+        expected="48 pixel values",
+        got="47",
+    )
+    refused(
+        lambda: onnx_embedding("m", **{**MODEL, "image_shape": (4,)}, _session=FakeSession()),
+        what="image_shape",
+        expected="(H, W)",
+        got="(4,)",
+    )
+
+
+def test_a_model_that_is_not_there_is_refused(refused: Refused, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    refused(lambda: onnx_embedding(tmp_path / "none", **MODEL), what="path", expected="an ONNX file", got="no file")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "call"),
+    [
+        ("onnxruntime", "images", lambda: onnx_embedding("m", **MODEL)),
+        ("torch", "torch", lambda: train_digit_auditor(np.ones((4, 16)), [0, 1, 0, 1], seed=0)),
+    ],
+)
+def test_missing_libraries_are_named(
+    module: str, extra: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"needs {module}, .* pip install 'mooring\[{extra}\]'"):
+        call()
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels / 16.0, labels
+
+
+@pytest.fixture(scope="module")
+def auditor(digits: tuple[np.ndarray, np.ndarray], torch: ModuleType) -> DigitAuditor:
+    pixels, labels = digits
+    return train_digit_auditor(pixels[:1200], labels[:1200], seed=0, device="cpu", epochs=3, batch_size=32)
+
+
+def test_the_auditor_learns_digits(auditor: DigitAuditor) -> None:
+    assert auditor.validation_accuracy > 0.9
+    assert 1 <= auditor.best_epoch <= 3
+    assert "network" not in repr(auditor)
+
+
+def test_its_vectors_are_128_values_of_length_one(auditor: DigitAuditor, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    vectors = auditor(digits[0][1200:1300])
+    assert vectors.shape == (100, 128)
+    assert vectors.dtype == np.float64
+    assert (vectors >= 0).all()
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0)
+
+
+def test_the_nearest_other_image_shows_the_same_digit(
+    auditor: DigitAuditor, digits: tuple[np.ndarray, np.ndarray]
+) -> None:
+    pixels, labels = digits[0][1200:], digits[1][1200:]
+    vectors = auditor(pixels)
+    cosines = vectors @ vectors.T - 2.0 * np.eye(len(vectors))
+    assert np.mean(labels[cosines.argmax(axis=1)] == labels) > 0.9
+
+
+def test_it_clamps_pixels(auditor: DigitAuditor, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    wild = digits[0][:5] * 4.0 - 1.5
+    assert np.array_equal(auditor(wild), auditor(wild.clip(0.0, 1.0)))
+
+
+def test_it_links_clean_images_always_and_noise_at_chance(
+    auditor: DigitAuditor, digits: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> None:
+    """About 600 queries in same-digit galleries: 0.1 ± 0.012."""
+    pixels, labels = digits[0][1200:], digits[1][1200:]
+    galleries = build_galleries(labels, seed=0)
+    assert link(pixels, pixels, galleries, embedding=auditor, metric="cosine").accuracy == 1.0
+    noise = link(rng.random(pixels.shape), pixels, galleries, embedding=auditor, metric="cosine")
+    assert abs(noise.accuracy - 0.1) < 4 * 0.0123
+
+
+@pytest.mark.parametrize("side", [4, 9, 28])
+def test_images_of_other_sizes_are_welcome(side: int, rng: np.random.Generator, torch: ModuleType) -> None:
+    images = rng.random((40, side**2))
+    trained = train_digit_auditor(images, np.arange(40) % 2, seed=0, device="cpu", epochs=1)
+    assert trained(images).shape == (40, 128)
+    assert trained.image_side == side
+    n_flat = trained._network[-2].in_features
+    assert n_flat == 64 * (side // 4) ** 2
+
+
+def test_training_depends_on_its_seed_and_leaves_global_random_state_alone(
+    digits: tuple[np.ndarray, np.ndarray], torch: ModuleType
+) -> None:
+    pixels, labels = digits[0][:200], digits[1][:200]
+    vectors = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in (3, 3, 4):
+            torch.rand(1)  # each training finds another global state
+            before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+            vectors.append(train_digit_auditor(pixels, labels, seed=seed, device="cpu", epochs=1)(pixels))
+            assert torch.equal(torch.get_rng_state(), before)
+            assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+    assert np.array_equal(vectors[0], vectors[1])
+    assert not np.allclose(vectors[0], vectors[2])
+
+
+def test_the_best_checkpoint_is_kept_and_the_earliest_of_equals(rng: np.random.Generator, torch: ModuleType) -> None:
+    """Dark and bright images are told apart at once; the epochs after that change the network, and are not kept."""
+    labels = np.arange(120) % 2
+    pixels = 0.8 * labels[:, None] + 0.2 * rng.random((120, 36))
+    options = {"seed": 0, "device": "cpu", "batch_size": 10}
+    best = train_digit_auditor(pixels, labels, epochs=8, **options)
+    assert best.validation_accuracy == 1.0
+    assert best.best_epoch < 8
+    stopped = train_digit_auditor(pixels, labels, epochs=best.best_epoch, **options)
+    assert np.array_equal(best(pixels), stopped(pixels))
+
+
+def test_unusable_digits_are_refused(refused: Refused, torch: ModuleType) -> None:
+    labels = np.arange(20) % 2
+    refused(lambda: train_digit_auditor(np.ones((20, 15)), labels, seed=0), what="images", expected="square", got="15")
+    refused(lambda: train_digit_auditor(np.ones((20, 9)), labels, seed=0), what="images", expected="4 × 4", got="9")
+    refused(
+        lambda: train_digit_auditor(np.ones((20, 16)), labels, seed=0, epochs=0),
+        what="epochs",
+        expected="at least 1",
+        got="0",
+    )
+    for some in (np.zeros(20), np.arange(20), np.arange(20) == 3):
+        refused(
+            lambda some=some: train_digit_auditor(np.ones((20, 16)), some, seed=0),
+            what="labels",
+            expected="two or more digits",
+            got="20 images",
+        )

@@ -1,0 +1,274 @@
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mooring.metrics.linkage
+from mooring import RigidMap
+from mooring.metrics import Galleries, build_galleries, build_identity_galleries, link, wilson
+
+Refused = Callable[..., None]
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def same(one: Galleries, other: Galleries) -> bool:
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("queries", "candidates", "answers")
+    )
+
+
+@given(st.lists(st.sampled_from("aabbbc"), min_size=12, max_size=40), st.integers(2, 4), seeds)
+def test_a_gallery_is_the_query_and_distinct_others_of_its_label(labels: list[str], k: int, seed: int) -> None:
+    galleries = build_galleries(labels, n_candidates=k, seed=seed)
+    counts, names = Counter(labels), np.array(labels)
+    assert galleries.queries.tolist() == [row for row, label in enumerate(labels) if counts[label] >= k]
+    assert galleries.n_dropped == sum(counts[label] < k for label in labels)
+    assert np.array_equal(galleries.candidates[np.arange(len(galleries.queries)), galleries.answers], galleries.queries)
+    assert all(len(set(gallery)) == k for gallery in galleries.candidates.tolist())
+    assert (names[galleries.candidates] == names[galleries.queries][:, None]).all()
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=20), st.lists(st.integers(0, 5), max_size=20), seeds)
+def test_an_identity_gallery_has_one_row_of_the_query_and_one_each_of_others(
+    query_identities: list[int], references: list[int], seed: int
+) -> None:
+    query_identities, references = np.array([0, *query_identities]), np.array([0, 1, 2, *references])
+    galleries = build_identity_galleries(query_identities, references, n_candidates=3, galleries_per_query=2, seed=seed)
+    shown = references[galleries.candidates]
+    own = query_identities[galleries.queries]
+    assert all(len(set(gallery)) == 3 for gallery in shown.tolist())
+    assert np.array_equal(shown[np.arange(len(own)), galleries.answers], own)
+    found = np.flatnonzero(np.isin(query_identities, references))
+    assert galleries.queries.tolist() == np.repeat(found, 2).tolist()
+    assert galleries.n_dropped == len(query_identities) - len(found)
+
+
+def test_galleries_depend_on_the_seed_and_on_nothing_else() -> None:
+    labels = np.arange(60) % 3
+    assert same(build_galleries(labels, seed=5), build_galleries(labels, seed=5))
+    assert not same(build_galleries(labels, seed=5), build_galleries(labels, seed=6))
+    identities = np.arange(20)
+    one, other = (build_identity_galleries(identities, identities, seed=5) for _ in range(2))
+    assert same(one, other)
+
+
+def test_the_true_match_stands_at_every_place_and_every_row_is_an_impostor_alike() -> None:
+    """2,000 rows, k = 5: each place 400 ± 18 times; each row an impostor 4 ± 2 times, a χ² of 2,000 ± 63 in all."""
+    galleries = build_galleries(None, n_rows=2000, n_candidates=5, seed=0)
+    assert np.abs(np.bincount(galleries.answers, minlength=5) - 400).max() < 4 * 18
+    appearances = np.bincount(galleries.candidates.ravel(), minlength=2000) - 1
+    assert appearances.sum() == 4 * 2000
+    assert abs(np.sum((appearances - 4) ** 2) / 4 - 2000) < 5 * 63
+
+
+def test_every_set_of_impostors_is_as_likely() -> None:
+    """Two of four others, 6,000 draws: each of the six pairs 1,000 ± 29 times."""
+    galleries = build_identity_galleries([0], np.arange(5), n_candidates=3, galleries_per_query=6000, seed=0)
+    impostors = [frozenset(gallery) - {0} for gallery in galleries.candidates.tolist()]
+    counts = Counter(impostors)
+    assert len(counts) == 6
+    assert max(abs(count - 1000) for count in counts.values()) < 4 * 29
+
+
+def test_any_reference_of_the_identity_can_be_the_match() -> None:
+    galleries = build_identity_galleries([7], [7, 7, 1, 1], n_candidates=2, galleries_per_query=50, seed=0)
+    assert set(galleries.candidates.ravel().tolist()) == {0, 1, 2, 3}
+
+
+def test_fewer_queries_can_be_asked_for() -> None:
+    galleries = build_galleries(np.zeros(50), n_candidates=3, n_queries=20, seed=0)
+    assert len(set(galleries.queries.tolist())) == 20
+    assert set(galleries.candidates.ravel().tolist()) > set(galleries.queries.tolist())
+    assert len(build_galleries(np.zeros(5), n_candidates=3, n_queries=20, seed=0).queries) == 5
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_truth_is_always_linked(metric: str, rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((100, 6))
+    linkage = link(rows, rows, build_galleries(np.arange(100) % 4, seed=0), metric=metric)
+    assert linkage.accuracy == 1.0
+    assert linkage.interval == wilson(100, 100)
+    assert (linkage.chance, linkage.n_queries, linkage.n_dropped) == (0.1, 100, 0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_pure_noise_is_linked_at_chance(metric: str, rng: np.random.Generator) -> None:
+    """2,000 queries: 0.1 ± 0.0067, and the interval is ±0.013 about what was found; 0.13 would be seen."""
+    rows, noise = rng.standard_normal((2000, 8)), rng.standard_normal((2000, 8))
+    linkage = link(noise, rows, build_galleries(np.arange(2000) % 10, seed=1), metric=metric)
+    assert linkage.chance in linkage.interval
+    assert linkage.interval.high - linkage.interval.low < 0.03
+
+
+def test_less_noise_links_better(rng: np.random.Generator) -> None:
+    rows, noise = rng.standard_normal((500, 8)), rng.standard_normal((500, 8))
+    galleries = build_galleries(None, n_rows=500, seed=0)
+    accuracies = [link(rows + scale * noise, rows, galleries).accuracy for scale in (0.1, 1.0, 2.0, 8.0)]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert accuracies[0] > accuracies[1] > accuracies[-1]
+
+
+def test_a_tie_among_candidates_counts_in_part() -> None:
+    galleries = Galleries(np.arange(3), np.array([[0, 1, 2], [0, 1, 2], [0, 1, 2]]), np.array([0, 1, 2]), 0, 0)
+    candidates = np.array([[1.0], [1.0], [5.0]])
+    linkage = link(np.array([[1.0], [0.0], [3.0]]), candidates, galleries)
+    assert np.allclose(linkage.hits, [1 / 2, 1 / 2, 1 / 3])
+    assert linkage.accuracy == pytest.approx(4 / 9)
+    assert linkage.interval == wilson(linkage.hits.sum(), 3)
+
+
+def test_reconstructions_that_are_all_alike_are_linked_at_chance_on_average(rng: np.random.Generator) -> None:
+    galleries = build_galleries(None, n_rows=40, n_candidates=4, seed=0)
+    rows = rng.standard_normal((40, 3))
+    assert link(rows, np.ones((40, 3)), galleries).hits.tolist() == [0.25] * 40
+    assert link(np.zeros((40, 3)), rows, galleries, metric="cosine").hits.tolist() == [0.25] * 40
+
+
+def test_cosine_looks_at_directions_only(rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((60, 5))
+    scaled = rows * rng.uniform(0.01, 100.0, (60, 1))
+    galleries = build_galleries(None, n_rows=60, seed=0)
+    assert link(rows, scaled, galleries, metric="cosine").accuracy == 1.0
+    assert link(rows, scaled, galleries).accuracy < 1.0
+    parallel = Galleries(np.array([0]), np.array([[0, 1]]), np.array([1]), 0, 0)
+    direction = rng.standard_normal((1, 5))
+    both = np.vstack([direction, 3.0 * direction])
+    assert link(7.0 * direction, both, parallel, metric="cosine").hits.tolist() == [0.5]
+
+
+def test_a_candidate_without_direction_is_no_better_than_one_at_a_right_angle() -> None:
+    galleries = Galleries(np.array([0, 0]), np.array([[0, 1], [1, 2]]), np.array([0, 0]), 0, 0)
+    candidates = np.array([[0.0, 0.0], [0.0, 2.0], [-1.0, 0.0]])
+    assert link(np.array([[1.0, 0.0]]), candidates, galleries, metric="cosine").hits.tolist() == [0.5, 1.0]
+
+
+@given(seeds)
+def test_linkage_ignores_a_rigid_map_of_both_sides_and_the_order_of_a_gallery(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((30, 4))
+    found = rows + rng.standard_normal(rows.shape)
+    galleries = build_galleries(np.arange(30) % 2, n_candidates=5, seed=seed)
+    hits = link(found, rows, galleries).hits
+    move = RigidMap.sample(4, rng=rng)
+    assert np.array_equal(link(move.apply(found), move.apply(rows), galleries).hits, hits)
+    backwards = Galleries(galleries.queries, galleries.candidates[:, ::-1], 4 - galleries.answers, 0, seed)
+    assert np.array_equal(link(found, rows, backwards).hits, hits)
+
+
+def test_the_embedding_sees_both_sides_once_and_only_rows_in_galleries(rng: np.random.Generator) -> None:
+    rows, seen = rng.standard_normal((50, 3)), []
+
+    def first_column(some: np.ndarray) -> np.ndarray:
+        seen.append(len(some))
+        return some[:, :1]
+
+    galleries = build_galleries(None, n_rows=50, n_candidates=4, n_queries=5, seed=0)
+    blurred = rows + np.array([0.0, 100.0, 100.0]) * rng.standard_normal(rows.shape)
+    assert link(blurred, rows, galleries, embedding=first_column).accuracy == 1.0
+    assert seen == [5, len(np.unique(galleries.candidates))]
+
+
+def test_blocks_do_not_change_the_hits(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rng.standard_normal((50, 3))
+    galleries = build_galleries(None, n_rows=50, seed=0)
+    whole = link(rows + 1.0, rows, galleries)
+    monkeypatch.setattr(mooring.metrics.linkage, "BLOCK_NUMBERS", 7 * 30)
+    assert np.array_equal(link(rows + 1.0, rows, galleries).hits, whole.hits)
+
+
+def test_galleries_of_one_query_are_not_taken_for_independent() -> None:
+    """40 queries, half always linked and half never, 25 galleries each: the spread is that of 40 trials, not 1,000."""
+    identities = np.arange(40)
+    references = np.eye(40)
+    queries = np.vstack([references[:20], -references[20:]])
+    galleries = build_identity_galleries(identities, identities, galleries_per_query=25, seed=0)
+    linkage = link(queries, references, galleries)
+    by_query = wilson(linkage.accuracy * 40, 40)
+    width = linkage.interval.high - linkage.interval.low
+    assert linkage.n_queries == 40
+    assert width == pytest.approx(by_query.high - by_query.low, rel=0.2)
+    assert width > 3 * (wilson(500, 1000).high - wilson(500, 1000).low)
+    assert link(queries, references, galleries).interval == linkage.interval
+
+
+def test_where_every_gallery_is_a_hit_the_interval_still_has_a_width() -> None:
+    identities = np.arange(12)
+    galleries = build_identity_galleries(identities, identities, galleries_per_query=5, seed=0)
+    assert link(np.eye(12), np.eye(12), galleries).interval == wilson(12, 12)
+
+
+def test_a_linkage_becomes_a_figure() -> None:
+    linkage = link(np.eye(12), np.eye(12), build_galleries(None, n_rows=12, seed=0))
+    figure = linkage.figure("digits", control=0.1, floor=0.4)
+    assert (figure.name, figure.value, figure.chance, figure.control, figure.floor) == ("digits", 1.0, 0.1, 0.1, 0.4)
+    assert (figure.n, figure.higher_is_worse, figure.interval) == (12, True, linkage.interval)
+
+
+def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:
+    refused(
+        lambda: build_galleries([0, 0, 1], n_candidates=3, seed=0),
+        what="labels",
+        expected="n_candidates = 3 rows",
+        got="at most 2 rows a label",
+    )
+    refused(lambda: build_galleries([], seed=0), what="labels", expected="n_candidates = 10", got="at most 0 rows")
+    refused(lambda: build_galleries(None, seed=0), what="n_rows", expected="given without labels", got="None")
+    refused(lambda: build_galleries([1, 2], n_rows=3, seed=0), what="labels", expected="3 values", got="shape (2,)")
+    refused(lambda: build_galleries([[1]], seed=0), what="labels", expected="a vector", got="shape (1, 1)")
+    refused(lambda: build_galleries([1], n_candidates=1, seed=0), what="n_candidates", expected="at least 2", got="1")
+    refused(lambda: build_galleries([1], n_queries=0, seed=0), what="n_queries", expected="at least 1", got="0")
+    refused(lambda: build_galleries([1], seed=-1), what="seed", expected="at least 0", got="-1")
+    refused(
+        lambda: build_identity_galleries([0], [0, 1, 1], n_candidates=3, seed=0),
+        what="reference_identities",
+        expected="n_candidates = 3 identities",
+        got="2 identities",
+    )
+    refused(
+        lambda: build_identity_galleries([8, 9], [0, 1], n_candidates=2, seed=0),
+        what="query_identities",
+        expected="among the references",
+        got="2 queries",
+    )
+    refused(
+        lambda: build_identity_galleries([0], [0, 1], n_candidates=2, galleries_per_query=0, seed=0),
+        what="galleries_per_query",
+        expected="at least 1",
+        got="0",
+    )
+    refused(
+        lambda: Galleries(np.arange(2), np.zeros((3, 2), dtype=int), np.zeros(3, dtype=int), 0, 0),
+        what="candidates",
+        expected="q queries",
+        got="(3, 2)",
+    )
+
+
+def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((12, 3))
+    galleries = build_galleries(None, n_rows=12, seed=0)
+    refused(lambda: link(rows[:5], rows, galleries), what="queries", expected="at least 12 rows", got="5 rows")
+    refused(lambda: link(rows, rows[:5], galleries), what="candidates", expected="at least 12 rows", got="5 rows")
+    refused(lambda: link(rows, rows[:, :2], galleries), what="candidates", expected="of 3 features", got="2")
+    refused(lambda: link(rows * np.nan, rows, galleries), what="queries", expected="finite", got="NaN")
+    refused(lambda: link(rows, rows, galleries, metric="manhattan"), what="metric", expected="cosine", got="manhattan")
+    refused(
+        lambda: link(rows, rows, galleries, embedding=lambda some: some[:3]),
+        what="embedding",
+        expected="12 in all",
+        got="3",
+    )
+    refused(
+        lambda: link(rows, rows, galleries, embedding=lambda some: some[:, 0]),
+        what="embedding",
+        expected="a matrix",
+        got="shape (12,)",
+    )

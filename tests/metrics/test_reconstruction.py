@@ -1,0 +1,199 @@
+import math
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring import MissingExtraError
+from mooring.metrics import centred_error, feature_r2, measure_reconstruction, psnr, relative_error, ssim
+
+Refused = Callable[..., None]
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def pair(seed: int, n_rows: int = 12, n_features: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((n_rows, n_features)) + 2.0
+    return truth, truth + 0.3 * rng.standard_normal(truth.shape)
+
+
+def test_a_perfect_reconstruction_has_no_error(rng: np.random.Generator) -> None:
+    truth, _ = pair(0)
+    measures = measure_reconstruction(truth, truth.copy(), rng=rng)
+    assert measures.relative_error.value == measures.centred_error.value == 0.0
+    assert np.array_equal(measures.feature_r2, np.ones(5))
+    assert (measures.psnr, measures.ssim) == (None, None)
+
+
+def test_guessing_the_mean_row_scores_the_chance_level(rng: np.random.Generator) -> None:
+    truth, _ = pair(0)
+    measures = measure_reconstruction(truth, np.broadcast_to(truth.mean(axis=0), truth.shape), rng=rng)
+    assert measures.centred_error.value == pytest.approx(1.0)
+    assert measures.centred_error.chance == 1.0
+    assert measures.relative_error.value == pytest.approx(measures.relative_error.chance)
+    assert np.allclose(measures.feature_r2, 0.0, atol=1e-12)
+
+
+def test_guessing_nothing_has_relative_error_one() -> None:
+    truth, _ = pair(0)
+    assert relative_error(truth, np.zeros_like(truth)) == pytest.approx(1.0)
+
+
+def test_known_errors() -> None:
+    truth, found = np.array([[0.0, 3.0], [4.0, 3.0]]), np.array([[1.0, 3.0], [4.0, 3.0]])
+    assert relative_error(truth, found) == pytest.approx(1 / math.sqrt(34))
+    assert centred_error(truth, found) == pytest.approx(1 / math.sqrt(8))
+    assert feature_r2(truth, found)[0] == pytest.approx(1 - 1 / 8)
+
+
+@given(seeds, st.floats(0.01, 100.0))
+def test_relative_error_ignores_rotation_and_unit(seed: int, unit: float) -> None:
+    truth, found = pair(seed)
+    Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+    assert relative_error(unit * truth @ Q, unit * found @ Q) == pytest.approx(relative_error(truth, found))
+
+
+@given(seeds, st.floats(-50.0, 50.0))
+def test_centred_error_and_r2_ignore_where_the_origin_is_and_the_order_of_rows(seed: int, shift: float) -> None:
+    truth, found = pair(seed)
+    order = np.random.default_rng(seed).permutation(len(truth))
+    moved = (truth + shift)[order], (found + shift)[order]
+    assert centred_error(*moved) == pytest.approx(centred_error(truth, found))
+    assert np.allclose(feature_r2(*moved), feature_r2(truth, found))
+
+
+@given(seeds, st.lists(st.floats(0.1, 10.0), min_size=5, max_size=5))
+def test_r2_ignores_the_unit_of_each_column(seed: int, units: list[float]) -> None:
+    truth, found = pair(seed)
+    assert np.allclose(feature_r2(truth * units, found * units), feature_r2(truth, found))
+
+
+def test_intervals_hold_the_value_and_shrink_with_rows(rng: np.random.Generator) -> None:
+    """Sixteen times the rows, a quarter of the width, within a third."""
+    few, many = (measure_reconstruction(*pair(1, n), rng=rng) for n in (100, 1600))
+    for figure, finer in zip(few.figures(), many.figures(), strict=True):
+        assert figure.value in figure.interval
+        width, finer_width = figure.interval.high - figure.interval.low, finer.interval.high - finer.interval.low
+        assert width / finer_width == pytest.approx(4.0, rel=0.33)
+        assert (figure.higher_is_worse, figure.n) == (False, 100)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6 + 0.1])
+def test_constant_columns_have_no_r2_and_add_nothing_to_the_spread(value: float) -> None:
+    truth, found = pair(2)
+    truth[:, 3] = found[:, 3] = value
+    assert np.flatnonzero(np.isnan(feature_r2(truth, found))).tolist() == [3]
+    assert centred_error(truth, found) == pytest.approx(
+        centred_error(np.delete(truth, 3, axis=1), np.delete(found, 3, axis=1))
+    )
+
+
+def test_a_truth_of_zeros_has_no_relative_error(rng: np.random.Generator) -> None:
+    measures = measure_reconstruction(np.zeros((3, 2)), np.ones((3, 2)), rng=rng)
+    for figure in measures.figures():
+        assert math.isnan(figure.value)
+        assert not figure.interval.known
+    assert measures.relative_error.as_dict()["value"] is None
+
+
+def test_one_row_has_a_relative_error_without_interval_and_no_centred_error(rng: np.random.Generator) -> None:
+    measures = measure_reconstruction([[3.0, 4.0]], [[3.0, 3.0]], rng=rng)
+    assert measures.relative_error.value == pytest.approx(0.2)
+    assert not measures.relative_error.interval.known
+    assert math.isnan(measures.centred_error.value)
+    assert np.isnan(measures.feature_r2).all()
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (9, 7), (8, 8, 3), (5, 6)])
+def test_images_are_measured_as_scikit_image_does(shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    metrics = pytest.importorskip("skimage.metrics")
+    truth = rng.random((4, *shape)) * 255
+    found = np.clip(truth + 20 * rng.standard_normal(truth.shape), 0, 255)
+    arguments = {"image_shape": shape, "data_range": 255.0}
+    flat = truth.reshape(4, -1), found.reshape(4, -1)
+    expected = [metrics.peak_signal_noise_ratio(a, b, data_range=255.0) for a, b in zip(truth, found, strict=True)]
+    assert psnr(*flat, **arguments) == pytest.approx(np.mean(expected))
+    options = {"data_range": 255.0, "channel_axis": 2 if len(shape) == 3 else None, "win_size": 7 - 2 * (shape[0] == 5)}
+    expected = [metrics.structural_similarity(a, b, **options) for a, b in zip(truth, found, strict=True)]
+    assert ssim(*flat, **arguments) == pytest.approx(np.mean(expected))
+    measures = measure_reconstruction(*flat, rng=rng, **arguments)
+    assert len(measures.figures()) == 4
+    for figure in measures.figures()[2:]:
+        assert figure.value in figure.interval
+        assert figure.higher_is_worse
+
+
+def test_perfect_images_have_finite_psnr_and_ssim_one(rng: np.random.Generator) -> None:
+    truth = rng.random((3, 64))
+    measures = measure_reconstruction(truth, truth.copy(), rng=rng, image_shape=(8, 8), data_range=1.0)
+    assert measures.ssim.value == pytest.approx(1.0)
+    assert measures.psnr.value == pytest.approx(313.07, abs=0.01)
+
+
+def test_psnr_follows_the_noise() -> None:
+    """An error of 0.1 everywhere on a range of 1 is 20 dB; ten times the range, the same error is 40 dB."""
+    truth = np.zeros((2, 16))
+    assert psnr(truth, truth + 0.1, image_shape=(4, 4), data_range=1.0) == pytest.approx(20.0)
+    assert psnr(truth, truth + 0.1, image_shape=(4, 4), data_range=10.0) == pytest.approx(40.0)
+
+
+def test_ssim_without_scikit_image_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage.metrics", None)
+    with pytest.raises(MissingExtraError, match=r"needs scikit-image, .* pip install 'mooring\[images\]'"):
+        ssim(np.zeros((1, 64)), np.ones((1, 64)), image_shape=(8, 8), data_range=1.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_reconstructions_that_are_not_finite_are_refused(
+    value: float, refused: Refused, rng: np.random.Generator
+) -> None:
+    truth, found = pair(0)
+    found[2, 2] = value
+    for call in (
+        lambda: measure_reconstruction(truth, found, rng=rng),
+        lambda: relative_error(truth, found),
+        lambda: centred_error(truth, found),
+        lambda: feature_r2(truth, found),
+    ):
+        refused(call, what="reconstruction", expected="finite", got="NaN or Inf")
+
+
+def test_shapes_that_do_not_fit_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    truth = np.ones((3, 16))
+    refused(lambda: relative_error(truth, truth[:2]), what="reconstruction", expected="(3, 16)", got="shape (2, 16)")
+    refused(lambda: relative_error(truth[0], truth[0]), what="truth", expected="rows by features", got="shape (16,)")
+    refused(lambda: relative_error(truth[:0], truth[:0]), what="truth", expected="at least one", got="shape (0, 16)")
+    for shape in ((4, 5), (16,), (-4, -4)):
+        refused(
+            lambda shape=shape: psnr(truth, truth, image_shape=shape, data_range=1.0),
+            what="image_shape",
+            expected="16 pixel values",
+            got=str(shape),
+        )
+    refused(
+        lambda: ssim(truth, truth, image_shape=(2, 8), data_range=1.0),
+        what="image_shape",
+        expected="at least 3 pixels",
+        got="(2, 8)",
+    )
+    for data_range in (0.0, -1.0, math.inf):
+        refused(
+            lambda data_range=data_range: psnr(truth, truth, image_shape=(4, 4), data_range=data_range),
+            what="data_range",
+            expected="a positive width",
+            got=f"{data_range:g}",
+        )
+    refused(
+        lambda: measure_reconstruction(truth, truth, rng=rng, image_shape=(4, 4)),
+        what="data_range",
+        expected="given with image_shape",
+        got="one without the other",
+    )

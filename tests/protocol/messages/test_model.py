@@ -1,0 +1,470 @@
+"""Models as ONNX: written to say what the learner says, and refused unless they are plainly data."""
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mooring.errors import InputError, RefusedError
+from mooring.learners import LEARNERS, Fitted, train_learner
+from mooring.learners import scikit as learners
+from mooring.learners.boosted_trees import Boosted
+from mooring.learners.onnx_export import to_onnx
+from mooring.learners.trees import MOST_TREES, Trees, boosted_trees, rounded_down
+from mooring.protocol.analyst.training import require_agreement
+from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model, check_model
+
+H = 3
+
+
+def rows_and_labels(kind: str, n_classes: int = 3, n: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, H)).astype(np.float32).astype(np.float64) * 2 + 5
+    signal = rows[:, 0] - 5 + (rows[:, 1] - 5) ** 2 / 2 + 0.3 * rng.standard_normal(n)
+    if kind == "number":
+        return rows, 100 + 7 * signal
+    return rows, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+
+
+def loaded(fitted: Fitted, n_classes: int = 3) -> Model:
+    return Model.load(to_onnx(fitted), n_components=H, kind=fitted.kind, n_classes=n_classes)
+
+
+@pytest.mark.parametrize("landmarks", [False, True])
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("kind", ["classes", "two classes", "number"])
+def test_every_learner_predicts_the_same_as_onnx(
+    kind: str, name: str, landmarks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if landmarks:
+        monkeypatch.setattr(learners, "_ROWS_FOR_KERNEL", 100)
+        monkeypatch.setattr(learners, "_LANDMARKS", 60)
+        monkeypatch.setattr(learners, "_MOST_LEAVES", 20)
+    n_classes = 2 if kind == "two classes" else 3
+    rows, labels = rows_and_labels("number" if kind == "number" else "classes", n_classes)
+    fitted = train_learner(name, rows, labels, kind="number" if kind == "number" else "classes", seed=0)
+    new = np.random.default_rng(1).uniform(0, 10, (700, H)).astype(np.float32).astype(np.float64)
+    expected, found = fitted.predict(new), loaded(fitted).predict(new)
+    if kind == "number":
+        assert found.dtype == np.float64
+        assert np.abs(found - expected).max() < 1e-5 * np.ptp(labels)
+    else:
+        assert found.dtype == np.int64
+        assert np.mean(found == expected) >= 0.998
+        assert set(found) == set(range(n_classes))
+
+
+def test_one_class_or_one_value_is_what_the_model_says() -> None:
+    rows = np.random.default_rng(0).standard_normal((20, H))
+    assert set(loaded(train_learner("auto", rows, np.full(20, 2), kind="classes", seed=0)).predict(rows)) == {2}
+    constant = loaded(train_learner("auto", rows, np.full(20, 7.5), kind="number", seed=0))
+    assert constant.predict(rows) == pytest.approx(7.5)
+
+
+def test_classes_that_nobody_has_keep_their_numbers() -> None:
+    rows = np.concatenate([np.zeros((10, H)), np.ones((10, H))]) + np.random.default_rng(0).normal(0, 0.1, (20, H))
+    fitted = train_learner("svm", rows, np.repeat([1, 4], 10), kind="classes", seed=0)
+    assert loaded(fitted, n_classes=5).predict(rows).tolist() == [1] * 10 + [4] * 10
+
+
+def test_a_model_written_wrongly_is_not_delivered() -> None:
+    rows, labels = rows_and_labels("classes")
+    model = loaded(train_learner("linear", rows, labels, kind="classes", seed=0))
+    with pytest.raises(RefusedError, match="predicts something else"):
+        require_agreement(
+            lambda rows: (model.predict(rows) + (np.arange(len(rows)) % 100 == 0)) % 3, model, rows, spread=1
+        )
+
+
+def good() -> onnx.ModelProto:
+    rows, labels = rows_and_labels("classes")
+    return onnx.load_from_string(to_onnx(train_learner("linear", rows, labels, kind="classes", seed=0)))
+
+
+def check(data: bytes, **changed: Any) -> None:
+    check_model(data, **{"n_components": H, "kind": "classes", "n_classes": 3, **changed})
+
+
+def node(name: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(name, inputs, outputs, **attributes)
+
+
+def test_the_model_that_the_others_are_made_from_is_accepted() -> None:
+    check(good().SerializeToString())
+
+
+def _external(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+
+
+def _function(model: onnx.ModelProto) -> None:
+    model.functions.add(name="f", domain="x")
+
+
+def _custom_domain(model: onnx.ModelProto) -> None:
+    model.graph.node[0].domain = "com.microsoft"
+
+
+def _other_opset(model: onnx.ModelProto) -> None:
+    model.opset_import[0].domain = "com.microsoft"
+
+
+def _second_opset(model: onnx.ModelProto) -> None:
+    model.opset_import.add(domain="ai.onnx.ml", version=3)
+
+
+def _operator(name: str) -> Callable[[onnx.ModelProto], None]:
+    def change(model: onnx.ModelProto) -> None:
+        model.graph.node.insert(0, node(name, ["rows"], ["extra"]))
+
+    return change
+
+
+def _loop(model: onnx.ModelProto) -> None:
+    body = helper.make_graph([], "body", [], [])
+    model.graph.node.insert(0, node("If", ["rows"], ["extra"], then_branch=body, else_branch=body))
+
+
+def _second_input(model: onnx.ModelProto) -> None:
+    model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [None, H]))
+
+
+def _second_output(model: onnx.ModelProto) -> None:
+    model.graph.output.append(helper.make_tensor_value_info("v0", TensorProto.DOUBLE, [None, H]))
+
+
+def _width(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = H + 1
+
+
+def _input_type(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def _input_name(model: onnx.ModelProto) -> None:
+    model.graph.input[0].name = "else"
+
+
+def _output_shape(model: onnx.ModelProto) -> None:
+    model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 2
+
+
+def _new_opset(model: onnx.ModelProto) -> None:
+    model.opset_import[0].version = 99
+
+
+def _new_ir(model: onnx.ModelProto) -> None:
+    model.ir_version = 99
+
+
+def _not_finite(value: float) -> Callable[[onnx.ModelProto], None]:
+    def change(model: onnx.ModelProto) -> None:
+        array = numpy_helper.to_array(model.graph.initializer[0]).copy()
+        array[...] = value
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(array, model.graph.initializer[0].name))
+
+    return change
+
+
+def _lying_shape(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].dims[0] = 2**40
+
+
+def _empty_shape(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    del tensor.dims[:]
+    tensor.dims.extend([0, 2**62])
+    tensor.raw_data = b""
+
+
+def _typed_data(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(helper.make_tensor("more", TensorProto.FLOAT, [2], [1.0, 2.0]))
+
+
+def _strings(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(helper.make_tensor("more", TensorProto.STRING, [1], [b"x"]))
+
+
+def _broadcast_bomb(model: onnx.ModelProto) -> None:
+    for name, shape in (("tall", (100_000, 1)), ("wide", (1, 100_000))):
+        model.graph.initializer.append(numpy_helper.from_array(np.zeros(shape, dtype=np.float32), name))
+    model.graph.node.insert(0, node("Add", ["tall", "wide"], ["huge"]))
+
+
+def _growing_bomb(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 1000), dtype=np.int64), "places"))
+    names = ["places", *(f"grown{k}" for k in range(4))]
+    for k in range(4):
+        model.graph.node.insert(k, node("Gather", [names[k], "places"], [names[k + 1]], axis=1))
+
+
+def _slow(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((2800, 2800), dtype=np.float32), "square"))
+    names = ["square", *(f"slow{k}" for k in range(100))]
+    for k in range(100):
+        model.graph.node.insert(k, node("MatMul", [names[k], "square"], [names[k + 1]]))
+
+
+def _many_nodes(model: onnx.ModelProto) -> None:
+    names = ["rows", *(f"again{k}" for k in range(1200))]
+    for k in range(1200):
+        model.graph.node.insert(k, node("Identity", [names[k]], [names[k + 1]]))
+
+
+def _long_note(model: onnx.ModelProto) -> None:
+    model.metadata_props.add(key="note", value="x" * 100_000)
+
+
+def _many_notes(model: onnx.ModelProto) -> None:
+    for k in range(100):
+        model.metadata_props.add(key=str(k), value="x")
+
+
+def _backwards(model: onnx.ModelProto) -> None:
+    model.graph.node.insert(0, node("Identity", ["v0"], ["early"]))
+
+
+def _same_name_twice(model: onnx.ModelProto) -> None:
+    model.graph.node.append(node("Identity", ["v0"], ["v1"]))
+
+
+def _hidden_input(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((5, H), dtype=np.float32), "rows"))
+
+
+def _no_output(model: onnx.ModelProto) -> None:
+    del model.graph.node[-1]
+
+
+def _attribute_tensor(model: onnx.ModelProto) -> None:
+    model.graph.node.insert(0, node("Identity", ["rows"], ["x"], value=numpy_helper.from_array(np.zeros(3), "t")))
+
+
+def _cast_to_string(model: onnx.ModelProto) -> None:
+    model.graph.node.insert(0, node("Cast", ["rows"], ["x"], to=TensorProto.STRING))
+
+
+def _unknown_setting(model: onnx.ModelProto) -> None:
+    model.graph.node.insert(0, node("Exp", ["rows"], ["x"], axis=1))
+
+
+def _sparse(model: onnx.ModelProto) -> None:
+    model.graph.sparse_initializer.add()
+
+
+def _training(model: onnx.ModelProto) -> None:
+    model.training_info.add()
+
+
+def _a_row_too_few(model: onnx.ModelProto) -> None:
+    model.graph.node[-2].attribute[0].i = 0
+
+
+HOSTILE = [
+    _external, _function, _custom_domain, _other_opset, _second_opset, _loop, _second_input, _second_output, _width,
+    _input_type, _input_name, _output_shape, _new_opset, _new_ir, _not_finite(np.nan), _not_finite(np.inf), _lying_shape,
+    _empty_shape, _typed_data, _strings, _broadcast_bomb, _growing_bomb, _slow, _many_nodes, _long_note, _many_notes,
+    _backwards, _same_name_twice, _hidden_input, _no_output, _attribute_tensor, _cast_to_string, _unknown_setting, _sparse,
+    _training, _a_row_too_few,
+    *(_operator(name) for name in ("Loop", "Scan", "ConstantOfShape", "Tile", "Expand", "Range", "SequenceEmpty", "Div",
+                                   "RandomNormal", "StringNormalizer", "SVMClassifier", "TreeEnsembleClassifier", "Pad")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", HOSTILE, ids=lambda change: change.__qualname__.split(".")[0])
+def test_a_hostile_model_is_refused_in_a_second_and_a_little_memory(change: Callable[[onnx.ModelProto], None]) -> None:
+    model = good()
+    change(model)
+    data = model.SerializeToString()
+    tracemalloc.start()
+    started = time.perf_counter()
+    with pytest.raises(RefusedError, match=r"the model is refused: .*\. Ask the analyst"):
+        check(data)
+    seconds, memory = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert seconds < 1
+    assert memory < 32 * 2**20
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x80", b"not a model", b"\x00" * 1000, b"\xff" * 1000, b":" + b"\xff" * 9 + b"\x01", b"\x80\x04]\x94."],
+    ids=repr,
+)
+def test_what_is_no_model_is_refused(data: bytes) -> None:
+    with pytest.raises(RefusedError):
+        check(data)
+
+
+def test_a_file_of_empty_parts_takes_no_memory_to_match() -> None:
+    parts = b"\x0a\x00" * 10_000_000
+    bomb = b"\x08\x08\x3a" + _varint(len(parts)) + parts
+    tracemalloc.start()
+    with pytest.raises(RefusedError, match="more parts"):
+        check(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 2**21
+    tracemalloc.stop()
+
+
+def _varint(value: int) -> bytes:
+    found = b""
+    while value >= 0x80:
+        found += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return found + bytes([value])
+
+
+def test_a_file_that_is_too_large_is_refused_unread() -> None:
+    with pytest.raises(RefusedError, match="larger than 1 MB"):
+        check(b"\x00" * (2**20 + 1), most_bytes=2**20)
+
+
+def test_every_truncation_is_refused() -> None:
+    data = good().SerializeToString()
+    for length in range(len(data)):
+        with pytest.raises(RefusedError):
+            check(data[:length])
+
+
+def test_no_bit_flip_gets_further_than_wrong_numbers() -> None:
+    data = good().SerializeToString()
+    rows = np.zeros((2, H))
+    for place in range(len(data)):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << (place % 8)
+        try:
+            found = Model.load(bytes(flipped), n_components=H, kind="classes", n_classes=3).predict(rows)
+        except RefusedError:
+            continue
+        assert found.shape == (2,)
+        assert set(found) <= {0, 1, 2}
+
+
+def test_classes_out_of_range_and_look_ups_beyond_the_end_are_refused() -> None:
+    rows, labels = rows_and_labels("classes")
+    data = to_onnx(train_learner("svm", rows, labels + 1, kind="classes", seed=0))
+    with pytest.raises(RefusedError, match="classes that the study does not have"):
+        Model.load(data, n_components=H, kind="classes", n_classes=3).predict(rows)
+    model = good()
+    model.graph.initializer[-1].CopyFrom(numpy_helper.from_array(np.array([0]), model.graph.initializer[-1].name))
+    short = Model.load(model.SerializeToString(), n_components=H, kind="classes", n_classes=3)
+    with pytest.raises(RefusedError, match="fails when it is used"):
+        short.predict(rows)
+
+
+def test_a_model_of_another_kind_is_refused() -> None:
+    rows, numbers = rows_and_labels("number")
+    data = to_onnx(train_learner("linear", rows, numbers, kind="number", seed=0))
+    with pytest.raises(RefusedError, match="not what the study asks for"):
+        check(data)
+    huge = to_onnx(train_learner("linear", rows, numbers * 1e100, kind="number", seed=0))
+    with pytest.raises(RefusedError, match="not finite"):
+        Model.load(huge, n_components=H, kind="number").predict(rows)
+
+
+def test_rows_that_do_not_fit_are_refused_without_their_values() -> None:
+    rows, labels = rows_and_labels("classes")
+    model = loaded(train_learner("linear", rows, labels, kind="classes", seed=0))
+    with pytest.raises(InputError, match="shape"):
+        model.predict(rows[:, :2])
+    with pytest.raises(InputError, match="finite"):
+        model.predict(np.full((1, H), 1e300))
+    assert model.predict(np.zeros((0, H))).shape == (0,)
+
+
+def test_a_threshold_in_single_precision_splits_rows_as_before() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(1000)
+    rounded = rounded_down(values)
+    nearest = values.astype(np.float32)
+    for rows in (nearest, np.nextafter(nearest, np.float32(9)), np.nextafter(nearest, np.float32(-9))):
+        assert ((rows <= rounded) == (rows.astype(np.float64) <= values)).all()
+
+
+# boosted trees; more of them, where XGBoost is installed, in tests/distributed
+
+
+class Full(Boosted):
+    """As large as boosted trees can be: all nodes of all trees down to the sixth level."""
+
+    def __init__(self, n_classes: int, rounds: int) -> None:
+        super().__init__(b"full", np.arange(n_classes))
+        self._shape = rounds, n_classes if n_classes > 2 else 1
+
+    def trees(self) -> tuple[Trees, np.ndarray]:
+        count, node = self._shape[0] * self._shape[1], np.arange(127)
+        starts, inner = 127 * np.arange(count), node < 63
+        left, right = (
+            (np.where(inner, 2 * node + side, node) + starts[:, None]).astype(np.int32).ravel() for side in (1, 2)
+        )
+        slot = np.where(inner, 0, node - 63) + 64 * np.arange(count)[:, None] * ~inner
+        return Trees(
+            roots=starts,
+            feature=np.tile(node % H, count).astype(np.int32),
+            limit=np.tile(0.1 * node - 3, count).astype(np.float32),
+            left=left,
+            right=right,
+            slot=slot.astype(np.int32).ravel(),
+            values=np.random.default_rng(0).standard_normal(64 * count).astype(np.float32),
+            turns=np.arange(count, dtype=np.int32).reshape(self._shape),
+            depth=6,
+        ), np.zeros(self._shape[1])
+
+
+@pytest.mark.parametrize("n_classes", [4, 500])
+def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes: int) -> None:
+    fitted = Fitted("classes", np.zeros(H), 1.0, Full(n_classes, MOST_TREES // n_classes))
+    data = to_onnx(fitted)
+    assert len(data) < MOST_MODEL_BYTES
+    check(data, n_classes=n_classes)
+
+
+def test_participants_would_not_accept_many_more() -> None:
+    with pytest.raises(RefusedError, match="too much memory"):
+        check(to_onnx(Fitted("classes", np.zeros(H), 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
+
+
+def document(**changed: Any) -> bytes:
+    """XGBoost's JSON of two rounds for three classes: in the first round a tree of one split each, then a leaf each."""
+    grown = {"left_children": [1, -1, -1], "right_children": [2, -1, -1], "split_indices": [1, 0, 0]}
+    trees = [
+        {**grown, "split_conditions": [0.5, 0.1 * k, -0.1 * k], "split_type": [0, 0, 0], "categories": []}
+        for k in range(3)
+    ]
+    leaf = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_type": [0], "categories": []}
+    trees += [{**leaf, "split_conditions": [value]} for value in (0.0, 0.15, 0.0)]
+    for tree in trees:
+        tree["tree_param"] = {"size_leaf_vector": "1"}
+    learner = {
+        "learner_model_param": {"num_class": "3", "base_score": "[0.0,0.0,0.1]"},
+        "objective": {"name": "multi:softprob"},
+        "gradient_booster": {"name": "gbtree", "model": {"trees": trees, "tree_info": [0, 1, 2, 0, 1, 2]}},
+    }
+    return json.dumps({"learner": {**learner, **changed}}).encode()
+
+
+def test_a_booster_is_read_from_its_document() -> None:
+    class Read(Boosted):
+        def trees(self) -> tuple[Trees, np.ndarray]:
+            return boosted_trees(document())
+
+    model = loaded(Fitted("classes", np.zeros(H), 1.0, Read(b"read", np.arange(3))))
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    rows = np.array([[9, below, 9], [9, 0.5, 9]], dtype=np.float32)
+    # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1
+    assert model.predict(rows).tolist() == [2, 1]
+
+
+def test_a_booster_for_something_else_is_refused() -> None:
+    with pytest.raises(InputError, match="rank:pairwise"):
+        boosted_trees(document(objective={"name": "rank:pairwise"}))
+    with pytest.raises(InputError, match="dart"):
+        boosted_trees(document(gradient_booster={"name": "dart"}))

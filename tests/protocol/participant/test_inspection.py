@@ -1,0 +1,305 @@
+"""What `mooring check` finds before anything leaves: one planted table a rule, a clean one, and the self-attack."""
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.attacks import REGISTRY
+from mooring.audit import AuditResult
+from mooring.errors import InputError
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.inspection import Inspection, inspect
+from mooring.tables.encoder import EncodedRows, study_projection
+from mooring.tables.schema import Column, Label
+
+CLASSES = Label("ill", "classes", ("no", "yes"))
+NUMBER = Label("stay", "number", (), -10.0, 10.0)
+NOISE = {
+    "aa-i-gdp": (0.0, 0.0),
+    "aa-i-gdp-data-noise": (0.4, 0.0),
+    "aa-i-gdp-anchor-noise": (0.0, 0.2),
+    "aa-i-gdp-both-noise": (0.4, 0.2),
+}
+
+
+def study(m: int = 5, h: int | None = None, *, method: str = "aa-i-gdp-anchor-noise", **changes: Any) -> Study:
+    h = h or m
+    sigma, v = NOISE[method]
+    plain: dict[str, Any] = {
+        "name": "hearts",
+        "nonce": "1" * 32,
+        "columns": tuple(Column(f"c{k}", "number", -10, 10) for k in range(m)),
+        "label": CLASSES,
+        "method": method,
+        "n_components": h,
+        "n_anchor_rows": 4 * h,
+        "data_noise_scale": sigma,
+        "anchor_noise_scale": v,
+        "projection": "none" if h == m else "gaussian",
+    }
+    return Study(**(plain | changes))
+
+
+def encoded(rows: np.ndarray, labels: np.ndarray | None = None) -> EncodedRows:
+    return EncodedRows(rows, labels, np.zeros((rows.shape[0], 1)), 1)
+
+
+def gaussian(n: int = 400, m: int = 5, seed: int = 0) -> np.ndarray:
+    return np.clip(0.3 * np.random.default_rng(seed).standard_normal((n, m)), -1, 1)
+
+
+def classes(n: int = 400, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, n)
+
+
+def looked_at(rows: np.ndarray, labels: np.ndarray | None, agreed: Study) -> Inspection:
+    return inspect(agreed, encoded(rows, labels), attacks=["procrustes"])
+
+
+def test_a_clean_table_has_no_hazard() -> None:
+    for seed in range(3):
+        assert looked_at(gaussian(seed=seed), classes(), study()).hazards == ()
+
+
+def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
+    rng, rows, labels, agreed = np.random.default_rng(2), gaussian(), classes(), study()
+    match kind:
+        case "integers":
+            rows[:, 1] = np.round(10 * rows[:, 1]) / 10
+        case "one-hot":
+            rows[:, 2:] = np.eye(3)[rng.integers(0, 3, 400)] * 0.63
+        case "constant":
+            rows, agreed = np.column_stack([gaussian(m=11), np.full(400, 0.1)]), study(12)
+        case "duplicates":
+            rows[7] = rows[300]
+        case "zero":
+            rows[[3, 9]] = 0.0
+        case "few rows":
+            rows, labels, agreed = gaussian(12, 12), classes(12), study(12, smallest_class=1)
+        case "separated":
+            rows = rows * [3.0, 1.0, 1.0, 1.0, 1.0]
+        case "small class":
+            labels = np.zeros(400, dtype=np.int64)
+            labels[:2] = 1
+    return rows, labels, agreed
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("integers", "1 of 5 encoded columns take values on a grid"),
+        ("integers", "within reach of lattice reduction: c1."),
+        ("one-hot", "3 of 5 encoded columns take values on a grid"),
+        ("one-hot", "c2, c3, c4."),
+        ("constant", "1 of 12 encoded columns are constant"),
+        ("constant", ": c11."),
+        ("duplicates", "1 of 400 rows are duplicates"),
+        ("zero", "2 of 400 rows are zero throughout"),
+        ("few rows", "You have 12 rows, no more than the study's 12 components"),
+        ("separated", "1 of the 4 gaps between your rows' largest variances"),
+        ("small class", "Class 'yes' has 2 rows, fewer than the study's smallest_class of 3"),
+    ],
+)
+def test_each_planted_hazard_is_found_and_no_other(kind: str, words: str) -> None:
+    found = looked_at(*planted(kind)).hazards
+    assert any(words in one for one in found), found
+    if kind not in ("one-hot", "few rows", "zero"):  # one-hot columns and few rows have uneven variances too
+        assert len(found) == 1
+    assert not any("blunts" in one or "blurs" in one for one in found)
+
+
+def test_a_class_without_rows_and_one_with_just_enough_are_no_hazard() -> None:
+    labels = np.zeros(400, dtype=np.int64)
+    assert looked_at(gaussian(), labels, study()).hazards == ()
+    labels[:3] = 1
+    found = looked_at(gaussian(), labels, study())
+    assert found.hazards == ()
+    assert found.class_counts == {"no": 397, "yes": 3}
+
+
+def test_hazards_say_what_projection_and_noise_blunt() -> None:
+    rows = gaussian()
+    rows[:, 1] = np.round(10 * rows[:, 1]) / 10
+    rows[0] = rows[1]
+    rows[:, 4] *= 3
+    mixed = looked_at(rows, classes(), study(5, 3)).hazards
+    assert any("grid" in one and "projection mixes" in one for one in mixed)
+    noisy = looked_at(rows, classes(), study(method="aa-i-gdp-data-noise", data_noise_scale=2.0)).hazards
+    assert any("grid" in one and "noise blurs this" in one for one in noisy)
+    assert any("duplicates" in one and "noise blurs this" in one for one in noisy)
+    assert any("gaps" in one and "noise closes all of them" in one for one in noisy)
+    little = looked_at(rows, classes(), study(method="aa-i-gdp-data-noise", data_noise_scale=0.01)).hazards
+    assert any("gaps" in one and "With noise, 1 remain" in one for one in little)
+
+
+@pytest.mark.parametrize("method", NOISE)
+def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
+    found = looked_at(gaussian(), classes(), study(method=method))
+    said = " ".join(found.warnings)
+    assert "knows 6 of your rows" in said
+    assert "exactly where rows carry no noise" in said
+    assert ("no anchor noise, however strong, protects rows" in said) == (NOISE[method][0] == 0)
+    assert "no anchor noise" in found.verdict
+    assert "lower bound" in found.verdict
+
+
+def test_many_columns_are_named_in_part() -> None:
+    rows = np.random.default_rng(0).integers(-3, 4, (100, 20)) / 3.0
+    words = next(one for one in looked_at(rows, classes(100), study(20)).hazards if "grid" in one)
+    assert "c7 and 12 more." in words
+    assert "c8" not in words
+
+
+@pytest.mark.parametrize("method", NOISE)
+@pytest.mark.parametrize("h", [5, 3])
+def test_the_self_attack_is_at_the_study_s_own_point_with_its_own_projection(method: str, h: int) -> None:
+    agreed = study(5, h, method=method)
+    found = inspect(agreed, encoded(gaussian(), classes()), attacks=["procrustes"])
+    (result,) = found.self_attack.points
+    assert result.data_noise_scale == pytest.approx(NOISE[method][0], abs=1e-9)
+    assert (result.point.method, result.point.n_components, result.point.n_anchor_rows) == (method, h, 4 * h)
+    assert result.point.anchor_noise_scale == NOISE[method][1]
+    F = study_projection(agreed)
+    shown = (np.asarray(result.examples["rows"][name]) for name in ("projection only", "original"))
+    assert np.allclose(*(F.encode(rows) for rows in shown), atol=0.01)
+    rms = float(np.sqrt((F.encode(gaussian()) ** 2).mean()))
+    assert found.rms == pytest.approx(rms)
+    assert found.level == pytest.approx(NOISE[method][0] / rms)
+
+
+def test_rows_without_noise_are_rebuilt_exactly_and_the_verdict_says_so() -> None:
+    found = inspect(study(method="aa-i-gdp"), encoded(gaussian(), classes()))
+    worst = found.self_attack.points[0].worst()
+    assert worst is not None
+    assert worst[1].value < 1e-6
+    assert "error of 0.00" in found.verdict
+    assert "That is much (an error under 0.5" in found.verdict
+    assert repr(worst[0]) in found.verdict
+
+
+def test_strong_noise_on_rows_leaves_little() -> None:
+    found = inspect(study(method="aa-i-gdp-data-noise", data_noise_scale=3.0), encoded(gaussian(), classes()))
+    assert "That is little (an error of 0.8 or more" in found.verdict
+
+
+def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
+    found = inspect(study(method="aa-i-gdp-both-noise"), encoded(gaussian(), classes()))
+    tried = {outcome.attack.removesuffix(" + denoising") for outcome in found.self_attack.points[0].outcomes}
+    assert tried == set(REGISTRY)
+    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    expected = {"rows", "class_counts", "hazards", "warnings", "local_only", "noise", "self_attack", "verdict"}
+    assert set(plain) == expected
+    assert set(plain["noise"]) == {"data_noise_scale", "rms", "level", "anchor_noise_scale"}
+    again = AuditResult.from_dict(plain["self_attack"])
+    assert again.as_dict() == plain["self_attack"]
+    assert again.headline() == found.self_attack.headline()
+
+
+def test_the_halves_share_no_row_and_keep_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mooring.protocol.participant.inspection as inspection
+
+    seen = []
+    run = inspection.run_audit
+    monkeypatch.setattr(inspection, "run_audit", lambda dealt, **options: seen.append(dealt) or run(dealt, **options))
+    rows, labels = gaussian(), (np.arange(400) % 10 == 0).astype(int)
+    inspect(study(), encoded(rows, labels), n_rows_attacked=100, attacks=["procrustes"])
+    colluder, target = seen[0].train
+    assert colluder.shape == target.shape == (50, 5)
+    assert not {row.tobytes() for row in colluder} & {row.tobytes() for row in target}
+    assert [int(part.sum()) for part in seen[0].train_labels] == [5, 5]
+
+
+def test_another_seed_is_another_self_attack_and_the_same_seed_the_same() -> None:
+    runs = [inspect(study(), encoded(gaussian(), classes()), seed=k, attacks=["procrustes"]) for k in (0, 0, 1)]
+    assert runs[0].as_dict() == runs[1].as_dict()
+    assert runs[0].as_dict() != runs[2].as_dict()
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 20])
+@pytest.mark.parametrize("kind", ["classes", "one class", "number", "no labels", "alike", "zero"])
+@pytest.mark.parametrize(("m", "h"), [(12, 12), (12, 1)])
+def test_few_rows_or_little_in_them_never_end_in_a_traceback(n: int, kind: str, m: int, h: int) -> None:
+    rows, labels, label = gaussian(n, m), classes(n), CLASSES
+    match kind:
+        case "one class":
+            labels[:] = 0
+        case "number":
+            labels, label = np.random.default_rng(0).standard_normal(n), NUMBER
+        case "no labels":
+            labels, label = None, Label()
+        case "alike":
+            rows[:] = 0.37
+        case "zero":
+            rows[:] = 0.0
+    for method in ("aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"):
+        found = inspect(study(m, h, method=method, label=label), encoded(rows, labels))
+        json.dumps(found.as_dict(), allow_nan=False)
+        AuditResult.from_dict(found.as_dict()["self_attack"]).figures()
+        if n < 4 or kind in ("alike", "zero"):
+            assert found.self_attack.points == ()
+            assert not found.self_attack.trustworthy
+            assert any("could not be run" in words for words in found.warnings)
+            assert "nothing here may be read as safety" in found.verdict
+        if n < 10 or kind in ("one class", "no labels"):
+            assert found.local_only is None
+
+
+def test_local_only_is_cross_validated() -> None:
+    labels = classes()
+    told = inspect(study(), encoded(gaussian() + 0.8 * labels[:, None] - 0.4, labels), attacks=["procrustes"])
+    noise = inspect(study(), encoded(gaussian(), labels), attacks=["procrustes"])
+    assert told.local_only is not None
+    assert noise.local_only is not None
+    assert told.local_only.value > 0.95
+    assert 0.4 < noise.local_only.value < 0.6  # a model scored on rows that it has seen would do better
+    assert noise.local_only.n == 400
+    numbers = gaussian() @ np.ones(5)
+    stay = inspect(study(label=NUMBER), encoded(gaussian(), numbers), attacks=["procrustes"])
+    assert stay.local_only is not None
+    assert stay.local_only.metric == "R²"
+    assert stay.local_only.value > 0.8
+
+
+def test_images_are_shown_from_black_to_white() -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.choice([-1.0, -0.5, 0.5, 1.0], (60, 9))
+    found = inspect(study(9, image_shape=(3, 3)), encoded(pixels, classes(60)), attacks=["procrustes"])
+    examples = found.self_attack.points[0].examples
+    assert examples is not None
+    assert examples["image_shape"] == [3, 3]
+    assert set(np.unique(examples["rows"]["original"])) <= {0.0, 0.25, 0.75, 1.0}
+    tables = inspect(study(9), encoded(pixels, classes(60)), attacks=["procrustes"]).self_attack.points[0].examples
+    assert tables is not None
+    assert tables["feature_names"] == [f"c{k}" for k in range(9)]
+
+
+def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.protocol.participant.inspection._WIDEST", {"moments": 4})
+    found = inspect(study(), encoded(gaussian(), classes()))
+    assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
+    assert any("leaves out moments" in words for words in found.warnings)
+    assert "Only 11 of 12 attacks" in found.self_attack.headline()
+
+
+def test_an_unknown_attack_is_refused() -> None:
+    with pytest.raises(InputError, match="attacks must be among"):
+        inspect(study(), encoded(gaussian(), classes()), attacks=["magic"])
+
+
+def test_nothing_found_quotes_a_value() -> None:
+    rows = gaussian()
+    rows[:, 0] = 0.4321987
+    rows[5] = rows[6]
+    found = inspect(study(), encoded(rows, classes()), attacks=["procrustes"])
+    said = " ".join((*found.hazards, *found.warnings, found.verdict))
+    assert "4321" not in said
+    assert "4.32" not in said
+
+
+def test_a_table_of_usual_size_takes_seconds() -> None:
+    start = time.process_time()
+    inspect(study(20, method="aa-i-gdp-both-noise"), encoded(gaussian(400, 20), classes()))
+    assert time.process_time() - start < 15

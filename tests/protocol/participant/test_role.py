@@ -1,0 +1,67 @@
+"""A participant from Python: what the analyst delivered, in a folder or at an address, is good to predict with."""
+
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from mooring import Analyst, Participant, Study
+from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.study import Member
+from mooring.tables.schema import Column, Label
+
+NAMES = ("north", "south")
+AT = "memory://mooring-participant"
+
+
+def written(path: Path, rng: np.random.Generator, rows: int) -> Path:
+    values = rng.uniform(-1, 1, (rows, 3))
+    lines = [",".join([*(f"{value:.6f}" for value in row), f"{10 * row[0]:.6f}"]) for row in values]
+    path.write_text("\n".join(["a,b,c,y", *lines]))
+    return path
+
+
+def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    rng = np.random.default_rng(0)
+    vaults = {name: Participant.join(tmp_path / name) for name in NAMES}
+    analysts = Participant.join(tmp_path / "analyst")
+    study = Study(
+        "trial",
+        "0" * 32,
+        columns=tuple(Column(name, "number", -1, 1) for name in "abc"),
+        label=Label("y", "number", low=-50, high=50),
+        method="aa-i-gdp-anchor-noise",
+        n_components=3,
+        n_anchor_rows=12,
+        anchor_noise_scale=0.01,
+    ).enrolled([vault.card(name) for name, vault in vaults.items()], Member("analyst", analysts.signing_key.public))
+    people = {name: Participant(study, vault) for name, vault in vaults.items()}
+    people["north"].deal(tmp_path / "trial.anchor")
+    (tmp_path / "inbox").mkdir()
+    for name, one in people.items():
+        table = written(tmp_path / f"{name}.csv", rng, 30)
+        one.share(table, anchor=tmp_path / "trial.anchor", output=tmp_path / "inbox" / f"{name}.bundle")
+    analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
+    analyst.align(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
+    analyst.train("linear")
+    fresh = written(tmp_path / "new.csv", rng, 10)
+    try:
+        for place in (tmp_path / "results", AT):
+            analyst.deliver(place)
+        south = people["south"]
+        here = south.predict(fresh, result=tmp_path / "results" / "south")
+        assert here.score is not None
+        assert np.ptp(here.values) > 1
+        for address in (f"{AT}/south", f"file://{tmp_path}/results/south", str(tmp_path / "results" / "south")):
+            assert np.array_equal(south.predict(fresh, result=address).values, here.values)
+        with pytest.raises(StorageError, match=r"/nobody/map\.safetensors cannot be fetched"):
+            south.predict(fresh, result=f"{AT}/nobody")
+        with pytest.raises(InputError, match="one for a single file"):
+            south.predict(fresh, result="https://store.example/results/south")
+        assert not list(tmp_path.glob("mooring-result-*"))
+    finally:
+        fsspec.filesystem("memory").rm("/mooring-participant", recursive=True)

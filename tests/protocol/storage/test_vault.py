@@ -1,0 +1,246 @@
+"""A vault: its owner's only, kept whatever happens, and shut to the wrong passphrase."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.protocol.crypto.keys import SealingKey, Secret
+from mooring.protocol.storage.vault import Floors, Vault
+
+PASSPHRASE = "correct horse battery staple"
+
+
+def secrets_of(vault: Vault) -> list[bytes]:
+    """All of them, as they are and as the identity's file writes them."""
+    raw = [vault.signing_key.seed, vault.master, vault.ledger_key]
+    texts = [secret.reveal().hex().encode() for secret in raw]
+    return [*(secret.reveal() for secret in raw), *texts, vault.sealing_key.identity.reveal()]
+
+
+def test_a_vault_opens_to_what_was_made(folder):
+    made = Vault.create(folder / "vault", floors=Floors(0.02, 0.4, True))
+    assert Vault.open(folder / "vault") == made
+
+
+def test_everything_in_a_vault_is_its_owners_only(small_study):
+    """Also with a umask that lets everybody read."""
+    before = os.umask(0)
+    try:
+        vault = Vault.create(small_study.folder / "open-minded")
+        small_study.share(output=small_study.folder / "out.bundle")
+    finally:
+        os.umask(before)
+    for one in (vault, *small_study.vaults):
+        assert stat.S_IMODE(one.folder.stat().st_mode) == 0o700
+        for path in one.folder.rglob("*"):
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path.name
+
+
+def test_a_vault_is_never_overwritten(folder):
+    made = Vault.create(folder / "vault")
+    for passphrase in (None, PASSPHRASE):
+        with pytest.raises(InputError, match="one that has one"):
+            Vault.create(folder / "vault", passphrase=passphrase)
+    assert Vault.open(folder / "vault") == made
+
+
+def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, start):
+    """Whoever is told that it joined must hold keys that the vault keeps."""
+    for attempt in range(5):
+        shared, go = folder / f"vault-{attempt}", folder / f"go-{attempt}"
+
+        def join(shared: Path = shared, go: Path = go) -> None:
+            while not go.exists():
+                pass
+            vault = Vault.create(shared)
+            (folder / f"{shared.name}-{os.getpid()}.card").write_text(vault.signing_key.public)
+
+        pids = [start(join) for _ in range(6)]
+        go.touch()
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        assert sorted(codes) == [0, 5, 5, 5, 5, 5]
+        (card,) = folder.glob(f"{shared.name}-*.card")
+        assert card.read_text() == Vault.open(shared).signing_key.public
+
+
+def test_a_passphrase_locks_the_vault(folder):
+    made = Vault.create(folder / "vault", passphrase=PASSPHRASE)
+    assert [path.name for path in (folder / "vault").glob("identity*")] == ["identity.age"]
+    locked = (folder / "vault" / "identity.age").read_bytes()
+    assert not [secret for secret in secrets_of(made) if secret in locked]
+    assert stat.S_IMODE((folder / "vault" / "identity.age").stat().st_mode) == 0o600
+    assert Vault.open(folder / "vault", passphrase=PASSPHRASE) == made
+    with pytest.raises(RefusedError, match="passphrase does not open it") as caught:
+        Vault.open(folder / "vault", passphrase="incorrect horse")
+    assert "horse" not in str(caught.value)
+    with pytest.raises(InputError, match="passphrase"):
+        Vault.open(folder / "vault")
+    for damaged in (locked[:40], b"", locked[:-1] + bytes([locked[-1] ^ 1])):
+        (folder / "vault" / "identity.age").write_bytes(damaged)
+        with pytest.raises(RefusedError, match="the vault"):
+            Vault.open(folder / "vault", passphrase=PASSPHRASE)
+
+
+def test_an_empty_passphrase_is_refused_before_anything_is_made(folder):
+    with pytest.raises(InputError, match="not empty"):
+        Vault.create(folder / "vault", passphrase="")
+    assert not list(folder.rglob("identity*"))
+    Vault.create(folder / "vault")
+
+
+def damaged_identities(good: bytes) -> dict[str, bytes]:
+    plain = json.loads(good)
+    bad = {
+        "nothing": b"",
+        "cut short": good[: len(good) // 2],
+        "zeros": bytes(len(good)),
+        "no text": bytes(range(256)),
+        "another thing": b"[1, 2, 3]",
+        "a word": b'"identity"',
+        "too deep": b"[" * 100_000,
+        "another version": json.dumps(plain | {"format": 2}).encode(),
+    }
+    for name in ("signing", "sealing", "master", "ledger", "floors"):
+        bad[f"no {name}"] = json.dumps({key: value for key, value in plain.items() if key != name}).encode()
+        bad[f"{name} a number"] = json.dumps(plain | {name: 7}).encode()
+    for name in ("signing", "master", "ledger"):
+        bad[f"a short {name}"] = json.dumps(plain | {name: plain[name][:-2]}).encode()
+        other = "0" if plain[name][5] != "0" else "1"
+        bad[f"one digit of {name}"] = json.dumps(plain | {name: plain[name][:5] + other + plain[name][6:]}).encode()
+    sealing = plain["sealing"]
+    bad["one letter of sealing"] = json.dumps(plain | {"sealing": sealing[:30] + "Q" + sealing[31:] + "Q"}).encode()
+    bad["a floor taken away"] = json.dumps(plain | {"floors": plain["floors"] | {"data_noise": 0.0}}).encode()
+    return bad
+
+
+def test_a_damaged_identity_is_refused_and_left_as_it_is(folder):
+    """One wrong digit would be other noise for the same rows, or a ledger that knows none of them."""
+    made = Vault.create(folder / "vault")
+    path = folder / "vault" / "identity.json"
+    good = path.read_bytes()
+    for damaged in damaged_identities(good).values():
+        path.write_bytes(damaged)
+        with pytest.raises(RefusedError, match="damaged or of another version") as caught:
+            Vault.open(folder / "vault")
+        assert not [secret for secret in secrets_of(made) if secret.hex() in str(caught.value)]
+        with pytest.raises(InputError, match="one that has one"):
+            Vault.create(folder / "vault")
+        assert path.read_bytes() == damaged
+    path.write_bytes(good)
+    assert Vault.open(folder / "vault") == made
+
+
+def test_an_identity_of_unbelievable_size_is_not_read(folder):
+    Vault.create(folder / "vault")
+    os.truncate(folder / "vault" / "identity.json", 2**33)
+    with pytest.raises(RefusedError, match="too large"):
+        Vault.open(folder / "vault")
+
+
+def test_a_folder_without_a_vault_is_a_clear_error(folder):
+    with pytest.raises(StorageError, match="mooring join"):
+        Vault.open(folder)
+    (folder / "identity.json").mkdir()
+    with pytest.raises(StorageError, match="cannot be read"):
+        Vault.open(folder)
+
+
+def test_a_sealing_key_that_is_none_is_refused_without_being_quoted():
+    key = SealingKey(Secret(b"AGE-SECRET-KEY-CANARY"))
+    for use in (lambda: key.public, lambda: key.open(b"sealed")):
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            use()
+        assert "CANARY" not in repr(caught.value) + str(caught.value)
+
+
+def test_a_vault_with_other_keys_than_the_roster_says_is_refused(small_study):
+    """Also if only the sealing key is another: the anchor could not be opened."""
+    mixed = replace(small_study.vaults[1], sealing_key=small_study.vaults[2].sealing_key)
+    for vault in (Vault.create(small_study.folder / "stranger"), mixed, small_study.analyst):
+        with pytest.raises(RefusedError, match="not in its roster"):
+            small_study.share(vault, output=small_study.folder / "out.bundle")
+
+
+def test_a_lock_is_held_against_processes_and_threads(small_study):
+    """While one process holds it, neither another nor a second thread's attempt lets anybody in."""
+    vault, log = small_study.vaults[1], small_study.folder / "log"
+    script = (  # a process of its own and no fork, which would inherit what SQLite knows of this one's locks
+        "import sys; from pathlib import Path; from mooring.protocol.storage.vault import Vault\n"
+        "vault = Vault.open(Path(sys.argv[1])); print('ready', flush=True)\n"
+        "with vault.locked(): Path(sys.argv[2]).open('a').write('other\\n')\n"
+    )
+
+    def enter() -> None:
+        with vault.locked(), log.open("a") as file:
+            file.write("other\n")
+
+    command = [sys.executable, "-c", script, str(vault.folder), str(log)]
+    with vault.locked():
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        waiting.join(0.2)  # by now it has tried; that must not have opened the door
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            threading.Event().wait(0.5)
+            entered = log.exists()
+            process.kill()
+    waiting.join(20)
+    assert not entered
+    subprocess.run(command, check=True, timeout=60)
+    assert log.read_text() == "other\n" * 2
+
+
+def test_records_can_be_written_while_others_take_the_lock(small_study, start):
+    """Whoever takes the lock clears unfinished files away; a record that is being written must not be one of them."""
+    vault, study = small_study.vaults[1], small_study.study
+
+    done = small_study.folder / "done"
+
+    def write() -> None:
+        try:
+            for k in range(100):
+                vault.write(study, "check.json", str(k).encode())
+        finally:
+            done.touch()
+
+    def lock() -> None:
+        while not done.exists():
+            with vault.locked():
+                pass
+
+    pids = [start(action) for action in (write, lock, lock)]
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
+    assert (vault.study_folder(study) / "check.json").read_bytes() == b"99"
+
+
+def test_a_process_that_dies_lets_go_of_the_lock(small_study, exit_code):
+    vault = small_study.vaults[1]
+
+    def die() -> None:
+        with vault.locked():
+            os._exit(9)
+
+    assert exit_code(die) == 9
+    with vault.locked():
+        pass
+
+
+def test_what_a_study_leaves_in_the_vault_is_kept_by_study(small_study):
+    other = replace(small_study.study, nonce="f" * 32)
+    vault = small_study.vaults[1]
+    first, second = vault.write(small_study.study, "note.json", b"1"), vault.write(other, "note.json", b"2")
+    assert (first.read_bytes(), second.read_bytes()) == (b"1", b"2")
+
+
+def test_refusals_are_errors_of_mooring(folder):
+    for error in (InputError, RefusedError, StorageError):
+        assert issubclass(error, MooringError)

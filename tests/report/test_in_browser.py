@@ -1,0 +1,284 @@
+"""The report in headless Chromium: charts are drawn, nothing is fetched, nothing planted runs, phone and paper work."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import run_audit
+from mooring.audit import AuditResult, Lens
+from mooring.protocol.messages.study import Member, Study
+from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
+from mooring.tables.schema import Column, Label
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+]
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM, reason="Chromium is not installed: the report was not opened in a browser"
+)
+
+PLANTED = "<script>document.documentElement.setAttribute('data-planted','1')</script>"
+PLANTED += "<img src=x onerror=\"document.documentElement.setAttribute('data-planted','2')\">"
+PLANTED += "</script></style></title>{braces}%{x}<a href='https://example.org/'>link</a>"
+
+# Looser than the page's own policy, so that what is planted would run if it were not escaped; whatever would be fetched
+# is blocked, reported as a violation and counted.
+POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
+ style-src 'unsafe-inline'; img-src data: blob:">"""
+PROBE = """<script>
+window.violations = [];
+document.addEventListener("securitypolicyviolation", function (e) { window.violations.push(e.blockedURI); });
+window.addEventListener("load", function () { setTimeout(function () {
+  var small = [];
+  document.querySelectorAll("body *").forEach(function (e) {
+    var own = Array.from(e.childNodes).some(function (c) { return c.nodeType === 3 && c.textContent.trim(); });
+    if (own && !["SCRIPT", "STYLE", "NOSCRIPT"].includes(e.tagName) && parseFloat(getComputedStyle(e).fontSize) < 14) {
+      small.push(e.tagName + ":" + e.textContent.slice(0, 20)); } });
+  var inner = Array.from(document.querySelectorAll(".js-plotly-plot")).map(function (e) {
+    return e.querySelectorAll(".main-svg .trace, .main-svg .point, .main-svg .hm, .main-svg .im").length; });
+  document.documentElement.setAttribute("data-probe", JSON.stringify({
+    violations: window.violations, small: small, drawn: inner,
+    fetched: performance.getEntriesByType("resource").map(function (e) { return e.name; })
+      .filter(function (name) { return !name.startsWith("data:") && !name.startsWith("blob:"); }),
+    width: document.documentElement.scrollWidth, inner: window.innerWidth })); }, 3000); });
+</script>"""
+
+
+def score(value: float) -> dict[str, Any]:
+    return {"metric": "balanced accuracy", "value": value, "low": value - 0.04, "high": value + 0.03, "n": 240}
+
+
+def records(attack: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    sent = names[:-1]
+    joint = [score(float(value)) for value in rng.uniform(0.82, 0.93, len(sent))]
+    alone = [score(float(value)) for value in rng.uniform(0.62, 0.78, len(sent))]
+    fits = [0.42 if k == 2 else float(value) for k, value in enumerate(rng.uniform(0.93, 0.99, len(sent)))]
+    aligned = [
+        {"name": name, "rows": 80 + k, "fit": fit, "flagged": k == 2, "late": k == 1}
+        for k, (name, fit) in enumerate(zip(sent, fits, strict=True))
+    ]
+    return {
+        "intake": {
+            "command": "mooring align uploads --study study.toml --output work",
+            "accepted": [{"name": one["name"], "rows": one["rows"], "digest": "5f" * 32} for one in aligned],
+            "set_aside": [
+                {"file": "copy of north.bundle", "reason": "the bundle is refused: its signature does not hold"}
+            ],
+            "missing": names[-1:],
+        },
+        "alignment": {
+            "command": "mooring align uploads --study study.toml --output work",
+            "participants": aligned,
+            "iterations": 14,
+            "termination": "The largest change of a map fell below the tolerance.",
+            "converged": True,
+            "residual": 3.1e-11,
+            "misfit": 0.083,
+            "certificate": {"certified": True, "words": "Certified: no other alignment fits these anchors better."},
+            "anchor_noise_scale": 0.1,
+            "transition_scale": 0.47,
+            "note": "One participant sent late and was aligned to the others' template.",
+        },
+        "training": {
+            "command": "mooring train work --study study.toml",
+            "learner": "logistic regression",
+            "kind": "classes",
+            "score": score(0.874),
+            "participants": [{"name": name, "score": own} for name, own in zip(sent, joint, strict=True)],
+            "alone": [{"name": name, "score": own} for name, own in zip(sent, alone, strict=True)],
+            "rows": 402,
+        },
+        "delivery": {"command": "mooring deliver work", "delivered": sent[:-1], "model_digest": "c0" * 32},
+        "check": {
+            "command": "mooring check north.csv --study study.toml",
+            "rows": 81,
+            "class_counts": {"none": 41, "mild": 22, "severe": 18},
+            "hazards": ["2 of 5 columns take values on a grid: without noise the upload lies on a turned lattice."],
+            "warnings": ["18 rows of one class are few."],
+            "local_only": score(0.71),
+            "noise": {"data_noise_scale": 0.21, "rms": 0.42, "level": 0.5, "anchor_noise_scale": 0.1},
+            "self_attack": attack,
+            "verdict": "A colluder would rebuild these rows better than without the upload, and link a quarter of them.",
+        },
+        "share": {"command": "mooring share north.csv", "rows": 81, "bundle_digest": "0d" * 32, "reissued": False},
+        "predict": {"command": "mooring predict new.csv", "rows": 60, "score": score(0.88), "local_only": score(0.72)},
+    }
+
+
+def planted(value: Any) -> Any:
+    """Markup in every string, and in the names of classes; methods and metrics must stay what they are."""
+    if isinstance(value, dict):
+        kept = ("method", "metric", "image_shape", "machine", "projection", "label_kind")
+        counts = value.get("class_counts")
+        given = {k: v if k in kept else planted(v) for k, v in value.items()}
+        return given | ({"class_counts": {k + PLANTED: n for k, n in counts.items()}} if counts else {})
+    if isinstance(value, list):
+        return [planted(entry) for entry in value]
+    return value + PLANTED if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    names = ["north", "south", "west", "st-mary-and-all-saints-general-hospital", "east", "harbour"]
+    return Study(
+        name="heart-disease-2026",
+        nonce="0123456789abcdef0123456789abcdef",
+        columns=tuple(Column(name, "number", 0, 1) for name in ("age", "weight", "height", "pressure", "sugar")),
+        label=Label("disease", "classes", classes=("none", "mild", "severe")),
+        method="aa-i-gdp-both-noise",
+        n_components=5,
+        n_anchor_rows=20,
+        data_noise_scale=0.21,
+        anchor_noise_scale=0.1,
+        participants=tuple(Member(name, f"{k}" * 64, "age1" + f"{k}" * 58) for k, name in enumerate(names)),
+        analyst=Member("desk", "9" * 64),
+    )
+
+
+@pytest.fixture(scope="module")
+def audits() -> tuple[AuditResult, AuditResult]:
+    """One audit of a table at several points, and a self-attack on images at one."""
+    rng = np.random.default_rng(0)
+    centres = 1.5 * rng.standard_normal((3, 5))
+    labels = [rng.integers(0, 3, 80) for _ in range(4)]
+    rows = [centres[own] + rng.standard_normal((80, 5)) * np.linspace(2.0, 0.6, 5) for own in labels]
+    table = run_audit(
+        rows,
+        labels,
+        learner="linear",
+        methods=["aa-i-gdp", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"],
+        anchor_noise_scales=[0.1],
+        data_noise_levels=[0.3, 0.8],
+        lens=Lens(n_examples=3, feature_names=("age", "weight", "height", "pressure", "sugar")),
+    )
+    pixels = [np.clip(0.3 * own[:, None] + 0.4 * rng.random((80, 9)), 0, 1) for own in labels]
+    lens = Lens(n_examples=4, image_shape=(3, 3))
+    options: dict[str, Any] = {"methods": ["aa-i-gdp-both-noise"], "anchor_noise_scales": [0.1], "learner": "linear"}
+    return table, run_audit(pixels, labels, data_noise_levels=[0.5], lens=lens, **options)
+
+
+@pytest.fixture(scope="module")
+def pages(
+    study: Study, audits: tuple[AuditResult, AuditResult], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """A full report, one with markup planted in everything, one with as little as there can be, and an audit's page."""
+    names = [member.name for member in study.participants]
+    table, pictures = (json.loads(one.to_json()) for one in audits)
+    made = {}
+    for title, change in (("full", lambda value: value), ("planted", planted)):
+        folder = tmp_path_factory.mktemp(title)
+        for name, record in change(records(pictures, names)).items():
+            (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
+        (folder / "audit.json").write_text(json.dumps(change(table)), encoding="utf-8")
+        summary = summarise(study, collect_records(folder), read_audit(folder / "audit.json"))
+        made[title] = render_report(summary)
+    made["least"] = render_report(summarise(None, {"share": {"rows": 3, "bundle_digest": PLANTED}}))
+    made["audit"] = render_audit(audits[0], command=f"mooring audit {PLANTED}")
+    return made
+
+
+def browse(path: Path, *flags: str, width: int = 1200) -> subprocess.CompletedProcess[str]:
+    profile = path.parent / f"profile-{path.stem}-{width}"
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900", *flags, path.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def probed(page: str) -> str:
+    """The page with the probe in it, and the probe's policy in place of its own."""
+    own = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', page)
+    assert own is not None
+    return page.replace(own.group(), POLICY + PROBE, 1)
+
+
+def found_by_probe(dom: str) -> dict[str, Any]:
+    found = re.search(r'<html[^>]* data-probe="([^"]*)"', dom)
+    assert found is not None, "the probe did not run"
+    return dict(json.loads(html.unescape(found.group(1))))
+
+
+def opened(page: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The page's document once drawn, and what the probe found."""
+    path = folder / "page.html"
+    path.write_text(probed(page), encoding="utf-8")
+    dom = browse(path, "--virtual-time-budget=8000", "--dump-dom").stdout
+    return dom, found_by_probe(dom)
+
+
+@pytest.mark.parametrize("name", ["full", "planted", "audit", "least"])
+def test_charts_are_drawn_nothing_is_fetched_and_nothing_planted_runs(
+    name: str, pages: dict[str, str], tmp_path: Path
+) -> None:
+    dom, probe = opened(pages[name], tmp_path)
+    assert probe["violations"] == []
+    assert probe["fetched"] == []
+    assert "data-planted" not in dom.split("<body", 1)[0].split("<script", 1)[0]  # on the root element
+    assert not re.search(r"<(img|a)[^>]*(onerror|example\.org)", dom)
+    expected = pages[name].count('<figure class="chart"')
+    assert len(probe["drawn"]) == expected
+    assert all(drawn > 0 for drawn in probe["drawn"])
+    assert expected >= {"full": 8, "planted": 8, "audit": 3, "least": 0}[name]
+    assert "could not be drawn" not in dom.split("<footer")[0]
+
+
+def test_under_the_pages_own_policy_the_charts_are_drawn_as_well(pages: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(pages["planted"], encoding="utf-8")
+    dom = browse(path, "--virtual-time-budget=8000", "--dump-dom").stdout
+    assert dom.count('class="main-svg"') >= 2 * pages["planted"].count('<figure class="chart"')
+    assert "scatterlayer" in dom
+    assert "{braces}" in dom
+
+
+@pytest.mark.parametrize("name", ["full", "least"])
+def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(name: str, pages: dict[str, str], tmp_path: Path) -> None:
+    """Chromium's window is 500 pixels wide at the least, so a frame of a phone's width stands in for the phone."""
+    frame = f'<iframe width=390 height=800 style="border:0" srcdoc="{html.escape(probed(pages[name]))}"></iframe>'
+    copy = """<script>setInterval(function () {
+      var found = frames[0].document.documentElement.getAttribute("data-probe");
+      if (found) { document.documentElement.setAttribute("data-probe", found); } }, 500);</script>"""
+    path = tmp_path / "phone.html"
+    path.write_text(f"<!doctype html><html><meta charset=utf-8><body>{frame}{copy}</body></html>", encoding="utf-8")
+    probe = found_by_probe(browse(path, "--virtual-time-budget=12000", "--dump-dom").stdout)
+    assert probe["inner"] == 390
+    assert probe["width"] <= probe["inner"]
+    assert probe["small"] == []
+    assert all(drawn > 0 for drawn in probe["drawn"])
+
+
+def test_it_prints_to_several_pages(pages: dict[str, str], tmp_path: Path) -> None:
+    path, pdf = tmp_path / "page.html", tmp_path / "page.pdf"
+    path.write_text(pages["full"], encoding="utf-8")
+    done = browse(path, "--virtual-time-budget=8000", f"--print-to-pdf={pdf}", "--no-pdf-header-footer")
+    assert pdf.exists(), done.stderr[-2000:]
+    data = pdf.read_bytes()
+    assert len(data) > 10_000
+    assert len(re.findall(rb"/Type\s*/Page\b", data)) > 1
+
+
+@pytest.mark.parametrize("name", ["full", "planted", "audit", "least"])
+def test_no_address_outside_is_named_where_a_browser_would_follow_it(name: str, pages: dict[str, str]) -> None:
+    head, body = pages[name].split("</head><body>")
+    style = "".join(re.findall(r"<style>(.*?)</style>", head, flags=re.S))
+    tags = "".join(re.findall(r"<[a-z][^>]*>", head.split("<script>")[0] + body))
+    assert not re.search(r"""(src|href|srcset|action|poster)\s*=\s*["']?\s*(https?:)?//""", tags)
+    assert "@import" not in style
+    assert "url(" not in style

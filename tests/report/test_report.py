@@ -1,0 +1,387 @@
+"""`mooring report`, as each role would run it: from one record to all of them."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mooring import run_audit
+from mooring.audit import Lens
+from mooring.cli.report import report
+from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.study import Member, Study
+from mooring.report import collect_records, read_audit, render_report, summarise
+from mooring.report.check import render_check
+from mooring.report.frame import chart
+from mooring.tables.schema import Column, Label
+
+app = typer.Typer()
+app.command()(report)
+RUNNER = CliRunner()
+NAMES = ("north", "south", "west")
+STUDY_TOML = """
+format = 1
+name = "hearts"
+nonce = "00112233445566778899aabbccddeeff"
+[method]
+name = "aa-i-gdp-both-noise"
+components = 4
+anchor_rows = 16
+data_noise_scale = 0.2
+anchor_noise_scale = 0.1
+[label]
+column = "ill"
+kind = "classes"
+classes = ["no", "yes"]
+"""
+
+
+def score(value: float, *, low: float | None = None) -> dict[str, Any]:
+    below = value - 0.03 if low is None else low
+    return {"metric": "balanced accuracy", "value": value, "low": below, "high": value + 0.03, "n": 200}
+
+
+@pytest.fixture(scope="module")
+def audit() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 2, 60) for _ in range(3)]
+    rows = [rng.standard_normal((60, 4)) * [2, 1.5, 1, 0.7] + own[:, None] for own in labels]
+    result = run_audit(
+        rows,
+        labels,
+        learner="linear",
+        methods=["aa-i-gdp-both-noise", "aa-i-gdp"],
+        anchor_noise_scales=[0.1],
+        data_noise_levels=[0.5],
+        lens=Lens(n_examples=2, feature_names=("age", "weight", "height", "pressure")),
+    )
+    return dict(json.loads(result.to_json()))
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return Study(
+        name="hearts",
+        nonce="00112233445566778899aabbccddeeff",
+        columns=tuple(Column(name, "number", 0, 1) for name in ("age", "weight", "height", "pressure")),
+        label=Label("ill", "classes", classes=("no", "yes")),
+        method="aa-i-gdp-both-noise",
+        n_components=4,
+        n_anchor_rows=16,
+        data_noise_scale=0.2,
+        anchor_noise_scale=0.1,
+        participants=tuple(Member(name, f"{k}" * 64, "age1" + f"{k}" * 58) for k, name in enumerate(NAMES, start=2)),
+        analyst=Member("desk", "9" * 64),
+    )
+
+
+def analyst_records() -> dict[str, dict[str, Any]]:
+    return {
+        "intake": {
+            "command": "mooring align uploads",
+            "accepted": [{"name": name, "rows": 60, "digest": "ab" * 32} for name in NAMES[:2]],
+            "set_aside": [{"file": "west.bundle", "reason": "its signature does not hold"}],
+            "missing": ["west"],
+        },
+        "alignment": {
+            "command": "mooring align uploads",
+            "participants": [
+                {"name": "north", "rows": 60, "fit": 0.98, "flagged": False, "late": False},
+                {"name": "south", "rows": 60, "fit": 0.31, "flagged": True, "late": True},
+            ],
+            "iterations": 12,
+            "termination": "The step fell below the tolerance.",
+            "converged": True,
+            "residual": 1e-9,
+            "misfit": 0.04,
+            "certificate": {"certified": True, "words": "Shown to be the global optimum."},
+            "anchor_noise_scale": 0.1,
+            "transition_scale": 0.4,
+            "note": None,
+        },
+        "training": {
+            "command": "mooring train",
+            "learner": "linear",
+            "kind": "classes",
+            "score": score(0.86),
+            "participants": [{"name": name, "score": score(0.86)} for name in NAMES[:2]],
+            "alone": [{"name": name, "score": score(0.7)} for name in NAMES[:2]],
+            "rows": 120,
+        },
+        "delivery": {"command": "mooring deliver", "delivered": ["north"], "model_digest": "cd" * 32},
+    }
+
+
+def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    noise = {"data_noise_scale": 0.2, "rms": 0.4, "level": 0.5, "anchor_noise_scale": 0.1}
+    return {
+        "check": {
+            "command": "mooring check north.csv",
+            "rows": 60,
+            "class_counts": {"no": 40, "yes": 20},
+            "hazards": ["3 of 4 columns take values on a grid."],
+            "warnings": [],
+            "local_only": score(0.71),
+            "noise": noise,
+            "self_attack": audit,
+            "verdict": "A colluder would rebuild much of these rows.",
+        },
+        "share": {"command": "mooring share north.csv", "rows": 60, "bundle_digest": "ef" * 32, "reissued": True},
+        "predict": {"command": "mooring predict new.csv", "rows": 30, "score": score(0.8), "local_only": score(0.79)},
+    }
+
+
+def write(folder: Path, records: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, record in records.items():
+        (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
+    return folder
+
+
+def run(*words: Any, code: int = 0) -> Any:
+    result = RUNNER.invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def body(page: str) -> str:
+    """The page's text as a reader sees it, without Plotly, figures and tags."""
+    inside = page.split("</head><body>")[1]
+    return " ".join(re.sub(r"<[^>]+>", " ", re.sub(r"<script.*?</script>", "", inside, flags=re.S)).split())
+
+
+def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
+    study: Study, tmp_path: Path
+) -> None:
+    quiet = replace(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
+    text = body(render_report(summarise(quiet, collect_records(write(tmp_path, analyst_records())))))
+    for words in (
+        "hearts",
+        quiet.fingerprint,
+        "86.0% [83.0%, 89.0%]",
+        "Joining is shown to beat that.",
+        "its signature does not hold",
+        "missing: no valid upload",
+        "accepted, late; flagged",
+        "25% of the transition scale",
+        "Shown to be the global optimum.",
+        "Anchor noise is no privacy guarantee",
+        "Nothing on this page may be read as safety.",
+        "not known to this role: nobody holds everybody's raw rows".replace("'", "&#x27;"),
+        "mooring deliver",
+        "Signature",
+    ):
+        assert words in text
+
+
+def test_noisy_uploads_are_not_taken_for_what_somebody_has_alone(study: Study, tmp_path: Path) -> None:
+    """Nobody alone would train on noisy rows: with private-data noise the analyst's figures do not judge joining."""
+    text = body(render_report(summarise(study, collect_records(write(tmp_path, analyst_records())))))
+    assert "shown to beat that" not in text
+    assert "do not tell whether joining pays" in text
+    assert "joint model, noisy uploads" in text
+
+
+def test_the_participants_page_names_the_strongest_attack_with_chance_control_and_interval(
+    study: Study, audit: dict[str, Any], tmp_path: Path
+) -> None:
+    summary = summarise(study, collect_records(write(tmp_path, participant_records(audit))))
+    first = summary["verdict"]["leakage"][0]
+    worst = min(
+        (outcome["figures"]["centred_error"]["value"], outcome["attack"])
+        for outcome in audit["points"][0]["outcomes"]
+        if "centred_error" in outcome["figures"]
+    )
+    assert f"'{worst[1]}'" in first
+    assert re.search(rf"error of {worst[0]:.2f} \[\d\.\d\d, \d\.\d\d\] \(chance \d\.\d\d, without the upload ", first)
+    assert "lower bound" in first
+    assert summary["verdict"]["joining_shown_to_pay"] is False  # 80 % against 79 %
+    text = body(render_report(summary))
+    for words in (
+        "not shown to beat that",
+        "no: 40, yes: 20",
+        "no second draw of noise",
+        "as confidential as the data",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize("name", ["intake", "alignment", "training", "delivery", "check", "share", "predict"])
+def test_one_record_is_enough_and_what_is_absent_names_its_command(
+    name: str, study: Study, audit: dict[str, Any], tmp_path: Path
+) -> None:
+    record = (analyst_records() | participant_records(audit))[name]
+    found = collect_records(write(tmp_path, {name: record}))
+    assert list(found) == [name]
+    for given in (study, None):
+        text = body(render_report(summarise(given, found)))
+        assert record["command"] in text
+        if name not in ("check",):
+            assert "was not measured here" in text
+        if name not in ("alignment",):
+            assert "&#x27;mooring align&#x27;" in text
+    assert "Do not sign without it" in text
+
+
+@pytest.mark.parametrize("part", ["command", "score", "participants", "alone", "kind"])
+def test_a_part_that_is_absent_or_null_is_tolerated(part: str, study: Study, tmp_path: Path) -> None:
+    records = analyst_records()
+    records["training"][part] = None
+    assert render_report(summarise(study, collect_records(write(tmp_path, records))))
+    del records["training"][part]
+    assert render_report(summarise(study, collect_records(write(tmp_path, records))))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"participants": {}}',
+        '{"participants": [{"rows": 3}]}',
+        '{"participants": [{"name": 3}]}',
+        '{"participants": [{"name": "a", "fit": "0.9"}]}',
+        '{"participants": [{"name": "a", "fit": NaN}]}',
+        '{"residual": true}',
+        '{"certificate": "yes"}',
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_record_is_an_error_that_names_it_and_its_command(damage: str, tmp_path: Path) -> None:
+    (tmp_path / "alignment.json").write_text(damage)
+    with pytest.raises(InputError, match=r"alignment\.json must be as the command wrote it.*Run 'mooring align' again"):
+        collect_records(tmp_path)
+
+
+def test_a_record_that_is_too_large_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.report.records._MOST_BYTES", 1000)
+    (tmp_path / "share.json").write_text(json.dumps({"command": "x" * 1000}))
+    with pytest.raises(InputError, match="more than"):
+        collect_records(tmp_path)
+
+
+def test_a_folder_that_is_not_there_and_one_without_records(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="there is none at that place"):
+        collect_records(tmp_path / "none")
+    assert collect_records(tmp_path) == {}
+    said = run(tmp_path, "--output", tmp_path / "report.html", code=2)
+    assert "one with records of a study" in " ".join(said.stderr.split())
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (("points", 0, "point", "method"), "no-such-method"),
+        (("points", 0, "outcomes"), "none"),
+        (("points", 0, "examples", "rows"), {"original": "x"}),
+        (("points", 0, "examples", "image_shape"), [7, 7]),
+        (("description", "rows_each"), 3),
+        (("warnings",), [3]),
+        (("references",), {}),
+    ],
+)
+def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: dict[str, Any], tmp_path: Path) -> None:
+    plain = json.loads(json.dumps(audit))
+    inner = plain
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = what
+    (tmp_path / "audit.json").write_text(json.dumps(plain))
+    with pytest.raises(InputError, match="the audit must be as the command wrote it"):
+        read_audit(tmp_path / "audit.json")
+
+
+def test_an_audit_that_could_run_no_attack_is_never_read_as_safety(study: Study, audit: dict[str, Any]) -> None:
+    plain = json.loads(json.dumps(audit))
+    plain["points"][0]["outcomes"] = []
+    verdict = summarise(study, {}, plain)["verdict"]
+    assert "cannot be trusted" in verdict["leakage"][0]
+
+
+def test_a_self_attack_that_could_not_be_run_says_why(study: Study, audit: dict[str, Any]) -> None:
+    record = participant_records({**audit, "points": [], "warnings": ["It needs 40 rows at least."]})["check"]
+    page = body(render_check(study, record))
+    assert "cannot be trusted" in page
+    assert "It needs 40 rows at least." in page
+    assert "Before anything leaves" in page
+
+
+def test_figures_of_other_settings_are_said_to_be_of_other_settings(study: Study, audit: dict[str, Any]) -> None:
+    assert any("no point that is known to have" in words for words in summarise(study, {}, audit)["verdict"]["leakage"])
+    same = json.loads(json.dumps(audit))
+    same["points"][0]["data_noise_scale"] = study.data_noise_scale
+    assert "at this study's settings" in summarise(study, {}, same)["verdict"]["leakage"][0]
+
+
+def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps({"verdict": "Joining does not pay here.", "audit": audit}))
+    summary = summarise(None, {}, read_audit(tmp_path / "plan.json"))
+    assert "The plan's verdict: Joining does not pay here." in summary["verdict"]["leakage"]
+
+
+def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:
+    folder = write(tmp_path / "work", analyst_records() | {"audit": audit})
+    out = tmp_path / "report.html"
+    result = run(folder, "--audit", folder / "audit.json", "--output", out)
+    assert str(out) in result.stdout.replace("\n", "")
+    assert "The joint model scores 86.0%" in result.stdout
+    assert "lower bound" in result.stdout
+    assert len(result.stdout.strip().splitlines()) <= 6
+    assert out.stat().st_mode & 0o077 == 0
+    assert "Rows of the target" in body(out.read_text(encoding="utf-8"))
+    run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out)
+    hidden = body(out.read_text(encoding="utf-8"))
+    assert "Rows of the target" not in hidden
+    assert "as confidential as the data" not in hidden
+
+
+def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
+    audit: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = "".join(f'[[columns]]\nname = "x{k}"\nkind = "number"\nrange = [0, 1]\n' for k in range(4))
+    (tmp_path / "study.toml").write_text(STUDY_TOML + columns)
+    place = tmp_path / "vault" / "studies" / Study.read(tmp_path / "study.toml").folder_name
+    write(place, participant_records(audit))
+    (tmp_path / "vault" / "studies" / "other").mkdir()
+    plain = json.loads(run("vault", "--format", "json", "--no-examples").stdout)
+    assert plain["role"] == "participant"
+    assert plain["study"]["fingerprint"] == Study.read(tmp_path / "study.toml").fingerprint
+    assert plain["page"] == "report.html"
+    assert all(point["examples"] is None for point in plain["audits"][0]["plain"]["points"])
+    (tmp_path / "study.toml").unlink()
+    assert "--study" in " ".join(run("vault", code=2).stderr.split())
+
+
+def test_the_summary_is_plain_and_the_page_the_same_for_the_same_summary(
+    study: Study, audit: dict[str, Any], tmp_path: Path
+) -> None:
+    records = collect_records(write(tmp_path, analyst_records() | participant_records(audit)))
+    summary = summarise(study, records, audit, made="2026-01-01 00:00 UTC")
+    again = json.loads(json.dumps(summary, allow_nan=False))
+    assert again == summary
+    assert render_report(again) == render_report(summary)
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: mooring report analysis" in " ".join(re.sub(r"[│╭╮╰╯─]", "", run("--help").stdout).split())
+
+
+def test_no_text_in_a_chart_can_end_the_element_that_holds_it() -> None:
+    figure = go.Figure().update_layout(title="</script><script>alert(1)</script>&amp;")
+    data = chart(figure, '"><script>').split('<script type="application/json">')[1]
+    assert data.count("<") == data.count("</") == 2  # the ends of the script and of the figure
+    assert "&" not in data  # Plotly escapes the other two signs as well; this one is ours alone
+    assert json.loads(data.split("</script>")[0])["layout"]["title"]["text"].startswith("</script><script>")

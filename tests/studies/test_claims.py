@@ -1,0 +1,585 @@
+import inspect
+import math
+import re
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.comparison import claims, claims_counts, claims_fits, claims_page, claims_settings
+from mooring_studies.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
+from mooring_studies.comparison.claims_settings import BUILT
+from mooring_studies.comparison.claims_study import Study
+from mooring_studies.comparison.durations import times
+from mooring_studies.comparison.results import Results
+from mooring_studies.data import faces
+
+from mooring.theory import transition_scale
+
+ANCHOR, PRIVATE, COUPLED = "aa-i-gdp-anchor-noise", "c-gdp-data-noise", "aa-i-gdp-data-noise"
+PARTICIPANTS = (2, 5, 10, 20, 50)
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_fits, "N_RESAMPLES", 200)  # bands have tests of their own
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    data = {"n_participants": [10], "n_components": 100, "n_anchor_rows": 400, "identities_each": []}
+    ranges = {
+        "data": [{"high": 4.0, "unit": "rms"}, {"high": 50.0, "unit": "absolute"}],
+        "anchor": [{"high": 0.5, "unit": "absolute"}, {"high": 0.2, "unit": "absolute"}],
+    }
+    network = {"epochs": 15, "batch_size": 256, "learning_rate": 1e-3}
+    solver = {"max_iterations": 500, "tolerance": 1e-7}
+    return {"quick": False, "data": data, "noise": ranges, "network": network, "solver": solver} | more
+
+
+def control(method: str, utility: float, **more: Any) -> dict[str, Any]:
+    return {"deployment": 0, "n_participants": 10, "method": method, "draw": 0, "balanced_accuracy": utility} | more
+
+
+def private_linkage(sigma: np.ndarray) -> np.ndarray:
+    return 0.35 - 0.004 * sigma
+
+
+def op_linkage(v: np.ndarray) -> np.ndarray:
+    return 0.36 - 0.5 * v
+
+
+def utility_of_anchor(v: np.ndarray) -> np.ndarray:
+    return 0.9 - 0.6 * v
+
+
+def digit_rows(deployment: int = 0, n: int = 200, shift: float = 0.0) -> Rows:
+    """Straight lines throughout, so that every number to expect can be written down."""
+    rng = np.random.default_rng(deployment)
+    rows: Rows = [
+        control("c-gdp", 0.91 + shift, **{"linkage:known-secret": 0.36}),
+        control("aa-i-gdp", 0.91 + shift, **{"linkage:known-anchor": 0.36}),
+        control("i-gdp", 0.55 + shift),
+        control("pooled-raw", 0.93),
+        control("local-only", 0.80),
+        control("local-only", 0.84, draw=1),
+    ]
+    for draw, sigma in enumerate(np.sort(rng.uniform(0.0, 50.0, n))):
+        utility, linkage = 0.9 - 0.016 * sigma + shift, private_linkage(sigma)
+        common = {"draw": draw, "data_noise_scale": sigma, "balanced_accuracy_clean": utility + 0.05}
+        rows.append(control(PRIVATE, utility, **common, **{"linkage:known-secret": linkage}))
+        off = 0.001 if draw < 3 else 0.0
+        anchored = {"linkage:known-anchor": linkage + off, "discrepancy": 1e-14 * (1 + draw / n)}
+        rows.append(control(COUPLED, utility + 0.01, **common, **anchored))
+    for draw, v in enumerate(np.sort(rng.uniform(0.0, 0.5, n))):
+        linkage = op_linkage(v)
+        attacks = {"linkage:procrustes": linkage, "linkage:pseudoinverse": linkage - 0.05, "linkage:alignment-map": 0.2}
+        strong = draw % 8 == 0
+        moments = {"linkage:moments": 0.9, "match:moments": 1.0} if strong else {}
+        solved = {"converged": bool(v < 0.09), "solver_seconds": 2.0 if v < 0.09 else 30.0, "residual": 1e-3}
+        noise = {"draw": draw, "anchor_noise_scale": v, "strongest_attacks": strong}
+        rows.append(control(ANCHOR, utility_of_anchor(v) + shift, **noise, **attacks, **moments, **solved))
+    return [row | {"deployment": deployment} for row in rows]
+
+
+def digit_facts() -> dict[str, Any]:
+    return {
+        **{"study": "mnist", "spec": spec(), "n_train": 50_000, "n_validation": 10_000, "n_test": 10_000},
+        **{"n_queries": 1004, "rms": 8.8, "mooring": "0.1.0", "seeds": [1, 2], "date": "2026-01-01"},
+        "machine": {
+            "processor": "A processor",
+            "cores": 16,
+            "gpu": "A GPU",
+            "python": "3.12",
+            "numpy": "2.2",
+            "torch": "2.7",
+        },
+        "seconds": {"training": 100.0, "attacks": 200.0},
+    }
+
+
+@cache
+def digit_comparisons() -> dict[str, Comparison]:
+    return {one.number.id: one for one in compare({"mnist": (Results.from_rows(digit_rows()), digit_facts())})}
+
+
+def participant_rows() -> Rows:
+    """Utility 0.6 + 0.01 k − v and linkage 0.6 − 5 v at the k-th participant count; 19 identities only at 20 and 50."""
+    rows: Rows = []
+    for k, p in enumerate(PARTICIPANTS):
+        for identities, off in ((98, 0.0), (19, -0.2)):
+            if identities == 98 and p > 10:
+                continue
+            place = {"n_participants": p, "identities_each": identities}
+            rows.append(control("i-gdp", 0.5 + 0.01 * k + off, **place))
+            for draw, v in enumerate(np.linspace(0.0005, 0.0995, 100)):
+                solved = {"converged": bool(v < 0.04), "linkage:procrustes": 0.6 - 5.0 * v}
+                rows.append(
+                    control(ANCHOR, 0.6 + 0.01 * k - v + off, **place, draw=draw, anchor_noise_scale=v, **solved)
+                )
+    return rows
+
+
+@cache
+def participant_comparisons() -> dict[str, Comparison]:
+    data = {"n_participants": list(PARTICIPANTS), "n_components": 400, "n_anchor_rows": 1600}
+    facts = {"spec": spec(data=data | {"identities_each": [[50, 19], [10, 99]]})}
+    return {one.number.id: one for one in compare({"participants": (Results.from_rows(participant_rows()), facts)})}
+
+
+def test_every_number_has_a_function_and_every_function_a_number() -> None:
+    used = {number.ours for number in paper_numbers()}
+    assert used == set(FUNCTIONS)
+    modules = (claims_counts, claims_fits, claims_settings)
+    public = {
+        name
+        for module in modules
+        for name, each in inspect.getmembers(module, inspect.isfunction)
+        if each.__module__ == module.__name__ and not name.startswith("_")
+    }
+    assert public == set(FUNCTIONS)
+
+
+def test_every_entry_fits_the_function_that_it_names() -> None:
+    for number in paper_numbers():
+        keywords = {name: value for name, value in number.args.items() if name != "p"}
+        inspect.signature(FUNCTIONS[number.ours]).bind(None, **keywords)
+
+
+def test_numbers_are_complete_and_named_once() -> None:
+    numbers = paper_numbers()
+    assert max(Counter(number.id for number in numbers).values()) == 1
+    assert all(number.id.startswith(f"{number.study}.") for number in numbers)
+    kinds = Counter((number.study, number.kind) for number in numbers)
+    assert kinds["mnist", "result"] == 60
+    assert kinds["celeba", "result"] == 31
+    assert kinds["participants", "result"] == 43
+    assert all((number.value is None) == (number.kind == "beside") for number in numbers)
+    assert {number.unit for number in numbers} == {"%", "", "s", "count"}
+
+
+def test_every_result_names_a_reason_but_those_that_are_formulas() -> None:
+    without = {number.ours for number in paper_numbers() if number.kind == "result" and not number.reason}
+    assert without == {"transition"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("mnist.linkage.control.c-gdp", 36.0),
+        ("mnist.linkage.private.20", 27.0),
+        ("mnist.linkage.private.50", 15.0),
+        ("mnist.linkage.private.50.low", 15.0),
+        ("mnist.linkage.private.50.high", 15.0),
+        ("mnist.linkage.private.crossings", 0.0),
+        ("mnist.linkage.anchor.mean.alignment-map", 20.0),
+        ("mnist.linkage.anchor.0.15.procrustes", 28.5),
+        ("mnist.linkage.anchor.0.15.pseudoinverse", 23.5),
+        ("mnist.linkage.anchor.0.50.procrustes", 11.0),
+        ("mnist.utility.control.i-gdp", 55.0),
+        ("mnist.utility.private.5.c-gdp", 82.0),
+        ("mnist.utility.private.10.aa-i-gdp", 75.0),
+        ("mnist.utility.private.crossing.c-gdp", 0.35 / 0.016),
+        ("mnist.utility.private.crossing.aa-i-gdp", 0.36 / 0.016),
+        ("mnist.utility.anchor.plateau", 66.0),
+        ("mnist.solver.transition", transition_scale(10, 100, 400)),
+        # linkage 0.2 is σ = 37.5 and v = 0.32; linkage 0.3 is σ = 12.5 and v = 0.12
+        ("mnist.tradeoff.20.private", 30.0),
+        ("mnist.tradeoff.20.anchor", 70.8),
+        ("mnist.tradeoff.20.advantage", 40.8),
+        ("mnist.tradeoff.30.private", 70.0),
+        ("mnist.tradeoff.30.anchor", 82.8),
+        ("mnist.tradeoff.30.overlap", 0.0),
+        ("mnist.beside.local-only", 82.0),
+        ("mnist.beside.pooled-raw", 93.0),
+        ("mnist.beside.clean.5", 87.0),
+        ("mnist.beside.strongest.0.15", 90.0),
+        ("mnist.beside.match.0.5", 100.0),
+        ("mnist.setting.official-training", 60_000),
+        ("mnist.setting.methods", 6),
+        ("mnist.setting.data-noise", 50.0),
+        ("mnist.setting.draws.anchor", 200),
+        ("mnist.setting.queries", 1004),
+    ],
+)
+def test_numbers_of_straight_lines_are_those_one_writes_down(entry: str, expected: float) -> None:
+    assert digit_comparisons()[entry].ours == pytest.approx(expected, abs=0.02)
+
+
+def test_counts_are_those_of_the_rows() -> None:
+    rows = Results.from_rows(digit_rows())
+    v = rows.where(method=ANCHOR)["anchor_noise_scale"]
+    found, v_pt = digit_comparisons(), transition_scale(10, 100, 400)
+    assert v_pt > 0.09
+    assert found["mnist.linkage.identical-pairs"].ours == 197
+    assert found["mnist.linkage.anchor.strongest"].ours == np.sum(op_linkage(v) >= 0.2)
+    assert found["mnist.solver.converged"].ours == np.sum(v < 0.09)
+    assert found["mnist.solver.capped"].ours == np.sum(v >= 0.09)
+    assert found["mnist.solver.converged-below"].ours == np.sum(v < 0.09)
+    assert found["mnist.solver.converged-above"].ours == 0
+    assert found["mnist.solver.largest-converged"].ours == v[v < 0.09].max()
+    assert found["mnist.solver.smallest-capped"].ours == v[v >= 0.09].min()
+    assert found["mnist.utility.discrepancy"].ours == pytest.approx(1.995e-14)
+    assert found["mnist.linkage.anchor.mean.procrustes"].ours == pytest.approx(100 * op_linkage(v).mean())
+
+
+def test_faces_pair_two_curves_by_their_noise() -> None:
+    """The same rows read as faces: OP links 11 % at v = 0.5, so 10 % is never reached; 75 % utility is at v = 0.25."""
+    facts = digit_facts() | {"spec": spec(data=spec()["data"] | {"identities_each": [[10, 99]]})}
+    found = {one.number.id: one for one in compare({"celeba": (Results.from_rows(digit_rows()), facts)})}
+    assert found["celeba.tradeoff.75.anchor"].ours == pytest.approx(23.5, abs=0.01)
+    assert found["celeba.tradeoff.75.private"].ours == pytest.approx(35 - 0.4 * 9.375, abs=0.01)
+    assert found["celeba.tradeoff.i-gdp.private"].ours == pytest.approx(35 - 0.4 * 21.875, abs=0.01)
+    assert found["celeba.tradeoff.chance.anchor"].ours is None
+    assert "never crosses" in found["celeba.tradeoff.chance.anchor"].note
+    assert found["celeba.linkage.anchor.crossing.procrustes"].ours is None
+    assert found["celeba.solver.seconds.converged"].ours == 2.0
+    assert found["celeba.solver.seconds.capped"].ours == 30.0
+    assert found["celeba.setting.identities"].ours == 99
+    assert found["celeba.setting.identities.train"].ours == 69
+    assert found["celeba.setting.episodes"].ours == 990
+    assert found["celeba.setting.public"].note == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("participants.utility.0.01.p2", 59.0),
+        ("participants.utility.0.01.p10", 61.0),
+        ("participants.utility.0.01.p50", 43.0),
+        ("participants.linkage.0.01.low", 55.0),
+        ("participants.utility.linkage-50.p5", 59.0),
+        ("participants.utility.linkage-20.p20", 35.0),
+        ("participants.utility.i-gdp.p50", 34.0),
+        ("participants.utility.far-end", 0.0),
+        ("participants.solver.transition.p20", 0.05833),
+        ("participants.solver.converged.p2", 40),
+        ("participants.solver.converged-above.p2", 2),
+        ("participants.solver.capped-below.p2", 0),
+        ("participants.solver.capped-below.p50", 24),
+        ("participants.setting.identities", 19),
+        ("participants.setting.identities.validation", 3),
+        ("participants.setting.draws", 100),
+    ],
+)
+def test_participant_counts_are_read_from_the_largest_allocation(entry: str, expected: float) -> None:
+    assert participant_comparisons()[entry].ours == pytest.approx(expected, abs=0.005)
+
+
+def test_the_papers_transition_scales_follow_from_its_sizes() -> None:
+    found = {**digit_comparisons(), **{k: one for k, one in participant_comparisons().items() if one.ours is not None}}
+    scales = [one for one in found.values() if one.number.ours == "transition" and one.ours is not None]
+    assert len(scales) == 6
+    for one in scales:
+        assert one.ours == pytest.approx(one.number.value, abs=6e-6 if one.number.study == "participants" else 6e-5)
+        assert not one.large
+
+
+def test_differences_are_ours_less_the_papers() -> None:
+    found = digit_comparisons()["mnist.utility.control.i-gdp"]
+    assert found.difference == pytest.approx(55.0 - 56.3685)
+    assert found.relative == pytest.approx((55.0 - 56.3685) / 56.3685)
+    assert not found.large
+    assert found.note == ""
+
+
+def test_what_is_large_follows_the_rule_of_each_unit_and_has_a_reason() -> None:
+    found = digit_comparisons()
+    assert found["mnist.utility.private.10.c-gdp"].large  # 74 % beside 62.3 %
+    assert "random draws" in found["mnist.utility.private.10.c-gdp"].note
+    assert not found["mnist.utility.private.5.c-gdp"].large  # 82.0 % beside 82.0 %
+    assert found["mnist.utility.private.crossing.c-gdp"].large  # 21.9 beside 11.68
+    assert not found["mnist.utility.discrepancy"].large  # 2e-14 beside 6e-14: the same order
+    assert found["mnist.setting.queries"].large  # a setting: any difference
+    assert not found["mnist.setting.training"].large
+    assert found["mnist.linkage.anchor.strongest"].large == (
+        abs(found["mnist.linkage.anchor.strongest"].ours - 187) > 37.4
+    )
+    assert not any("{" in one.note for one in [*found.values(), *participant_comparisons().values()])
+
+
+def test_counts_of_fewer_draws_are_scaled_and_say_so() -> None:
+    rows = Results.from_rows(digit_rows(n=40))
+    found = {one.number.id: one for one in compare({"mnist": (rows, digit_facts())})}["mnist.solver.converged"]
+    assert found.difference == pytest.approx(found.ours * 200 / 40 - 50)
+    assert "of 40 draws, the paper's of 200" in found.note
+
+
+def test_a_quick_run_is_the_reason_of_all_that_differs() -> None:
+    facts = digit_facts() | {"spec": spec(quick=True)}
+    found = compare({"mnist": (Results.from_rows(digit_rows()), facts)})
+    assert all("quick run" in one.note for one in found if one.large)
+    assert any(one.large for one in found)
+
+
+def test_our_number_is_deployment_0s_and_the_spread_is_over_all() -> None:
+    rows = digit_rows() + digit_rows(1, n=50, shift=0.02) + digit_rows(2, n=50, shift=-0.03)
+    found = {one.number.id: one for one in compare({"mnist": (Results.from_rows(rows), digit_facts())})}
+    assert found["mnist.utility.control.i-gdp"].ours == pytest.approx(55.0)
+    assert found["mnist.utility.control.i-gdp"].spread == pytest.approx((52.0, 57.0))
+    assert found["mnist.utility.anchor.0.10"].spread == pytest.approx((81.0, 86.0), abs=0.01)
+    assert found["mnist.solver.converged"].spread is None
+    assert digit_comparisons()["mnist.utility.control.i-gdp"].spread is None
+
+
+def test_a_study_that_was_not_run_gives_rows_that_say_so() -> None:
+    found = compare({})
+    assert len(found) == len(paper_numbers())
+    assert all(one.ours is None and one.note == NOT_RUN and not one.large for one in found)
+    assert "Not run yet" in claims_page.markdown(found, {})
+
+
+def test_an_empty_table_and_empty_facts_give_no_number_and_no_error() -> None:
+    found = compare({"mnist": (Results.from_rows([]), {}), "participants": (Results.from_rows([]), {})})
+    measured = [one for one in found if one.ours is not None and one.number.ours not in ("as_built", "n_methods")]
+    assert measured == []
+    assert all(one.note for one in found if one.ours is None)
+
+
+def test_curves_are_not_read_outside_of_what_was_drawn() -> None:
+    rows = [row for row in digit_rows() if row.get("data_noise_scale", 0.0) < 30.0]
+    study = Study(Results.from_rows(rows), digit_facts())
+    assert claims_fits.fitted(study, method=PRIVATE, column="balanced_accuracy", at=50) == claims_fits.OUTSIDE
+    assert isinstance(claims_fits.fitted(study, method=PRIVATE, column="balanced_accuracy", at=30.5), float)
+
+
+def test_curves_are_not_read_in_a_gap_between_draws() -> None:
+    noise = {"data_noise_scale": (20.0, 30.0)}
+    rows = [row for row in digit_rows() if not noise["data_noise_scale"][0] < row.get("data_noise_scale", 0.0) < 30.0]
+    study = Study(Results.from_rows(rows), digit_facts())
+    how = {"method": PRIVATE, "column": "balanced_accuracy"}
+    assert claims_fits.fitted(study, at=25, **how) == claims_fits.GAP
+    assert claims_fits.fitted_band(study, at=25, end="low", **how) == claims_fits.GAP
+    assert claims_fits.mean_fitted(study, low=10, high=40, **how) == claims_fits.GAP
+    assert claims_fits.extreme_fitted(study, low=22, high=24, end="high", **how) == claims_fits.GAP
+    assert claims_fits.mean_fitted(study, low=40, high=80, **how) == claims_fits.OUTSIDE
+    assert isinstance(claims_fits.mean_fitted(study, low=30.5, high=40, **how), float)
+    whole = Study(Results.from_rows(digit_rows()), digit_facts())
+    level = claims_fits.fitted(whole, at=25, **how)
+    assert claims_fits.crossing_of(whole, level=level, **how) == pytest.approx(25, abs=0.01)
+    assert claims_fits.crossing_of(study, level=level, **how) == claims_fits.GAP
+    linked = claims_fits.fitted(whole, at=25, method=PRIVATE, column="linkage:known-secret")
+    assert claims_fits.utility_at_linkage(study, method=PRIVATE, attack="known-secret", level=linked) == claims_fits.GAP
+
+
+def test_the_page_says_in_how_many_deployments_a_number_could_be_read() -> None:
+    few = [row for row in digit_rows(1, n=50) if not 8 < row.get("data_noise_scale", 0.0) < 20]
+    rows = [*digit_rows(), *few, *digit_rows(2, n=50, shift=0.02)]
+    found = {one.number.id: one for one in compare({"mnist": (Results.from_rows(rows), digit_facts())})}
+    at_ten = found["mnist.utility.private.10.c-gdp"]
+    assert at_ten.read_in == (2, 3)
+    assert claims_page.spread_text(at_ten).endswith("% (2 of 3)")
+    assert not claims_page.spread_text(found["mnist.utility.control.i-gdp"]).endswith(")")
+    assert digit_comparisons()["mnist.utility.private.10.c-gdp"].read_in is None
+
+
+def test_numbers_of_participants_are_compared_with_as_many_identities_each() -> None:
+    rows = [
+        {"method": "i-gdp", "draw": 0, "n_participants": p, "identities_each": each, "balanced_accuracy": 0.5}
+        for each, counts in ((19, (2, 10, 50)), (98, (2, 10)))
+        for p in counts
+    ]
+    study = Study(Results.from_rows(rows), {})
+    assert study.allocated_alike([2, 10, 50]).results.values("identities_each") == [19]
+    assert study.allocated_alike([2, 10]).results.values("identities_each") == [98]
+    assert study.allocated_alike([2, 70]) is study
+
+
+def test_what_no_setting_changes_is_what_the_code_does() -> None:
+    """The auditor's and the network's layers, as they are built, give the numbers that the comparison shows."""
+    torch = pytest.importorskip("torch")
+    from mooring.metrics.digit_auditor import _untrained_network
+
+    layers, head = _untrained_network(torch, BUILT["digit image: side"], BUILT["digit classes"], 0)
+    image, sides, filters = torch.zeros(1, 1, 28, 28), [], []
+    for layer in layers:
+        image = layer(image)
+        if isinstance(layer, torch.nn.MaxPool2d):
+            sides.append(image.shape[-1])
+            assert layer.kernel_size == layer.stride == BUILT["network: pooling side"]
+        if isinstance(layer, torch.nn.Conv2d):
+            filters.append(layer.out_channels)
+            assert layer.kernel_size == (BUILT["auditor: filter side"],) * 2
+            assert layer.padding == (BUILT["auditor: padding"],) * 2
+        if isinstance(layer, torch.nn.Flatten):
+            assert image.shape[1] == BUILT["auditor: features"]
+    assert filters == [BUILT[f"auditor: filters, {name} layer"] for name in ("first", "second", "third")]
+    assert sides == [BUILT[f"auditor: side after {name} pooling"] for name in ("first", "second")]
+    assert (image.shape[1], head.out_features) == (BUILT["auditor: embedding"], BUILT["digit classes"])
+
+
+def test_the_network_is_the_one_that_is_trained() -> None:
+    from mooring.learners.ensemble import DIGITS, FACES
+
+    assert (DIGITS.side, DIGITS.padding) == (BUILT["digit network: input side"], BUILT["digit network: padding"])
+    assert DIGITS.side + 2 * DIGITS.padding == BUILT["digit network: padded side"]
+    assert (FACES.side, DIGITS.n_classes, FACES.n_classes) == (BUILT["face network: input side"], 10, 2)
+    shapes = {name: tuple(shape) for name, shape in DIGITS.shapes().items()}
+    first, second, side = BUILT["network: filters, first layer"], BUILT["network: filters, second layer"], 5
+    assert shapes["convolution1.weight"] == (first, 1, side, side)
+    assert shapes["convolution2.weight"] == (second, first, side, side)
+    assert shapes["hidden.weight"] == (BUILT["network: hidden units"], BUILT["digit network: features"])
+    padded = BUILT["digit network: padded side"]
+    sides = [padded - 4, (padded - 4) // 2, (padded - 4) // 2 - 4]
+    names = ("side after first layer", "side after first pooling", "side after second layer")
+    assert sides == [BUILT[f"digit network: {name}"] for name in names]
+
+
+def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
+    from mooring_studies import roles
+    from mooring_studies.data import digits
+
+    from mooring.mechanisms.projection import gaussian_projection
+    from mooring.metrics import build_galleries
+
+    assert {number.args["what"] for number in paper_numbers() if number.ours == "as_built"} == set(BUILT)
+    defaults = inspect.signature(faces.face_galleries).parameters
+    assert defaults["n_candidates"].default == BUILT["gallery: candidates"]
+    assert defaults["galleries_per_query"].default == BUILT["galleries an identity"]
+    assert inspect.signature(build_galleries).parameters["n_candidates"].default == BUILT["gallery: candidates"]
+    assert math.prod(faces.IMAGE_SHAPE) == BUILT["face image: features"]
+    assert (BUILT["digit image: side"], BUILT["face image: side"]) == (digits.SIDE, faces.SIDE)
+    assert (BUILT["colluder's index"], BUILT["target's index"]) == (roles.COLLUDER, roles.TARGET)
+    assert BUILT["gallery: distractors"] == BUILT["gallery: candidates"] - 1
+    projection = gaussian_projection(784, 100, rng=np.random.default_rng(0))
+    assert np.std(projection.matrix) == pytest.approx(BUILT["projection: spread of entries"], abs=0.02)
+    assert BUILT["gallery: chance"] == 1 / BUILT["gallery: candidates"]
+
+
+def test_the_page_has_every_number_once_and_says_where_it_came_from() -> None:
+    found = list(digit_comparisons().values())
+    page = claims_page.markdown(found, {"mnist": digit_facts()})
+    tables = page[page.index("\n## Digits") :]
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
+    assert len(rows) == len(found)
+    assert {line.count("|") for line in rows} == {7, 4}  # six columns beside the paper, three for ours alone
+    for told in ("`mooring reproduce mnist`", "A GPU", "torch 2.7", "mooring 0.1.0", "seeds: 1, 2", "5 minutes"):
+        assert told in page
+    assert "| balanced accuracy without noise, I-GDP | 56.3685 % | 55.0000 % |  | −1.37 points |  |" in page
+    assert "| and left for training | 50,000 | 50,000 |  | same |  |" in page
+    assert re.search(r"\| not run \|.*\|\s*\|", page)
+    assert "lower bound" in page
+
+
+def test_plain_rows_carry_numbers_and_words() -> None:
+    rows = {row["id"]: row for row in claims_page.as_dicts(digit_comparisons().values())}
+    row = rows["mnist.utility.private.crossing.c-gdp"]
+    assert (row["paper"], row["ours"]) == (11.68, pytest.approx(21.875, abs=0.01))
+    assert (row["paper_text"], row["ours_text"]) == ("11.68", "21.88")
+    assert row["difference_text"] == "+87.3 %"
+    assert rows["mnist.utility.discrepancy"]["paper_text"] == "6.0 × 10^-14"
+    assert rows["mnist.utility.discrepancy"]["difference_text"] == "× 0.33"
+    assert rows["mnist.utility.private.10.aa-i-gdp"]["paper_text"] == "62.2640 %"
+    assert rows["mnist.setting.anchor-noise"]["ours_text"] == "0.5"
+    assert rows["mnist.setting.learning-rate"]["ours_text"] == "0.001"
+    assert rows["mnist.beside.local-only"]["paper_text"] == "–"
+    assert rows["mnist.beside.local-only"]["ours_text"] == "82.0 %"
+    assert rows["celeba.solver.seconds.capped"]["ours_text"] == "not run"
+
+
+def test_a_number_without_a_counterpart_still_stands_beside_the_papers() -> None:
+    seconds = Number("x.s", "x", "5", "seconds", "result", "s", "median_of", 189.1, reason="machine")
+    row = claims_page.as_dicts([Comparison(seconds, 0.5, -188.6, -188.6 / 189.1, True, "another machine")])[0]
+    assert (row["paper_text"], row["ours_text"], row["difference_text"]) == ("189.1 s", "0.50 s", "−99.7 %")
+
+
+@pytest.mark.parametrize(
+    ("ours", "text"),
+    [(0.0123, "0.012 s"), (0.58, "0.58 s"), (2.0, "2.0 s"), (31.26, "31.3 s"), (189.1, "189.1 s"), (0.0, "0.0 s")],
+)
+def test_seconds_have_two_digits_that_count(ours: float, text: str) -> None:
+    seconds = Number("x.s", "x", "5", "seconds", "result", "s", "median_of", 189.1, reason="machine")
+    assert claims_page.ours_text(Comparison(seconds, ours)) == text
+
+
+def test_time_is_left_out_where_none_was_noted() -> None:
+    for seconds in ({}, None, {"training": 0.0}):
+        assert "time:" not in claims_page._provenance("mnist", {"seconds": seconds})
+    assert "time: 90 seconds" in claims_page._provenance("mnist", {"seconds": {"training": 90.0}})
+
+
+def test_reasons_count_the_identities_that_there_are() -> None:
+    reasons = claims._file()["reasons"]
+    assert "988 identities" in reasons["identities"]
+    assert "98 for each of ten" in reasons["identities"]
+    assert "19 for each of fifty" in reasons["identities"]
+    assert not re.search(r"\b(998|99)\b", " ".join(reasons.values()))
+
+
+def test_where_faces_cross_chance_is_called_ill_determined() -> None:
+    crossing = [
+        number
+        for number in paper_numbers()
+        if number.study == "celeba" and number.kind == "result" and number.args.get("level") == 0.1
+    ]
+    assert len(crossing) == 9
+    assert {number.reason for number in crossing} == {"face-chance"}
+    assert "ill-determined" in claims._file()["reasons"]["face-chance"]
+
+
+def test_training_alone_says_how_it_was_trained() -> None:
+    alone = [number for number in paper_numbers() if number.args.get("method") == "local-only"]
+    assert len(alone) == 7
+    for number in alone:
+        assert "as many steps as the joint one" in number.says
+        assert "three ways of scaling" in number.says
+
+
+def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
+    seconds = {
+        "reading": 3.0,
+        "deployment 0, 2 participants: anchor noise": 10.2,
+        "deployment 0, 5 participants: anchor noise": 20.0,
+        "deployment 0, 5 participants: controls": 0.1,
+        "deployment 1, 2 participants: anchor noise": 1000.0,
+    }
+    told = claims_page._provenance("participants", {"seconds": seconds})
+    assert "time: 17 minutes; of which the first deployment: anchor noise 30 s." in told
+    assert "first deployment" not in claims_page._provenance("participants", {"seconds": {"points": 100.0}})
+
+
+def test_times_tell_the_papers_runs_from_what_stands_beside_them_and_from_waiting() -> None:
+    stages = {"preparing": 1, "controls": 2, "pooled raw": 10, "alone": 20, "anchor noise": 4}
+    seconds = {"reading": 1000.0}
+    for where, factor in (("deployment 0, 2 participants", 1), ("deployment 0, 5 participants", 10)):
+        seconds |= {f"{where}: {stage}": factor * float(value) for stage, value in stages.items()}
+        seconds[f"{where}: waiting for the auditor"] = factor * 100.0
+    seconds["deployment 10, 2 participants: controls"] = 5.0
+    *_, table = times({"participants": {"seconds": seconds, "machine": {"gpu": None}}, "mnist": {}})
+    (line,) = table.splitlines()[2:]
+    assert line == "| faces, by the number of participants | CPU | 77 s | 330 s | 1100 s | 5 s | 2512 s |"
+    assert times({"mnist": {}, "hospitals": {"seconds": {"points": 3.0}}}) == []
+
+
+def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
+    v = np.linspace(0.0, 0.49, 20)
+    rows = [
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, "linkage:moments": 0.9 - 3 * max(0.0, one - 0.35)}
+        for k, one in enumerate(v)
+    ]
+    study = Study(Results.from_rows(rows), {})
+    read = [
+        claims_fits.fitted(study, method=ANCHOR, column=column, at=at)
+        for column in ("envelope:linkage", "linkage:moments")
+        for at in (0.49, 0.5)
+    ]
+    assert read[0] == read[1] == read[2]
+    assert read[3] < read[2]  # a curve of the paper's kind is read a little beyond its draws, as the paper does
+    assert claims_fits.fitted(study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE
+
+
+def test_a_share_that_is_read_off_an_overshooting_curve_is_still_one() -> None:
+    v = np.linspace(0.0, 0.5, 40)
+    shares = np.where(v < 0.2, 0.1, 1.0)  # a step, past which a spline overshoots on either side
+    columns = {"linkage:procrustes": shares, "linkage:moments": 1.1 - shares}
+    rows = [
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, **{name: of[k] for name, of in columns.items()}}
+        for k, one in enumerate(v)
+    ]
+    study = Study(Results.from_rows(rows), {})
+    curve = claims_fits._curve(study, ANCHOR, "linkage:procrustes")
+    at = float(v[np.argmax(curve.at(v))])
+    assert float(curve.at(at)) > 1.01
+    assert claims_fits.fitted(study, method=ANCHOR, column="linkage:procrustes", at=at) == 1.0
+    assert claims_fits.fitted_band(study, method=ANCHOR, column="linkage:procrustes", at=at, end="high") == 1.0

@@ -1,0 +1,583 @@
+"""`mooring reproduce`, as a researcher would run it; the studies themselves are stood in for by a quick table."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies import redraw, runner
+from mooring_studies.figures import study_figures as draw
+from mooring_studies.settings.spec import STUDIES, noise_draws
+from mooring_studies.storage.finished import read_finished
+from typer.testing import CliRunner
+
+from mooring.cli.app import app
+from mooring.randomness import Streams
+
+RUNNER = CliRunner()
+Result = Any  # of typer.testing, which keeps its type to itself
+FEW_RESAMPLES = 20
+DRAW = draw.draw_figures
+
+
+def run(*words: Any, code: int = 0) -> Result:
+    result = RUNNER.invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that the terminal's width put there."""
+    return " ".join(text.split())
+
+
+def rows_of(spec: Any, method: str, draws: list[int], kind: Any = None) -> list[dict[str, Any]]:
+    """Plausible rows: utility and leakage fall with noise; the strongest attack hardly depends on anchor noise."""
+    v, sigma = noise_draws(spec, kind, Streams.for_experiment(1), 9.0) if kind else (np.zeros(99), np.zeros(99))
+    rows = []
+    for k in draws:
+        level = float(v[k] / 0.5 + sigma[k] / 50)
+        found = {"linkage:procrustes": 0.1 + 0.27 / (1 + 9 * level), "match:procrustes": 0.1 + 0.9 / (1 + 4 * level)}
+        if k % 2 == 0 and method not in ("local-only", "pooled-raw"):
+            found |= {"linkage:moments": 0.36 - 0.01 * level, "match:moments": 0.99, "linkage:moments+denoised": 0.37}
+        score = {"local-only": 0.85, "pooled-raw": 0.97, "i-gdp": 0.57}.get(method, 0.57 + 0.34 / (1 + 3 * level))
+        rows.append(
+            {"deployment": 0, "n_participants": 10, "method": method, "draw": k}
+            | {"anchor_noise_scale": float(v[k]), "data_noise_scale": float(sigma[k])}
+            | {
+                "balanced_accuracy": score,
+                "balanced_accuracy_clean": score + 0.01,
+                "iterations": 30,
+                "converged": level < 0.2,
+            }
+            | {"residual": 1e-8, "solver_seconds": 0.1}
+            | (found if method not in ("local-only", "pooled-raw") else {})
+        )
+    return rows
+
+
+PARTS = (
+    ("c-gdp-data-noise", "data"),
+    ("aa-i-gdp-data-noise", "data"),
+    ("aa-i-gdp-anchor-noise", "anchor"),
+    ("aa-i-gdp-both-noise", "both"),
+)
+
+
+class FakeStudy:
+    """Stands in for `run_study`: computes nothing, but keeps to the store and tells progress as the real one does."""
+
+    def __init__(self) -> None:
+        self.computed: list[tuple[str, int]] = []
+        self.stop_after: int | None = None
+        self.problem: BaseException = KeyboardInterrupt()
+        self.given: dict[str, Any] = {}
+
+    def __call__(self, spec: Any, *, data_dir: Any, face_model: Any, device: str, store: Any, progress: Any) -> None:
+        self.given = {"spec": spec, "data_dir": data_dir, "face_model": face_model, "device": device}
+        progress.note("a note of the study")
+        controls = [("c-gdp", 1), ("aa-i-gdp", 1), ("i-gdp", 1), ("pooled-raw", 1), ("local-only", 10)]
+        for method, count in controls:
+            self.part(spec, method, count, None, store, progress)
+        for method, kind in PARTS:
+            count = sum(one.count for one in getattr(spec.noise, kind))
+            self.part(spec, method, count, kind, store, progress)
+        images = np.full((10, 28, 28), 200, np.uint8)
+        store.keep(
+            "pictures",
+            {"sources": images, "projected": images, "labels": np.arange(10), "rows": np.array(["i-gdp|moments"])}
+            | {"row0_images": images[None], "row0_noise": np.zeros(1), "row0_linkage": np.full(1, 0.36)},
+        )
+        store.keep("facts", {"n_train": 6000, "phase_transition": {"10": 0.0977}, "notes": ["from the runner"]})
+
+    def part(self, spec: Any, method: str, count: int, kind: Any, store: Any, progress: Any) -> None:
+        progress.stage(f"deployment 0, 10 participants: {method}", count)
+        done = store.done(method=method, deployment=0)
+        progress.advance(len(done))
+        for draw_number in range(count):
+            if draw_number in done:
+                continue
+            if self.stop_after is not None and len(self.computed) >= self.stop_after:
+                raise self.problem
+            store.append(rows_of(spec, method, [draw_number], kind))
+            self.computed.append((method, draw_number))
+            progress.advance()
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> FakeStudy:
+    fake = FakeStudy()
+    monkeypatch.setattr(runner, "run_study", fake)
+    return fake
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_resamples() -> Iterator[None]:
+    """Bands from fewer resamples: what they look like is not tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "draw_figures", lambda *given: DRAW(*given, n_resamples=FEW_RESAMPLES))
+        yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures, for tests that are about rows."""
+    monkeypatch.setattr(draw, "draw_figures", lambda *given: [])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, few_resamples: None) -> tuple[Result, Path]:
+    """One whole run, and its folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "run_study", FakeStudy())
+        folder = tmp_path_factory.mktemp("reproduced") / "new"
+        words = ["reproduce", "mnist", "--quick", "--output", str(folder), "--device", "cpu"]
+        return run(*words), folder / "mnist"
+
+
+def test_without_a_study_all_are_listed_with_what_they_need_and_take() -> None:
+    printed = flat(run("reproduce").output)
+    for name in STUDIES:
+        assert f"{name} " in printed
+    for words in ("the four MNIST files", "ONNX face model", "with --quick: under 10 minutes", "beyond the paper"):
+        assert words in printed
+    listed = json.loads(run("reproduce", "--format", "json").stdout)["studies"]
+    assert [one["name"] for one in listed] == list(STUDIES)
+    assert all(one["needs"] and one["takes"] and one["takes_quick"] for one in listed)
+
+
+def test_help_shows_examples() -> None:
+    printed = flat(run("reproduce", "--help").output)
+    assert "Example: mooring reproduce mnist --quick" in printed
+    assert "Example: mooring reproduce mnist --redraw" in printed
+    assert "--row deployment=0,method=i-gdp,draw=0" in printed
+
+
+def test_a_finished_study_tells_its_main_figures_and_the_page_to_open(finished: tuple[Result, Path]) -> None:
+    printed = flat(finished[0].output)
+    for words in (
+        "C-GDP",
+        "I-GDP",
+        "local only",
+        "pooled raw",
+        "strongest attack",
+        "moments",
+        "lower bound",
+        "index.html",
+    ):
+        assert words in printed
+    for value in ("91.0 %", "57.0 %", "85.0 %", "97.0 %"):  # C-GDP, I-GDP, alone, pooled
+        assert value in printed
+    assert "noisy draws beat training alone" in printed
+    assert "says nothing of whether the paper's numbers are met" in printed
+
+
+def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> None:
+    folder = finished[1]
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"results.parquet", "facts.json", "pictures.npz", "figures", "index.html", "claims.json", "store"}
+    figures = {path.stem for path in (folder / "figures").iterdir()}
+    assert figures >= {
+        "linkage",
+        "linkage-strongest",
+        "utility",
+        "tradeoff",
+        "tradeoff-as-deployed",
+        "solver",
+        "both-noises",
+    }
+    facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    assert facts["study"] == "mnist"
+    assert facts["spec"]["quick"] is True
+    assert facts["notes"] == ["from the runner", "a note of the study"]
+    assert facts["n_train"] == 6000
+    assert facts["command"] == "mooring reproduce mnist --quick"
+    assert str(folder.parent) not in (folder / "facts.json").read_text(encoding="utf-8")  # it may be published
+    assert set(facts["machine"]) == {"processor", "cores", "gpu", "python", "numpy", "torch"}
+    assert facts["seconds"]
+    assert {"key", "mooring", "code_digest", "date", "seeds"} <= set(facts)
+    assert len(read_finished(folder).results) == 4 + 10 + 24 * 3 + 16
+    assert json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_self_contained_and_says_what_it_must(finished: tuple[Result, Path]) -> None:
+    page = (finished[1] / "index.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    outside = page.replace('<link rel="icon" href="data:,">', "")
+    for pattern in (
+        r"<link\b",
+        r"<iframe",
+        r"@import",
+        r"url\(",
+        r"<img[^>]+src=.(?!data:image/(svg\+xml|png);base64,)",
+    ):
+        assert not re.search(pattern, outside), pattern
+    text = re.sub(r'src="data:[^"]*"', "", page)
+    assert "http:" not in text
+    assert "https:" not in text
+    for words in ("lower bound", "no privacy guarantee", "local only", "pooled raw", "quick run", "Handwritten digits"):
+        assert words in text
+    for words in (
+        "Results",
+        "paper",
+        "mooring",
+        "Seeds",
+        "20260",
+        "a note of the study",
+        "mooring reproduce mnist --quick",
+    ):
+        assert words in text
+    figures = list((finished[1] / "figures").iterdir())
+    assert len(re.findall("<figure ", text)) == len(figures) > 8
+    assert len(re.findall("<figcaption><b>[^<]+</b> [^<]{20,}", text)) == len(figures)
+
+
+def test_text_from_files_stays_text_on_the_page(finished: tuple[Result, Path], tmp_path: Path, undrawn: None) -> None:
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    (folder / "results.parquet").write_bytes((finished[1] / "results.parquet").read_bytes())
+    facts = json.loads((finished[1] / "facts.json").read_text(encoding="utf-8"))
+    evil = "<img src=x onerror=alert(1)>"
+    facts |= {"notes": [evil], "date": evil, "key": evil, evil: evil, "command": evil, "seeds": [evil], "list": [evil]}
+    facts["spec"] |= {"title": evil, "options": {evil: evil}}
+    facts["machine"]["gpu"] = evil
+    facts["data"] = {evil: evil}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    run("reproduce", "mnist", "--redraw", "--output", tmp_path)
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert evil not in page
+    assert page.count("&lt;img src=x") > 8
+    assert "<img" not in page
+
+
+def test_json_is_all_that_goes_to_standard_output(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", "2", "--output", tmp_path, "--format", "json"]
+    plain = json.loads(run(*words).stdout)
+    assert plain["study"] == "mnist"
+    assert plain["page"] == str(tmp_path / "mnist" / "index.html")
+    (size,) = plain["sizes"]
+    assert size["controls"]["c-gdp"] == pytest.approx(91.0)
+    assert {one["method"] for one in size["noisy"]} == {method for method, _ in PARTS}
+    assert plain["draws_that_beat_training_alone"]["of"] == 8
+    assert {one["study"] for one in plain["comparisons"]} == {"mnist"}  # not what other studies would have to say
+
+
+def test_what_is_asked_for_reaches_the_study(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+    data = tmp_path / "d"
+    data.mkdir()
+    words = ["--data-dir", data, "--face-model", "m.onnx", "--draws", 3, "--deployments", 2, "--device", "cpu"]
+    run("reproduce", "mnist", "--output", tmp_path, *words)
+    spec = study.given["spec"]
+    assert [sum(one.count for one in getattr(spec.noise, kind)) for kind in ("data", "anchor", "both")] == [3, 3, 3]
+    assert (spec.deployments, spec.quick) == (2, False)
+    assert (study.given["data_dir"], study.given["face_model"]) == (data, Path("m.onnx"))
+    assert study.given["device"] == "cpu"
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), RuntimeError("a fault")])
+def test_a_run_that_stops_says_what_is_kept_and_goes_on_from_there(
+    problem: BaseException, study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 4, "--output", tmp_path]
+    study.stop_after, study.problem = 17, problem
+    stopped = run(*words, code=130 if isinstance(problem, KeyboardInterrupt) else 70)
+    printed = flat(stopped.output)
+    if isinstance(problem, KeyboardInterrupt):
+        assert "17 rows of results are kept in" in printed
+        assert "run the same command again to go on" in printed
+    else:
+        assert "Nothing finished is lost" in printed
+    assert not (tmp_path / "mnist" / "results.parquet").exists()  # half a study is no result
+    first = list(study.computed)
+    study.stop_after = None
+    printed = flat(run(*words).output)
+    assert "17 rows of results are there already; this run goes on from them" in printed
+    assert len(first) == 17
+    assert len(study.computed) == len(set(study.computed)) == 14 + 4 * 4  # nothing was done twice
+    results = read_finished(tmp_path / "mnist").results
+    assert len(results) == 30
+    again = len(study.computed)
+    run(*words)
+    assert len(study.computed) == again
+
+
+def test_seconds_of_stopped_runs_count(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
+    study.stop_after = 2
+    run(*words, code=130)
+    (place,) = (tmp_path / "mnist" / "store").iterdir()
+    kept = place / "kept" / "seconds.json"
+    seconds = json.loads(kept.read_text())
+    stage = "deployment 0, 10 participants: c-gdp"
+    assert seconds[stage] > 0
+    kept.write_text(json.dumps(seconds | {stage: 1000.0}))
+    study.stop_after = None
+    run(*words)
+    facts = json.loads((tmp_path / "mnist" / "facts.json").read_text())
+    assert 1000 < facts["seconds"][stage] < 1010
+
+
+def test_results_of_other_settings_are_kept_and_told_of(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+    run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
+    n = len(study.computed)
+    printed = flat(run("reproduce", "mnist", "--quick", "--draws", 3, "--output", tmp_path).output)
+    assert "results of another spec or version (mooring" in printed
+    assert "they are kept; this run starts its own" in printed
+    assert len(study.computed) == n + 14 + 4 * 3
+    run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
+    assert len(study.computed) == n + 14 + 4 * 3  # the first ones were still there
+
+
+def test_a_chunk_that_cannot_be_read_is_told_of_and_computed_again(
+    study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
+    run(*words)
+    (place,) = (tmp_path / "mnist" / "store").iterdir()
+    (place / "rows-000003.parquet").write_bytes(b"PAR1")
+    study.computed.clear()
+    printed = flat(run(*words).output)
+    assert "rows-000003.parquet cannot be read; its rows are computed again" in printed
+    assert study.computed == [("i-gdp", 0)]
+    notes = json.loads((tmp_path / "mnist" / "facts.json").read_text())["notes"]
+    assert any("rows-000003.parquet" in note for note in notes)
+
+
+def test_two_runs_of_one_study_do_not_mix(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
+    run(*words)
+    (place,) = (tmp_path / "mnist" / "store").iterdir()
+    script = "import sys; from pathlib import Path; from mooring_studies.storage.locking import FolderLock\n"
+    script += "lock = FolderLock(Path(sys.argv[1])); sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        assert "another run is working on them" in flat(run(*words, code=5).output)
+        other.communicate()
+    run(*words)
+
+
+@pytest.mark.parametrize("words", [["--draws", 2], ["--redraw"]])
+def test_runs_of_other_settings_do_not_write_the_same_files_at_once(
+    words: list[Any], study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    run("reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path)
+    script = "import sys; from pathlib import Path; from mooring_studies.storage import locking\n"
+    script += "with locking.one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
+    script += "    sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
+    before = sorted(path.name for path in (tmp_path / "mnist").iterdir())
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "mnist")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        printed = flat(run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5).output)
+        assert "another run is working on them" in printed
+        other.communicate()
+    assert sorted(path.name for path in (tmp_path / "mnist").iterdir()) == before  # no file is left by a lock
+    run("reproduce", "mnist", "--quick", *words, "--output", tmp_path)
+
+
+def test_a_run_that_is_asked_to_end_says_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    def ended(spec: Any, *, store: Any, progress: Any, **given: Any) -> None:
+        store.append(rows_of(spec, "c-gdp", [0]))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+
+    monkeypatch.setattr(runner, "run_study", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = run("reproduce", "mnist", "--quick", "--output", tmp_path, code=143)
+    assert "Interrupted. 1 rows of results are kept in" in flat(stopped.output)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
+def test_memory_that_does_not_suffice_is_said_with_a_cure(
+    problem: Exception, study: FakeStudy, tmp_path: Path, undrawn: None
+) -> None:
+    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
+    study.stop_after, study.problem = 3, problem
+    printed = flat(run(*words, code=2).output)
+    assert "memory must be enough" in printed
+    assert "--quick" in printed
+    assert "What is done is kept" in printed
+    assert "nobody foresaw" not in printed
+    study.stop_after = None
+    assert "3 rows of results are there already" in flat(run(*words).output)
+
+
+def test_redrawing_computes_nothing_and_gives_the_same(finished: tuple[Result, Path], study: FakeStudy) -> None:
+    folder = finished[1]
+    before = {path: path.read_bytes() for path in (folder / "figures").iterdir()}
+    claims, page = (folder / "claims.json").read_bytes(), (folder / "index.html").read_bytes()
+    for path in before:
+        path.unlink()
+    run("reproduce", "mnist", "--redraw", "--output", folder.parent)
+    assert study.computed == []
+    assert {path: path.read_bytes() for path in (folder / "figures").iterdir()} == before
+    assert ((folder / "claims.json").read_bytes(), (folder / "index.html").read_bytes()) == (claims, page)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("results.parquet", None, "are not there"),
+        ("results.parquet", b"PAR1", "cannot be read"),
+        ("facts.json", None, "it is not in"),
+        ("facts.json", b"{", "it cannot be read"),
+        ("facts.json", b"[1]", "it cannot be read"),
+        ("pictures.npz", b"PK", "it cannot be read"),
+    ],
+)
+def test_redrawing_needs_whole_files(
+    name: str, content: bytes | None, words: str, finished: tuple[Result, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "mnist").mkdir()
+    for kept in ("results.parquet", "facts.json", "pictures.npz"):
+        (tmp_path / "mnist" / kept).write_bytes((finished[1] / kept).read_bytes())
+    (tmp_path / "mnist" / name).unlink()
+    if content is not None:
+        (tmp_path / "mnist" / name).write_bytes(content)
+    assert words in flat(run("reproduce", "mnist", "--redraw", "--output", tmp_path, code=5).output)
+
+
+def test_results_of_another_study_are_not_redrawn_as_this_one(finished: tuple[Result, Path], tmp_path: Path) -> None:
+    (tmp_path / "celeba").mkdir()
+    for kept in ("results.parquet", "facts.json"):
+        (tmp_path / "celeba" / kept).write_bytes((finished[1] / kept).read_bytes())
+    assert "results of mnist" in flat(run("reproduce", "celeba", "--redraw", "--output", tmp_path, code=2).output)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mnits"], "Perhaps 'mnist' is meant"),
+        (["mnist", "--draws", "0"], "draws must be at least 1, got 0"),
+        (["mnist", "--deployments", "0"], "deployments must be at least 1, got 0"),
+        (["mnist", "--device", "gpu"], "auto, cpu or cuda"),
+        (["mnist", "--format", "xml"], "words or json"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_any_work(
+    words: list[str], said: str, study: FakeStudy, tmp_path: Path
+) -> None:
+    result = run("reproduce", *words, "--output", tmp_path / "new", code=2)
+    assert said in flat(result.output)
+    assert study.given == {}
+    assert not (tmp_path / "new").exists()
+
+
+def test_cuda_where_there_is_none_is_refused_with_a_cure(study: FakeStudy, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("mooring_studies.storage.machine_facts.cuda_is_there", lambda: False)
+    result = run("reproduce", "mnist", "--device", "cuda", "--output", tmp_path / "new", code=2)
+    assert "finds no CUDA device" in flat(result.output)
+    assert "--device cpu" in flat(result.output)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["hospitals", "census", "landscape"])
+@pytest.mark.parametrize("there", [True, False])
+def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
+    there: bool, name: str, study: FakeStudy, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("mooring_studies.storage.machine_facts.cuda_is_there", lambda: there)
+    study.stop_after = 0
+    run("reproduce", name, "--device", "cuda", "--output", tmp_path, code=130)
+    assert study.given["device"] == "cpu"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: FakeStudy, tmp_path: Path) -> None:
+    place = tmp_path / "not there"
+    printed = flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
+    assert f"data-dir must be a folder that is there, got {place} instead" in printed
+    assert study.given == {}
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "needed"),
+    [
+        ("mnist", "torch", True),
+        ("mnist", "matplotlib", True),
+        ("celeba", "PIL", True),
+        ("mnist", "PIL", False),
+        ("hospitals", "torch", False),
+        ("hospitals", "matplotlib", True),
+    ],
+)
+def test_an_extra_that_is_missing_is_named_before_any_work(
+    name: str, missing: str, needed: bool, study: FakeStudy, tmp_path: Path, monkeypatch: Any, undrawn: None
+) -> None:
+    from importlib.util import find_spec
+
+    study.stop_after = 0
+    for module in ("mooring_studies.cli.reproduce", "mooring_studies.storage.machine_facts"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name == missing else find_spec(name))
+    result = run("reproduce", name, "--output", tmp_path / "new", code=2 if needed else 130)
+    if needed:
+        words = flat(result.output)
+        assert f"needs {'pillow' if missing == 'PIL' else missing}" in words
+        assert "mooring[studies]" in words
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_disk_trouble(study: FakeStudy, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "no folder" in flat(run("reproduce", "mnist", "--quick", "--output", tmp_path / "file", code=5).output)
+
+
+# Committed results
+
+
+def test_committed_results_are_redrawn_with_the_comparison(finished: tuple[Result, Path], tmp_path: Path) -> None:
+    said: list[str] = []
+    docs = tmp_path / "docs"
+    written = redraw.redraw(finished[1].parent, docs, say=said.append)
+    assert said[0].startswith("mnist: ")
+    assert {path.name for path in written if path.suffix == ".svg"} >= {"linkage.svg", "tradeoff.svg"}
+    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-3])
+    assert [path.name for path in written[-3:]] == ["paper-against-mooring.md", "findings.md", "figures.md"]
+    page = (docs / "figures.md").read_text(encoding="utf-8")
+    for figure in written[:-3]:  # every figure once, named from where the page is, a caption beneath
+        assert page.count(f"]({figure.relative_to(docs).as_posix()})\n\n") == 1
+    text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
+    assert "mooring reproduce mnist" in text
+    assert "not run" in text.lower()  # the studies that are not there
+    for path in written[:-3]:
+        assert path.read_bytes() == (finished[1] / "figures" / path.name).read_bytes()
+
+
+def test_faces_are_never_drawn_into_the_documents(
+    finished: tuple[Result, Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    (tmp_path / "celeba").mkdir()
+    for name in ("results.parquet", "pictures.npz"):
+        (tmp_path / "celeba" / name).write_bytes((finished[1] / name).read_bytes())
+    facts = json.loads((finished[1] / "facts.json").read_text()) | {"study": "celeba"}
+    (tmp_path / "celeba" / "facts.json").write_text(json.dumps(facts))
+    seen: list[Any] = []
+    monkeypatch.setattr(draw, "draw_figures", lambda *given: seen.append(given[3]) or [])
+    redraw.redraw(tmp_path, tmp_path / "docs")
+    assert seen == [None]
+
+
+def test_redrawing_without_results_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert redraw.main([str(tmp_path), str(tmp_path / "docs")]) == 2
+    assert "mooring reproduce STUDY" in flat(capsys.readouterr().err)
+    assert not (tmp_path / "docs").exists()
+    assert redraw.main([]) == 2

@@ -1,0 +1,577 @@
+import gzip
+import hashlib
+import io
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from mooring_studies.data import digits, downloads, faces, tables
+from mooring_studies.data.digits import deal_digits, load_digits
+from mooring_studies.data.face_model import open_face_model
+from mooring_studies.data.face_packing import pack_faces
+from mooring_studies.data.faces import deal_faces, face_galleries, load_faces
+
+from mooring import InputError, MissingExtraError
+from mooring.errors import StorageError
+from mooring.randomness import Streams
+
+Refused = Callable[..., None]
+STREAMS = Streams.for_experiment(seed=5)
+SMALL = {
+    digits.TRAIN_IMAGES: (60, 28, 28),
+    digits.TRAIN_LABELS: (60,),
+    digits.TEST_IMAGES: (20, 28, 28),
+    digits.TEST_LABELS: (20,),
+}
+
+
+# --- where files are looked for
+
+
+def test_a_file_is_found_with_and_without_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "celeba").mkdir()
+    nested = tmp_path / "celeba" / "celeba64.parquet"
+    nested.touch()
+    assert downloads.find(tmp_path, "celeba/celeba64.parquet") == nested
+    assert downloads.find(tmp_path / "celeba", "celeba/celeba64.parquet") == nested
+
+
+def test_the_folder_of_a_data_set_may_be_the_folder_of_all_data(tmp_path: Path) -> None:
+    assert downloads.find(tmp_path, "mnist") == tmp_path
+    (tmp_path / "mnist").mkdir()
+    assert downloads.find(tmp_path, "mnist") == tmp_path / "mnist"
+
+
+def test_given_folder_then_environment_then_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOORING_DATA", str(tmp_path / "environment"))
+    assert downloads.data_folder(tmp_path / "given") == tmp_path / "given"
+    assert downloads.data_folder(None) == tmp_path / "environment"
+    monkeypatch.delenv("MOORING_DATA")
+    assert downloads.data_folder(None) == Path("data")
+
+
+def test_a_missing_file_is_named_with_its_source(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        downloads.find(tmp_path / "nowhere", "celeba/celeba64.parquet")
+    message = str(caught.value)
+    assert str(tmp_path / "nowhere" / "celeba64.parquet") in message
+    assert "CelebA home page" in message
+    assert "MOORING_DATA" in message
+
+
+# --- digits
+
+
+def save_digits(folder: Path, *, packed: bool = True) -> dict[str, str]:
+    """Write four small files; return the checksums of their contents."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    checksums = {}
+    for name, shape in SMALL.items():
+        array = rng.integers(0, 256 if len(shape) == 3 else 10, size=shape, dtype=np.uint8)
+        content = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape) + array.tobytes()
+        (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+        checksums[name] = hashlib.sha256(content).hexdigest()
+    return checksums
+
+
+def load_small(folder: Path, checksums: dict[str, str]) -> digits.DigitRows:
+    return load_digits(folder, _shapes=SMALL, _checksums=checksums)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("inner", ["", "mnist"])
+def test_digits_packed_or_not_in_the_folder_or_in_mnist(tmp_path: Path, packed: bool, inner: str) -> None:
+    checksums = save_digits(tmp_path / inner, packed=packed)
+    rows = load_small(tmp_path, checksums)
+    assert rows.train_images.shape == (60, 784)
+    assert rows.test_images.shape == (20, 784)
+    assert rows.train_images.dtype == np.uint8
+    assert rows.train_labels.max() <= 9
+    assert rows.checksums == checksums
+
+
+def test_missing_digits_are_named_with_where_to_get_them(tmp_path: Path) -> None:
+    checksums = save_digits(tmp_path)
+    (tmp_path / (digits.TEST_LABELS + ".gz")).unlink()
+    with pytest.raises(StorageError, match=digits.TEST_LABELS) as caught:
+        load_small(tmp_path, checksums)
+    assert "MNIST home page or any mirror" in str(caught.value)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_digits_that_end_early_are_refused(tmp_path: Path, packed: bool) -> None:
+    checksums = save_digits(tmp_path, packed=packed)
+    path = tmp_path / (digits.TRAIN_IMAGES + ".gz" * packed)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(StorageError) as caught:
+        load_small(tmp_path, checksums)
+    message = str(caught.value)
+    assert path.name in message
+    assert "cut short" in message
+    assert "fetch it again from the MNIST home page" in message
+
+
+def test_digits_of_another_content_are_refused(tmp_path: Path) -> None:
+    checksums = save_digits(tmp_path, packed=False)
+    path = tmp_path / digits.TRAIN_LABELS
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="SHA-256") as caught:
+        load_small(tmp_path, checksums)
+    assert path.name in str(caught.value)
+    assert "Fetch it again" in str(caught.value)
+
+
+def test_digits_of_another_size_are_refused(tmp_path: Path) -> None:
+    save_digits(tmp_path)
+    with pytest.raises(StorageError, match="60000"):
+        load_digits(tmp_path)
+
+
+def test_a_file_that_is_no_idx_file_is_refused(tmp_path: Path) -> None:
+    checksums = save_digits(tmp_path, packed=False)
+    (tmp_path / digits.TRAIN_IMAGES).write_text("<html>not found</html>")
+    with pytest.raises(StorageError, match="first bytes"):
+        load_small(tmp_path, checksums)
+
+
+@pytest.fixture(scope="module")
+def digit_labels() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return rng.integers(0, 10, size=1200), rng.integers(0, 10, size=400)
+
+
+def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
+    train, test = digit_labels
+    dealt = deal_digits(train, test, n_participants=7, n_validation=200, streams=STREAMS)
+    assert dealt.n_participants == 7
+    assert sorted(np.concatenate([*dealt.train, *dealt.validation])) == list(range(1200))
+    assert sorted(np.concatenate(dealt.test)) == list(range(400))
+    assert sum(map(len, dealt.validation)) == 200
+    for parts, labels in ((dealt.train, train), (dealt.validation, train), (dealt.test, test)):
+        counts = np.array([np.bincount(labels[own], minlength=10) for own in parts])
+        assert np.ptp(counts, axis=0).max() <= 1
+    share = np.bincount(train[np.concatenate(dealt.validation)], minlength=10) / np.bincount(train, minlength=10)
+    assert np.abs(share - 200 / 1200).max() < 0.01
+
+
+def test_the_same_streams_deal_the_same_digits(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
+    def dealt(seed: int) -> np.ndarray:
+        streams = Streams.for_experiment(seed=seed)
+        return np.concatenate(deal_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams).train)
+
+    assert (dealt(1) == dealt(1)).all()
+    assert (dealt(1) != dealt(2)).any()
+
+
+def test_a_quick_run_deals_fewer_digits_in_the_same_shares(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
+    train, test = digit_labels
+    dealt = deal_digits(train, test, n_participants=2, n_validation=200, rows_limit=(300, 100, 9999), streams=STREAMS)
+    assert [sum(map(len, part)) for part in (dealt.train, dealt.validation, dealt.test)] == [300, 100, 400]
+    assert not set(np.concatenate(dealt.train)) & set(np.concatenate(dealt.validation))
+    share = np.bincount(train[np.concatenate(dealt.train)], minlength=10) / np.bincount(train, minlength=10)
+    assert np.abs(share - 0.25).max() < 0.02
+
+
+def test_a_deal_of_digits_that_cannot_be_is_refused(
+    digit_labels: tuple[np.ndarray, np.ndarray], refused: Refused
+) -> None:
+    def deal(**changes: Any) -> None:
+        deal_digits(*digit_labels, **{"n_participants": 2, "n_validation": 200, "streams": STREAMS, **changes})
+
+    refused(lambda: deal(n_validation=1200), what="n_validation", expected="between 1 and 1199", got="1200")
+    refused(lambda: deal(n_participants=0), what="n_participants", expected="between 1", got="0")
+    refused(
+        lambda: deal(n_participants=5, rows_limit=(100, 4, 100)),
+        what="n_participants",
+        expected="the 4 validation rows",
+        got="5",
+    )
+
+
+# --- faces
+
+
+def webp(value: int, shape: tuple[int, ...] = (64, 64, 3)) -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    content = io.BytesIO()
+    pixels = np.full(shape, value, dtype=np.uint8)
+    pixels[..., 0] = 255 - value  # channels differ: a swap would show
+    image.fromarray(pixels).save(content, format="WEBP", lossless=True)
+    return content.getvalue()
+
+
+def face_table(**changes: Any) -> pa.Table:
+    """Forty public faces, and faces of thirty identities with 1, 2, … 6 images each."""
+    counts = 1 + np.arange(30) % 6
+    n = 40 + int(counts.sum())
+    columns: dict[str, Any] = {
+        "file_no": pa.array(np.arange(1, n + 1), pa.int32()),
+        "identity": np.concatenate([1000 + np.arange(40), np.repeat(np.arange(30), counts)]),
+        "smiling": np.arange(n) % 2 == 0,
+        "pool": ["public"] * 40 + ["participants"] * (n - 40),
+        "image_webp": [webp(k % 250) for k in range(n)],
+    }
+    return pa.table({**columns, **changes})
+
+
+def save_faces(path: Path, **changes: Any) -> Path:
+    pa.parquet.write_table(face_table(**changes), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_faces(tmp_path_factory.mktemp("faces") / "celeba64.parquet")
+
+
+def test_faces_are_decoded_in_the_order_asked_for(packed: Path) -> None:
+    rows = load_faces(packed)
+    images = rows.images([7, 3, 7])
+    assert images.shape == (3, 64, 64, 3)
+    assert images[:, 5, 5].tolist() == [[248, 7, 7], [252, 3, 3], [248, 7, 7]]
+    assert rows.images([]).shape == (0, 64, 64, 3)
+    fractions = rows.rows([7])
+    assert fractions.dtype == np.float32
+    assert fractions.shape == (1, 12288)
+    assert fractions[0, :3] == pytest.approx(np.array([248, 7, 7]) / 255)
+
+
+def test_another_file_of_faces_is_noted_and_taken(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = load_faces(packed)
+    assert rows.checksum == hashlib.sha256(packed.read_bytes()).hexdigest()
+    assert rows.checksum in rows.notes[0]
+    assert len(rows.public) == 40
+    monkeypatch.setattr(faces, "REFERENCE_CHECKSUM", rows.checksum)
+    assert load_faces(packed).notes == ()
+
+
+@pytest.mark.parametrize("kept", [0, 100, -8])
+def test_faces_that_end_early_are_refused(packed: Path, tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "half.parquet"
+    path.write_bytes(packed.read_bytes()[:kept])
+    with pytest.raises(StorageError, match=r"half\.parquet.*cut short.*fetch it again from the CelebA home page"):
+        load_faces(path)
+
+
+def test_missing_faces_say_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"celeba64.*CelebA home page"):
+        load_faces(tmp_path / "celeba64.parquet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pool": ["public"] * 40 + ["mine"] * 105}, "pools"),
+        ({"identity": np.zeros(145, dtype=np.int64)}, "in both pools"),
+        ({"smiling": np.arange(145)}, "smiling holds int64"),
+        ({"smiling": [None] + [True] * 144}, "1 empty rows"),
+        ({"image_webp": ["not bytes"] * 145}, "image_webp holds string"),
+        ({"image_webp": [b"no picture"] * 145}, "cannot be decoded"),
+        ({"image_webp": [webp(3, (32, 32, 3))] * 145}, "32, 32, 3"),
+    ],
+)
+def test_faces_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(StorageError, match=reason):
+        load_faces(save_faces(tmp_path / "faces.parquet", **changes))
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    pa.parquet.write_table(face_table().drop_columns(["smiling"]), tmp_path / "faces.parquet")
+    with pytest.raises(StorageError, match="no column smiling"):
+        load_faces(tmp_path / "faces.parquet")
+
+
+def test_faces_need_pillow(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingExtraError, match="Pillow"):
+        load_faces(packed)
+
+
+# --- dealing faces
+
+
+@pytest.fixture(scope="module")
+def people() -> tuple[np.ndarray, np.ndarray]:
+    """Identity and pool of 300 identities in mixed order; every sixth has one image, and 50 public rows come first."""
+    identity = np.repeat(np.arange(300), 1 + np.arange(300) % 6)
+    identity = np.random.default_rng(2).permutation(identity)
+    identity = np.concatenate([np.repeat(np.arange(9000, 9025), 2), identity])
+    return identity, np.array(["public"] * 50 + ["participants"] * (len(identity) - 50))
+
+
+@pytest.mark.parametrize(("each", "sizes"), [(99, (69, 15, 15)), (19, (13, 3, 3)), (100, (70, 15, 15))])
+def test_identities_are_split_as_in_the_paper(
+    people: tuple[np.ndarray, np.ndarray], each: int, sizes: tuple[int, int, int]
+) -> None:
+    identity, _ = people
+    dealt = deal_faces(*people, n_participants=2, identities_each=each, streams=STREAMS)
+    for k in range(2):
+        split = [set(identity[part[k]]) for part in (dealt.train, dealt.validation, dealt.test)]
+        assert tuple(map(len, split)) == sizes
+        assert set.union(*split) == set(dealt.identities[k])
+
+
+def test_every_image_has_one_holder_and_references_stay_at_home(people: tuple[np.ndarray, np.ndarray]) -> None:
+    identity, pool = people
+    dealt = deal_faces(*people, n_participants=10, identities_each=25, streams=STREAMS)
+    uploaded = np.concatenate([*dealt.train, *dealt.validation, *dealt.test])
+    everything = np.concatenate([uploaded, dealt.references])
+    assert len(set(everything.tolist())) == len(everything)
+    assert (pool[everything] == "participants").all()
+    assert (np.bincount(identity[everything])[np.concatenate(dealt.identities)] >= 2).all()
+    assert set(everything) == set(np.flatnonzero(np.isin(identity, np.concatenate(dealt.identities))))
+    for k in range(10):
+        assert (identity[dealt.reserved[k]] == dealt.identities[k]).all()
+        assert (identity[dealt.queries[k]] == dealt.identities[k]).all()
+        assert set(dealt.queries[k]) <= set(np.concatenate([dealt.train[k], dealt.validation[k], dealt.test[k]]))
+        assert (uploaded[dealt.query_places(k)] == dealt.queries[k]).all()
+
+
+def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, np.ndarray]) -> None:
+    many = deal_faces(*people, n_participants=12, identities_each=20, streams=STREAMS)
+    few = deal_faces(*people, n_participants=3, identities_each=20, streams=STREAMS)
+    for name in ("train", "validation", "test", "identities", "reserved", "queries"):
+        for one, other in zip(getattr(few, name), getattr(many.first(3), name), strict=True):
+            assert one.tolist() == other.tolist()
+
+
+def test_other_streams_deal_other_people(people: tuple[np.ndarray, np.ndarray]) -> None:
+    deals = [
+        deal_faces(*people, n_participants=2, identities_each=20, streams=Streams.for_experiment(seed=seed))
+        for seed in (1, 1, 2)
+    ]
+    assert deals[0].train[1].tolist() == deals[1].train[1].tolist()
+    assert set(deals[0].identities[1]) != set(deals[2].identities[1])
+
+
+def test_too_many_identities_are_refused_with_what_would_do(
+    people: tuple[np.ndarray, np.ndarray], refused: Refused
+) -> None:
+    def deal(n_participants: int, identities_each: int) -> None:
+        deal_faces(*people, n_participants=n_participants, identities_each=identities_each, streams=STREAMS)
+
+    deal(10, 25)
+    refused(lambda: deal(10, 26), what="identities_each", expected="at most 250 identities", got="26")
+    refused(lambda: deal(0, 26), what="n_participants", expected="at least 1", got="0")
+    with pytest.raises(InputError, match="Ask for 25 or fewer"):
+        deal(10, 26)
+
+
+def test_a_gallery_holds_the_reserved_image_of_the_query_and_of_nine_others(
+    people: tuple[np.ndarray, np.ndarray],
+) -> None:
+    identity, _ = people
+    dealt = deal_faces(*people, n_participants=4, identities_each=20, streams=STREAMS)
+    galleries = face_galleries(dealt, target=1, seed=3)
+    assert galleries.candidates.shape == (200, 10)
+    assert galleries.n_dropped == 0
+    shown = identity[dealt.references[galleries.candidates]]
+    assert all(len(set(row)) == 10 for row in shown.tolist())
+    truth = shown[np.arange(200), galleries.answers]
+    assert (truth == identity[dealt.queries[1][galleries.queries]]).all()
+    assert np.isin(shown, np.concatenate([dealt.identities[0], dealt.identities[3]])).any()
+
+
+# --- packing the official files
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> dict[str, Path]:
+    """Twelve aligned images: 1–5 training, 6 validation, 7–12 test; identity 40 is in both, 52 has one image."""
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "img_align_celeba"
+    folder.mkdir()
+    names = [f"{k:06}.jpg" for k in range(1, 13)]
+    for k, name in enumerate(names):
+        pixels = np.zeros((218, 178, 3), dtype=np.uint8)
+        pixels[20:198] = (20 * k, 100, 200)  # the centre square; above and below it is black
+        image.fromarray(pixels).save(folder / name, quality=95)
+    who = [30, 31, 40, 32, 33, 39, 40, 40, 51, 51, 52, 51]
+    split = [0] * 5 + [1] + [2] * 6
+    lists = {
+        "identity_file": "".join(f"{name} {person}\n" for name, person in zip(names, who, strict=True)),
+        "attributes_file": "12\nMale Smiling Young\n"
+        + "".join(f"{name}  1 {1 if k % 3 == 0 else -1} -1\n" for k, name in enumerate(names)),
+        "partition_file": "".join(f"{name} {part}\n" for name, part in zip(names, split, strict=True)),
+    }
+    for name, text in lists.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    return {"folder_of_jpgs": folder, **{name: tmp_path / f"{name}.txt" for name in lists}}
+
+
+def test_official_files_are_packed_into_what_load_faces_reads(official: dict[str, Path], tmp_path: Path) -> None:
+    output = pack_faces(**official, output=tmp_path / "packed.parquet", n_public=3)
+    rows = load_faces(output)
+    assert rows.file_numbers.tolist() == [1, 2, 4, 7, 8, 9, 10, 12]
+    assert rows.identity.tolist() == [30, 31, 32, 40, 40, 51, 51, 51]
+    assert rows.pool.tolist() == ["public"] * 3 + ["participants"] * 5
+    assert rows.smiling.tolist() == [True, False, True, True, False, False, True, False]
+    images = rows.images(np.arange(8)).astype(int)
+    assert np.abs(images[3] - np.array([120, 100, 200])).max() < 12  # nothing black is left of what was cut off
+    assert [path.name for path in tmp_path.glob("packed*")] == ["packed.parquet"]
+
+
+def test_a_damaged_official_image_is_named_and_leaves_no_file(official: dict[str, Path], tmp_path: Path) -> None:
+    path = official["folder_of_jpgs"] / "000008.jpg"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(StorageError, match=r"000008\.jpg.*cut short"):
+        pack_faces(**official, output=tmp_path / "packed.parquet")
+    path.unlink()
+    with pytest.raises(StorageError, match=r"000008\.jpg"):
+        pack_faces(**official, output=tmp_path / "packed.parquet")
+    assert not list(tmp_path.glob("packed*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("identity_file", "000001.jpg 3\n000002.jp", "line 2"),
+        ("attributes_file", "12\nMale Young\n", "Smiling"),
+        ("attributes_file", "12\nMale Smiling\n000001.jpg 1 -1\n", "7 images are not in it"),
+        ("attributes_file", "12\nMale Smiling\n000001.jpg 1\n", "line 3"),
+    ],
+)
+def test_official_lists_that_end_early_are_refused(
+    official: dict[str, Path], tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    official[name].write_text(text)
+    with pytest.raises(StorageError, match=reason) as caught:
+        pack_faces(**official, output=tmp_path / "packed.parquet", n_public=3)
+    assert official[name].name in str(caught.value)
+
+
+def test_lists_without_test_images_are_refused(official: dict[str, Path], tmp_path: Path, refused: Refused) -> None:
+    official["partition_file"].write_text("000001.jpg 0\n000002.jpg 1\n")
+    refused(
+        lambda: pack_faces(**official, output=tmp_path / "packed.parquet"),
+        what="partition_file",
+        expected="training and test images",
+        got="1 public images and 0 to deal",
+    )
+
+
+def test_an_output_that_cannot_be_written_is_a_clear_error(official: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be written"):
+        pack_faces(**official, output=tmp_path / "nowhere" / "packed.parquet")
+
+
+# --- the face model
+
+
+@pytest.fixture
+def small_model(tmp_path: Path) -> Path:
+    """A model that returns the first pixel of every channel."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["pixels", "starts", "ends", "axes"], ["corner"]),
+            helper.make_node("Flatten", ["corner"], ["vector"]),
+        ],
+        "corner",
+        [helper.make_tensor_value_info("pixels", number, ["n", 3, 112, 112])],
+        [helper.make_tensor_value_info("vector", number, ["n", 3])],
+        [
+            helper.make_tensor(name, onnx.TensorProto.INT64, [2], value)
+            for name, value in (("starts", [0, 0]), ("ends", [1, 1]), ("axes", [2, 3]))
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_pixels_reach_the_model_red_first_from_minus_one_to_one(small_model: Path) -> None:
+    rows = np.tile([1.0, 0.5, 0.25], (3, 64 * 64)).astype(np.float32)
+    expected = np.array([1.0, 0.0, -0.5]) / np.linalg.norm([1.0, 0.0, -0.5])
+    vectors = open_face_model(small_model, n_threads=1, batch_size=2)(rows)
+    assert vectors == pytest.approx(np.tile(expected, (3, 1)))
+    assert open_face_model(small_model, flip_channels=True)(rows) == pytest.approx(np.tile(expected[::-1], (3, 1)))
+
+
+def test_a_missing_face_model_says_where_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"w600k_mbf\.onnx.*112×112.*non-commercial") as caught:
+        open_face_model(tmp_path / "model.onnx")
+    assert str(tmp_path / "model.onnx") in str(caught.value)
+
+
+def test_a_face_model_that_ends_early_is_refused(small_model: Path) -> None:
+    small_model.write_bytes(small_model.read_bytes()[:-40])
+    with pytest.raises(StorageError, match=r"model\.onnx.*cut short"):
+        open_face_model(small_model)
+
+
+# --- tables
+
+HEART = ",".join(f"X{k}" for k in range(1, 15)) + "\n"
+PATIENT = "{},1,2,130,132,0,2,185,0,0,-9,?,3,{}\n"
+ADULT = "{}, Private, 77516, Bachelors, 13, Never-married, {}, Husband, White, Male, 0, 0, 40, Peru, {}\n"
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two small hospitals whose values are known."""
+    monkeypatch.setattr(tables, "HOSPITALS", {"cleveland": 4, "va": 4})
+    known = {}
+    for hospital in tables.HOSPITALS:
+        lines = [PATIENT.format(40 + k, k % 2) for k in range(4)]
+        (tmp_path / f"processed.{hospital}.data").write_text(HEART + "".join(lines), encoding="utf-8")
+        fields = [line.strip().replace("-9", "?").split(",") for line in lines]
+        known[f"processed.{hospital}.data"] = tables.values_checksum(fields)
+    monkeypatch.setattr(tables, "KNOWN_VALUES", known)
+    return tmp_path
+
+
+@pytest.mark.parametrize("word", ["abc", "", "NA", "nan", "inf", "1_0", "4O"])
+@pytest.mark.parametrize("column", ["X1", "X3", "X14"])
+def test_a_value_that_is_no_number_is_named_by_file_row_and_column(column: str, word: str, hospitals: Path) -> None:
+    path = hospitals / "processed.va.data"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fields = lines[3].split(",")
+    fields[int(column[1:]) - 1] = word
+    path.write_text("\n".join([*lines[:3], ",".join(fields), *lines[4:]]), encoding="utf-8")
+    with pytest.raises(StorageError, match=rf"processed\.va\.data: row 3 has no number in column '{column}'"):
+        tables.load_hospitals(hospitals)
+
+
+def test_a_table_with_other_values_is_noted_however_it_is_written(hospitals: Path) -> None:
+    assert tables.load_hospitals(hospitals).unlike == ()
+    path = hospitals / "processed.va.data"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.removeprefix(HEART).replace("-9", "?").replace("130", "130.0"), encoding="utf-8")
+    assert tables.load_hospitals(hospitals).unlike == ()
+    path.write_text(text.replace("41,", "42,"), encoding="utf-8")
+    found = tables.load_hospitals(hospitals)
+    (note,) = found.unlike
+    assert note.startswith("processed.va.data has other values than the file that mooring's own numbers were made from")
+    assert found.checksums["processed.va.data"] in note
+    assert found.notes[0] == note
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (ADULT.format("old", "Sales", "<=50K"), "row 2 has no number in column 'age'"),
+        (ADULT.format("-", "Sales", "<=50K"), "row 2 has no number in column 'age'"),
+        (ADULT.format(30, "NA", "<=50K"), "row 2 has nothing in column 'occupation'"),
+        (ADULT.format(30, "Sales", "50K"), "row 2 has none of <=50K, >50K in column 'income'"),
+    ],
+)
+def test_a_value_of_the_census_that_cannot_be_is_named(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "CENSUS_FILES", {"adult.data": 3})
+    whole = [ADULT.format(age, "?", income) for age, income in ((30, "<=50K"), (40, ">50K"))]
+    (tmp_path / "adult.data").write_text(whole[0] + line + whole[1], encoding="utf-8")
+    with pytest.raises(StorageError, match=words):
+        tables.load_census(tmp_path)

@@ -1,0 +1,584 @@
+"""The image studies' engine: each number is of the rows, the noise, the pool and the draw that it is said to be of."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from mooring_studies.comparison import claims_fits
+from mooring_studies.comparison.claims_study import Study
+from mooring_studies.comparison.results import Results
+from mooring_studies.data.digits import DigitRows, deal_digits
+from mooring_studies.data.face_model import open_face_model
+from mooring_studies.data.faces import deal_faces
+from mooring_studies.images import digit_study, face_study, image_study, leakage
+from mooring_studies.images.auditing import Auditing, Decoder
+from mooring_studies.images.deployment import SPLITS, Deployment, deployed
+from mooring_studies.images.digit_study import DigitStudy
+from mooring_studies.images.face_study import FaceStudy, auditor
+from mooring_studies.images.image_study import ImageStudy
+from mooring_studies.images.leakage import Attacker
+from mooring_studies.images.picture_rows import pictures_of
+from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.representations import (
+    aligned_draws,
+    aligned_rows,
+    coupled_draws,
+    data_noise,
+)
+from mooring_studies.images.utility import scored
+from mooring_studies.roles import COLLUDER, TARGET
+from mooring_studies.settings.spec import Spec, noise_draws, spec_from
+from mooring_studies.storage.rows_file import rows_from
+from mooring_studies.storage.store import ResultStore
+
+from mooring.attacks import Accomplice, CollusionView
+from mooring.attacks.denoising import denoised
+from mooring.attacks.procrustes import procrustes
+from mooring.attacks.reconstruction import undone
+from mooring.geometry.rigid import RigidMap
+from mooring.learners.ensemble import DIGITS
+from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.projection import no_projection, public_svd_projection
+from mooring.metrics import build_galleries
+from mooring.randomness import Streams
+
+torch = pytest.importorskip("torch")
+P, H, R, CLASSES = 3, 4, 8, 3
+SIZES = {"train": 24, "validation": 7, "test": 15}
+STREAMS = Streams.for_experiment(5)
+ANCHORED, BOTH = "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"
+OTHER_NOISE = 10**6  # both noises together are other ones than either alone
+RANGES = {
+    "data": {"low": 0.2, "high": 0.8},
+    "anchor": {"low": 0.05, "high": 0.5},
+    "both": {"anchor_low": 0.05, "anchor_high": 0.5, "data_low": 0.2, "data_high": 0.8},
+}
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def deployment_of(p: int = P) -> Deployment:
+    """Rows of three classes; what participant i holds does not depend on p, and no two splits are of one size."""
+    means = 2 * np.random.default_rng(1).standard_normal((CLASSES, H))
+    parts: dict[Any, list[Any]] = {split: [] for split in SPLITS}
+    labels: dict[Any, list[Any]] = {split: [] for split in SPLITS}
+    for i in range(p):
+        own = np.random.default_rng(10 + i)
+        for split in SPLITS:
+            labels[split].append(own.permutation(np.arange(SIZES[split] + i) % CLASSES))
+            parts[split].append(means[labels[split][i]] + own.standard_normal((len(labels[split][i]), H)))
+    before = sum(map(len, (*parts["train"], *parts["validation"], *parts["test"][:TARGET])))
+    places = np.arange(before, before + len(parts["test"][TARGET]))
+    return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
+
+
+def places_of(deployment: Deployment, participant: int, *splits: Any) -> Any:
+    return np.r_[tuple(deployment.own(split, participant) for split in splits)]
+
+
+def prepared_for(deployment: Deployment) -> Prepared:
+    """An auditor that sees the projected rows themselves; pictures have four pixels."""
+    queries = deployment.rows[deployment.query_places]
+    galleries = build_galleries(None, n_rows=len(queries), n_candidates=5, seed=2)
+    normalise = torch.nn.functional.normalize
+    auditing = Auditing(
+        queries=queries,
+        decoder=Decoder(torch.eye(H)),
+        embed=lambda images: normalise(images, dim=1),
+        references=normalise(queries.float().clamp(0, 1), dim=1),
+        galleries=galleries,
+        match_galleries=galleries,
+        shown=np.arange(3),
+    )
+    return Prepared(
+        deployment=deployment,
+        auditing=auditing,
+        projection=no_projection(H),
+        architecture=DIGITS,
+        identities_each=None,
+        rms=1.0,
+        pictures=np.zeros((3, 2, 2), dtype=np.uint8),
+        picture_labels=np.arange(3),
+        facts={},
+    )
+
+
+def spec_of(every: int = 8, **draws: int) -> Spec:
+    """So many draws of each noise that is named, and none of another."""
+    spec = spec_from(
+        {
+            "study": {"name": "small", "title": "Small", "kind": "digits"},
+            "data": {"n_participants": P, "n_components": H, "n_anchor_rows": R},
+            "noise": {kind: [{"count": draws.get(kind, 1), **levels}] for kind, levels in RANGES.items()},
+            "attacks": {"every": every},
+        }
+    )
+    return replace(spec, noise=replace(spec.noise, **{kind: () for kind in RANGES if kind not in draws}))
+
+
+class Silent:
+    """A progress that tells nobody."""
+
+    def stage(self, name: str, total: int) -> None: ...
+    def advance(self, n: int = 1) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """No networks, and a quick stand-in for the slowest attack; what either is given is remembered."""
+    seen = SimpleNamespace(trained=[], scored=[], moments=[], attacked=[])
+    run = leakage.attacks.run
+
+    def train(rows: Any, *arguments: Any, **options: Any) -> None:
+        seen.trained.append(rows.clone())
+
+    def score(ensemble: Any, rows: Any, clean_rows: Any, deployment: Any) -> list[Row]:
+        clean = rows if clean_rows is None else clean_rows.expand_as(rows)
+        seen.scored.append((rows.clone(), clean.clone()))
+        means = zip(rows.mean(dim=(1, 2)), clean.mean(dim=(1, 2)), strict=True)
+        return [{"balanced_accuracy": float(one), "balanced_accuracy_clean": float(without)} for one, without in means]
+
+    def moments(view: Any, rng: Any) -> Any:
+        seen.moments.append(view)
+        if view.target_upload.anchor_representation is not None:
+            return procrustes(view, rng=rng)
+        centre = view.target_upload.representation.mean(dim=0)
+        return undone(view, RigidMap(torch.eye(H).double(), centre), row_error=torch.eye(H).double())
+
+    signature = inspect.signature(Attacker.on_noisy_anchor)
+    on_noisy_anchor = Attacker.on_noisy_anchor
+
+    def attack(*arguments: Any, **options: Any) -> Any:
+        seen.attacked.append(signature.bind(*arguments, **options).arguments)
+        return on_noisy_anchor(*arguments, **options)
+
+    monkeypatch.setattr(image_study, "trained", train)
+    monkeypatch.setattr(image_study, "scored", score)
+    monkeypatch.setattr(image_study, "without_protection", lambda deployment, groups, **options: [{} for _ in groups])
+    monkeypatch.setattr(leakage, "moments_batch", lambda views, *, rng: tuple(moments(view, rng) for view in views))
+    monkeypatch.setattr(
+        leakage.attacks,
+        "run",
+        lambda name, view, *, rng: moments(view, rng) if name == "moments" else run(name, view, rng=rng),
+    )
+    monkeypatch.setattr(Attacker, "on_noisy_anchor", attack)
+    return seen
+
+
+def run(folder: Path, spec: Spec, prepared: Prepared, *, reference_control: bool = True, **options: Any) -> list[Row]:
+    """All rows in the store after a run."""
+    with ResultStore(folder, "key", {}) as store:
+        study = ImageStudy(
+            spec,
+            prepared,
+            deployment=0,
+            store=store,
+            progress=Silent(),
+            reference_control=reference_control,
+            **options,
+        )
+        study.run()
+        return store.rows()
+
+
+def assert_same(rows: list[Row], expected: list[Row]) -> None:
+    here, there = ({(row["method"], row["draw"]): row for row in some} for some in (rows, expected))
+    assert here.keys() == there.keys()
+    assert len(rows) == len(expected) == len(here), "a draw is there twice"
+    for name, row in there.items():
+        assert here[name].keys() == row.keys(), name
+        for column in row.keys() - {"solver_seconds", "method"}:
+            assert here[name][column] == pytest.approx(row[column], rel=1e-6, abs=1e-9), (name, column)
+
+
+# ---------------------------------------------------------------------------------------------------- both noises at once
+
+
+@pytest.fixture
+def with_both(world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Five draws of both noises, two at a time, and what each draw's uploads must be."""
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
+    spec, prepared = spec_of(both=5), prepared_for(deployment_of())
+    deployment = prepared.deployment
+    rows = [row for row in run(tmp_path, spec, prepared) if row["method"] == BOTH]
+    v, sigma = noise_draws(spec, "both", deployment.streams, prepared.rms)
+    own = deployment.uploaded()
+    noisy = [own + sigma[draw] * data_noise(deployment, draw + OTHER_NOISE) for draw in range(5)]
+    return SimpleNamespace(
+        rows=rows,
+        spec=spec,
+        prepared=prepared,
+        deployment=deployment,
+        v=v,
+        sigma=sigma,
+        own=own,
+        noisy=noisy,
+        attacked=world.attacked,
+        moments=[view for view in world.moments if view.method.name == BOTH],
+        scored=world.scored[-3:],
+        trained=world.trained[-3:],
+    )
+
+
+def test_with_both_noises_the_queries_carry_their_draws_noise(with_both: SimpleNamespace) -> None:
+    assert [one["draws"] for one in with_both.attacked] == [[0, 1], [2, 3], [4]]
+    for one in with_both.attacked:
+        np.testing.assert_array_equal(one["data_scales"], with_both.sigma[one["draws"]])
+        for k, draw in enumerate(one["draws"]):
+            expected = with_both.noisy[draw][with_both.deployment.query_places]
+            torch.testing.assert_close(one["queries"][k], expected, rtol=0, atol=1e-12)
+
+
+def test_with_both_noises_the_moments_attack_sees_the_labelled_rows_as_uploaded(with_both: SimpleNamespace) -> None:
+    labelled = places_of(with_both.deployment, TARGET, "train", "validation")
+    assert len(with_both.moments) == 5
+    for draw, view in enumerate(with_both.moments):
+        expected = with_both.noisy[draw][labelled]
+        torch.testing.assert_close(view.target_upload.representation, expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(view.labels[TARGET], with_both.deployment.labels[labelled])
+        assert view.data_noise_scale == with_both.sigma[draw]
+        assert view.anchor_noise_scale == with_both.v[draw]
+
+
+def test_with_both_noises_networks_learn_from_noisy_rows_and_are_scored_on_those_and_on_clean_ones(
+    with_both: SimpleNamespace,
+) -> None:
+    noisy, clean = (torch.cat([one[k] for one in with_both.scored]) for k in (0, 1))
+    assert torch.equal(torch.cat(with_both.trained), noisy)
+    solver = with_both.spec.solver
+    options = {"solver": solver.name, "max_iterations": solver.max_iterations, "tolerance": solver.tolerance}
+    for draw in range(5):
+        aligned = aligned_draws(with_both.deployment, with_both.v[draw : draw + 1], [draw + OTHER_NOISE], **options)
+        for rows, uploaded in ((noisy, with_both.noisy[draw]), (clean, with_both.own)):
+            expected = aligned_rows(with_both.deployment, uploaded, aligned)[0]
+            torch.testing.assert_close(rows[draw], expected, rtol=0, atol=1e-4)
+        assert float((noisy[draw] - clean[draw]).std()) == pytest.approx(with_both.sigma[draw], rel=0.2)
+
+
+def test_with_both_noises_rows_do_not_depend_on_how_many_draws_are_computed_at_once(
+    with_both: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 100)
+    at_once = run(tmp_path / "at once", with_both.spec, with_both.prepared)
+    assert_same(with_both.rows, [row for row in at_once if row["method"] == BOTH])
+
+
+# ------------------------------------------------------------------------------------------------------ rows of a study
+
+
+def test_the_strongest_attacks_are_told_of_exactly_the_draws_they_were_run_on(
+    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 7)
+    rows = run(tmp_path, spec_of(data=30, anchor=30, both=30), prepared_for(deployment_of()))
+    costly = {
+        "c-gdp-data-noise": "known-secret+denoised",
+        "aa-i-gdp-data-noise": "known-anchor+denoised",
+        ANCHORED: "moments",
+        BOTH: "moments",
+    }
+    for method, attack in costly.items():
+        own = [row for row in rows if row["method"] == method]
+        assert sorted(row["draw"] for row in own) == list(range(30))
+        assert [row["strongest_attacks"] for row in own] == [f"error:{attack}" in row for row in own], method
+        assert sum(row["strongest_attacks"] for row in own) == 12
+
+
+def test_the_first_draws_are_computed_again_where_their_rows_were_lost(
+    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
+    spec, prepared = spec_of(data=5, anchor=5, both=5), prepared_for(deployment_of())
+    whole = run(tmp_path, spec, prepared)
+    broken = [
+        path
+        for path in (tmp_path / "store" / "key").glob("rows-*.parquet")
+        if any(row["draw"] == 0 and row["method"].endswith("-noise") for row in rows_from(path.read_bytes()))
+    ]
+    assert len(broken) == 3
+    for path in broken:
+        path.write_bytes(path.read_bytes()[:-100])
+    assert_same(run(tmp_path, spec, prepared), whole)
+
+
+def test_two_allocations_of_identities_have_rows_of_their_own(world: SimpleNamespace, tmp_path: Path) -> None:
+    spec, prepared = spec_of(anchor=2), prepared_for(deployment_of())
+    for each in (19, 98):
+        rows = run(tmp_path, spec, replace(prepared, identities_each=each), reference_control=False)
+    counts = Counter(row["identities_each"] for row in rows)
+    assert counts == {19: len(rows) / 2, 98: len(rows) / 2}
+    names = [{(row["method"], row["draw"]) for row in rows if row["identities_each"] == each} for each in (19, 98)]
+    assert names[0] == names[1]
+    assert {("i-gdp", 0), ("local-only", 2), (ANCHORED, 1)} <= names[0]
+
+
+def test_alignments_of_so_many_participants_are_not_those_of_fewer(
+    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solved: list[tuple[int, list[int]]] = []
+
+    def solve(deployment: Deployment, scales: Any, draws: Any, **options: Any) -> Any:
+        solved.append((deployment.n_participants, list(draws)))
+        return aligned_draws(deployment, scales, draws, **options)
+
+    monkeypatch.setattr(image_study, "aligned_draws", solve)
+    spec, alignments = spec_of(anchor=2), dict[Any, Any]()
+    for p in (3, 2):
+        prepared = prepared_for(deployment_of(p))
+        run(tmp_path, spec, prepared, reference_control=False, alignments=alignments)
+    assert solved == [(3, [0]), (3, [0, 1]), (2, [0]), (2, [0, 1])]
+    for one in world.attacked:
+        assert one["aligned"].orthogonals.shape[1] == one["self"].deployment.n_participants
+
+
+# ---------------------------------------------------------------------------------------------------- attacks and scores
+
+
+@pytest.mark.parametrize(
+    ("method", "attack"), [("c-gdp-data-noise", "known-secret"), ("aa-i-gdp-data-noise", "known-anchor")]
+)
+def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
+    method: str, attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, scales = deployment_of(), np.array([0.3, 1.7])
+    found: dict[int, Any] = {}
+    add = leakage.Findings.add
+
+    def record(self: Any, name: str, rows: Any, draws: Any) -> None:
+        found.update({int(draw): rows[k] for k, draw in enumerate(draws) if name == f"{attack}+denoised"})
+        add(self, name, rows, draws)
+
+    monkeypatch.setattr(leakage.Findings, "add", record)
+    coupled = coupled_draws(deployment, scales, [0, 1])
+    uploads = coupled.target_common if attack == "known-secret" else coupled.target_anchored
+    projection = no_projection(H).moved_to(deployment.rows)
+    attacker = Attacker(deployment, prepared_for(deployment).auditing, projection)
+    attacker.on_known_map(method, uploads, scales, np.array([True, True]))
+    own = places_of(deployment, COLLUDER, *SPLITS)  # an accomplice shows all it has
+    known = deployment.rows[own]
+    secrets = [RigidMap(deployment.orthogonals[i], deployment.translations[i]) for i in range(P)]
+    used = secrets[COLLUDER if attack == "known-secret" else TARGET]
+    for k, sigma in enumerate(scales):
+        view = CollusionView(
+            method=METHODS[method],
+            data_noise_scale=float(sigma),
+            anchor_noise_scale=0.0,
+            projection=projection,
+            uploads=(Upload(secrets[COLLUDER].apply(known), None), Upload(uploads[k], None)),
+            labels=(deployment.labels[own], deployment.labels[deployment.query_places]),
+            alignment=None,
+            target=TARGET,
+            accomplices=(Accomplice(COLLUDER, known, known, secrets[COLLUDER]),),
+            anchor=None,
+        )
+        torch.testing.assert_close(found[k], denoised(undone(view, used), view).rows, rtol=0, atol=1e-9)
+
+
+def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
+    deployment = deployment_of()
+    rows = torch.stack([deployment.rows, deployment.rows + 1])
+    clean = deployment.rows - 1
+    asked: list[Any] = []
+    test = deployment.span("test")
+
+    def predict(given: Any) -> Any:
+        asked.append(given)
+        return np.stack([deployment.labels[test]] * 2)
+
+    ensemble: Any = SimpleNamespace(
+        predict=predict, validation_balanced_accuracy=np.array([0.1, 0.2]), best_epoch=np.array([1, 2])
+    )
+    for one in scored(ensemble, rows, clean, deployment):
+        assert one["balanced_accuracy"] == one["balanced_accuracy_clean"] == one["accuracy"] == 1
+    assert torch.equal(asked[0], rows[:, test])
+    assert torch.equal(asked[1], clean[test])
+    assert len(asked) == 2
+
+
+# ---------------------------------------------------------------------------------------------------------------- faces
+
+
+@pytest.fixture
+def face_model(tmp_path: Path) -> Path:
+    """A model that returns the first pixel of every channel."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    corners = {"starts": [0, 0], "ends": [1, 1], "axes": [2, 3]}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["pixels", *corners], ["corner"]),
+            helper.make_node("Flatten", ["corner"], ["vector"]),
+        ],
+        "corner",
+        [helper.make_tensor_value_info("pixels", number, ["n", 3, 112, 112])],
+        [helper.make_tensor_value_info("vector", number, ["n", 3])],
+        [helper.make_tensor(name, onnx.TensorProto.INT64, [2], value) for name, value in corners.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_the_face_auditor_gives_every_image_its_own_vector(face_model: Path) -> None:
+    """More images than are looked at in one piece, and no whole number of pieces."""
+    images = np.random.default_rng(3).random((9, 64 * 64 * 3), dtype=np.float32)
+    vectors = auditor(face_model, "cpu")[0](torch.as_tensor(images)).numpy()
+    expected = open_face_model(face_model)(images)
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
+    apart = np.linalg.norm(expected[:, None] - expected[None], axis=2) + 9 * np.eye(9)
+    assert apart.min() > 0.01  # no two of them could be taken for each other
+
+
+@pytest.fixture(scope="module")
+def face_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty public faces, darker than the three of each of 26 identities that are dealt."""
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(8)
+
+    def picture(highest: int) -> bytes:
+        blocks = rng.integers(0, highest, (8, 8, 3), dtype=np.uint8)
+        content = io.BytesIO()
+        image.fromarray(blocks.repeat(8, axis=0).repeat(8, axis=1)).save(content, "WEBP", lossless=True, method=0)
+        return content.getvalue()
+
+    columns = {
+        "file_no": np.arange(1, 109),
+        "identity": np.concatenate([1000 + np.arange(30), np.repeat(np.arange(26), 3)]),
+        "smiling": np.arange(108) % 2 == 0,
+        "pool": ["public"] * 30 + ["participants"] * 78,
+        "image_webp": [picture(120 if k < 30 else 250) for k in range(108)],
+    }
+    path = tmp_path_factory.mktemp("faces") / "celeba64.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def faces(face_file: Path, monkeypatch: pytest.MonkeyPatch) -> FaceStudy:
+    """Faces with an auditor that sees the pixels themselves."""
+    monkeypatch.setattr(face_study, "auditor", lambda path, device: (lambda images: images, []))
+    spec = spec_from(
+        {
+            "study": {"name": "celeba", "title": "Faces", "kind": "faces", "seed": 6},
+            "data": {"n_participants": 2, "n_components": H, "n_anchor_rows": R, "identities_each": 12},
+            "noise": {"data": [{"count": 1, "high": 1.0}], "anchor": [{"count": 1, "high": 0.1}]},
+        }
+    )
+    return FaceStudy(spec, data_dir=face_file.parent, face_model=face_file, device="cpu")
+
+
+def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces: FaceStudy) -> None:
+    read = faces.faces
+    dealt = deal_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
+    prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
+    auditing = prepared.auditing
+    np.testing.assert_array_equal(auditing.references.numpy(), read.rows(dealt.references))
+    queries = read.rows(dealt.queries[TARGET])
+    np.testing.assert_allclose(auditing.queries.numpy(), faces.projection.encode(queries), rtol=0, atol=1e-9)
+    assert not {row.tobytes() for row in auditing.references.numpy()} & {row.tobytes() for row in queries}
+    galleries = auditing.galleries
+    true = galleries.candidates[np.arange(len(galleries.answers)), galleries.answers]
+    whom = read.identity[dealt.references[true]]
+    np.testing.assert_array_equal(whom, read.identity[dealt.queries[TARGET][galleries.queries]])
+
+
+def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) -> None:
+    read = faces.faces
+    rng = Streams.for_experiment(6).named("projection")
+    np.testing.assert_array_equal(read.public, np.arange(30))
+    expected = public_svd_projection(read.rows(np.arange(30)), H, rng=rng)
+    np.testing.assert_allclose(faces.projection.matrix, expected.matrix, rtol=0, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- digits and pictures
+
+
+def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    train_labels, test_labels = np.arange(240) % 10, np.arange(300) % 10
+    digits = DigitRows(
+        rng.integers(0, 256, (240, 784), dtype=np.uint8),
+        train_labels,
+        rng.integers(0, 256, (300, 784), dtype=np.uint8),
+        test_labels,
+        {"digits": "0" * 64},
+    )
+    given: list[Any] = []
+    learn: Callable[..., Any] = digit_study.learned_decoder
+
+    def spy(projection: Any, images: Any, *arguments: Any, **options: Any) -> Any:
+        given.append(images)
+        return learn(projection, images, *arguments, **options)
+
+    monkeypatch.setattr(digit_study, "load_digits", lambda folder: digits)
+    monkeypatch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
+    monkeypatch.setattr(digit_study, "_VALIDATION_ROWS", 60)
+    monkeypatch.setattr(digit_study, "learned_decoder", spy)
+    seeing = SimpleNamespace(embedded=lambda images: images[:, :20], validation_accuracy=0.9)
+    monkeypatch.setattr(DigitStudy, "auditor", seeing)
+    DigitStudy(spec_of(data=1, anchor=1), data_dir=None, device="cpu").prepare(STREAMS, n_participants=P)
+    dealt = deal_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
+    known = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+    assert len(known) == 80
+    (images,) = given
+    np.testing.assert_array_equal(images, digits.train_images[known] / 255)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 0, 2, 1, 3]])
+def test_every_picture_is_of_the_draw_whose_noise_stands_above_it(order: list[int]) -> None:
+    """Where an attack was not run on draw 0, too: what was rebuilt of it is NaN."""
+    draws = np.array(order)
+    shades = 0.1 + 0.15 * draws
+    everywhere = np.broadcast_to(shades[:, None, None], (5, 3, H)).astype(np.float32)
+    on_some = np.where(draws[:, None, None] == 0, np.float32(np.nan), everywhere)
+    linked = [{"linkage:procrustes": 0.8 - 0.1 * k, "linkage:moments": 0.9 - 0.1 * k} for k in range(5)]
+    rows: list[Row] = [{"method": "aa-i-gdp", "draw": 0, "linkage:known-anchor": 0.95}]
+    rows += [{"method": ANCHORED, "draw": k, "anchor_noise_scale": 0.01 * (k + 1), **(linked[k])} for k in range(5)]
+    rebuilt = {ANCHORED: {"draws": draws, "procrustes": everywhere, "moments": on_some}}
+    laid = pictures_of(prepared_for(deployment_of()), rows, rebuilt)
+    assert laid["rows"].tolist() == [f"{ANCHORED}|procrustes", f"{ANCHORED}|moments"]
+    for index, first in enumerate((0, 1)):
+        shown = np.arange(first, 5)
+        np.testing.assert_allclose(laid[f"row{index}_noise"], [0, *(0.01 * (shown + 1))])
+        for column, draw in enumerate(shown, start=1):
+            image = laid[f"row{index}_images"][column]
+            np.testing.assert_array_equal(image, np.full((3, 2, 2), round(255 * (0.1 + 0.15 * draw))))
+
+
+# -------------------------------------------------------------------------------------------------------------- readings
+
+
+def test_a_share_that_is_read_off_an_undershooting_curve_is_not_below_none() -> None:
+    v = np.linspace(0.0, 0.5, 40)
+    shares = np.where(v < 0.2, 0.0, 0.9)  # a step, before which a spline undershoots
+    rows = [
+        {"method": ANCHORED, "draw": k, "anchor_noise_scale": one, "linkage:procrustes": shares[k]}
+        for k, one in enumerate(v)
+    ]
+    study = Study(Results.from_rows(rows), {})
+    curve = claims_fits._curve(study, ANCHORED, "linkage:procrustes")
+    at = float(v[np.argmin(curve.at(v))])
+    assert float(curve.at(at)) < -0.01
+    how = {"method": ANCHORED, "column": "linkage:procrustes"}
+    assert claims_fits.fitted(study, at=at, **how) == 0.0
+    assert claims_fits.extreme_fitted(study, low=0.0, high=at, end="low", **how) == 0.0

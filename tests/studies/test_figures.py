@@ -1,0 +1,1133 @@
+"""Figures are drawn from tables alone, the same each time, and always show what the numbers are worth."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mooring_studies.comparison.max_of_k_baseline import best_by_luck
+from mooring_studies.comparison.results import Results
+from mooring_studies.figures.attack_curves import highest
+from mooring_studies.figures.both_noises import _smooth
+from mooring_studies.figures.figure_file import house_style, written
+from mooring_studies.figures.fits import Fits, Line, Track, held
+from mooring_studies.figures.labels import attack_words
+from mooring_studies.figures.landscape import differences, error_share
+from mooring_studies.figures.pareto import frontier
+from mooring_studies.figures.pictures import _row_words, draw_pictures
+from mooring_studies.figures.ribbons import spanned
+from mooring_studies.figures.series import strongest
+from mooring_studies.figures.study_figures import draw as draw_study
+from mooring_studies.figures.study_figures import drawn
+from mooring_studies.figures.style import spread_out
+from mooring_studies.figures.table_readings import levels, means_by_setting, paired_gains, strongest_noise
+
+from mooring.errors import InputError, MissingExtraError, StorageError
+
+CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
+EXPECTED = {
+    "mnist": [*CHARTS, "solver", "reconstructions", "digit-0", "digit-1"],
+    "celeba": [*CHARTS, "solver", "reconstructions", "identity-0", "identity-1"],
+    "participants": ["tradeoff", "tradeoff-strongest", "utility-by-noise", "transition"],
+    "hospitals": ["utility", "utility-auc", "tradeoff", "each-participant"],
+    "census": ["utility", "utility-auc", "tradeoff"],
+    "landscape": ["gain", "leakage", "leakage-error"],
+}
+FACTS = {"phase_transition": {"2": 0.038, "5": 0.047, "10": 0.0977, "20": 0.058, "50": 0.064}}
+FEW_RESAMPLES = 40
+
+
+# Synthetic results: plausible curves, so that a figure of them can be looked at.
+
+
+def falling(x, *, top, bottom, middle):
+    return bottom + (top - bottom) / (1 + (np.asarray(x) / middle) ** 2.2)
+
+
+def image_rows(
+    study="mnist", *, n_draws=20, n_deployments=2, every=3, p=10, identities=None, with_moments=True, seed=1
+):
+    rng = np.random.default_rng(seed)
+    digits = study == "mnist"
+    guess, top, worst = (0.10, 0.91, 0.57) if digits else (0.50, 0.86, 0.71)
+    ceiling = 0.37 if digits else 0.82
+    sigma_top, v_top, v_pt = (50.0, 0.5, 0.08) if digits else (3.0, 0.25, 0.039)
+    rows = []
+    for deployment in range(n_deployments):
+        shift = 0.02 * (deployment - 1)
+        common = {"deployment": deployment, "n_participants": p, "identities_each": identities}
+
+        def add(method, draw, shared=common, **values):
+            noise = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
+            rows.append({**shared, "method": method, "draw": draw, **noise, **values})
+
+        def score(value, clean=None, rng=rng, shift=shift):
+            noisy = value + shift + rng.normal(0, 0.008)
+            return {
+                "balanced_accuracy": noisy,
+                "balanced_accuracy_clean": noisy if clean is None else clean + shift + rng.normal(0, 0.008),
+            }
+
+        add("c-gdp", 0, **score(top), **{"linkage:known-secret": ceiling, "match:known-secret": 1.0})
+        add("aa-i-gdp", 0, **score(top), **{"linkage:known-anchor": ceiling, "match:known-anchor": 1.0})
+        moments = {"linkage:moments": ceiling - 0.02, "match:moments": 0.99} if with_moments else {}
+        add("i-gdp", 0, **score(worst), **moments)
+        add("pooled-raw", 0, **score(top + 0.06))
+        for k in range(p):
+            add("local-only", k, **score(top - 0.05 + 0.01 * np.sin(k)))
+        for draw, sigma in enumerate(rng.uniform(0, sigma_top, n_draws)):
+            level = sigma / sigma_top
+            link = falling(level, top=ceiling, bottom=0.1, middle=0.2) + rng.normal(0, 0.006)
+            match = falling(level, top=0.98, bottom=0.1, middle=0.5) + rng.normal(0, 0.004)
+            worth = score(
+                falling(level, top=top, bottom=guess, middle=0.25), falling(level, top=top, bottom=guess, middle=0.9)
+            )
+            found = {"linkage:known-secret": link, "match:known-secret": match}
+            found |= {"linkage:known-secret+denoised": link + 0.02, "match:known-secret+denoised": match + 0.01}
+            add("c-gdp-data-noise", draw, data_noise_scale=sigma, **worth, **found)
+            aligned = {f"{kind}:known-anchor": found[f"{kind}:known-secret"] for kind in ("linkage", "match")}
+            if digits:
+                add("aa-i-gdp-data-noise", draw, data_noise_scale=sigma, **worth, **aligned)
+        order = np.sort(rng.uniform(0, v_top, n_draws))
+        for draw, v in enumerate(order):
+            middle = {"pseudoinverse": 0.06, "procrustes": 0.11, "alignment-map": 0.08}
+            found = {}
+            for attack, scale in middle.items():
+                link = falling(v / v_top * 0.5, top=ceiling, bottom=0.1, middle=scale)
+                found[f"linkage:{attack}"] = link + rng.normal(0, 0.008)
+                found[f"match:{attack}"] = falling(v / v_top * 0.5, top=1.0, bottom=0.1, middle=2 * scale)
+            found["strongest_attacks"] = with_moments and draw % every == 0
+            if found["strongest_attacks"]:
+                found |= {
+                    "linkage:moments": ceiling - 0.03 + rng.normal(0, 0.005),
+                    "match:moments": 0.99 - 0.1 * v / v_top,
+                }
+            shut = v < v_pt
+            add(
+                "aa-i-gdp-anchor-noise",
+                draw,
+                anchor_noise_scale=v,
+                **score(falling(v / v_top * 0.5, top=top, bottom=worst + 0.02, middle=0.1)),
+                **found,
+                iterations=int(20 + 400 * (v / v_pt) ** 3) if shut else 500,
+                converged=bool(shut),
+                residual=1e-8 if shut else 10 ** rng.normal(-3.4, 0.2),
+                solver_seconds=float(0.02 * (20 + 400 * (v / v_pt) ** 3) if shut else 10 * rng.uniform(0.9, 1.1)),
+            )
+        for draw in range(n_draws if deployment == 0 else 0):
+            v, sigma = rng.uniform(0, 0.6 * v_top), rng.uniform(0, 0.4 * sigma_top)
+            level = sigma / sigma_top
+            worth = falling(level, top=top, bottom=guess, middle=0.9) - 0.5 * v / v_top * (top - worst)
+            found = {"match:procrustes": falling(level, top=0.9, bottom=0.1, middle=0.4)}
+            found["strongest_attacks"] = with_moments and draw % every == 0
+            if found["strongest_attacks"]:
+                found["match:moments"] = falling(level, top=1.0, bottom=0.1, middle=0.5) - 0.1 * v / v_top
+            noise = {"anchor_noise_scale": v, "data_noise_scale": sigma}
+            add("aa-i-gdp-both-noise", draw, **noise, **score(worth), **found)
+    return rows
+
+
+def participant_rows(**options):
+    rows = []
+    for identities, counts in ((19, (2, 5, 10, 20, 50)), (98, (2, 5, 10))):
+        for k, p in enumerate(counts):
+            own = image_rows("celeba", p=p, identities=identities, n_deployments=1, seed=p, **options)
+            for row in own:
+                for name in ("balanced_accuracy", "balanced_accuracy_clean"):
+                    row[name] += 0.02 * (k - 3) + (0.02 if identities == 98 else 0)
+            rows += own
+    return rows
+
+
+def table_rows(*, n_deployments=3, sizes=(50, 700), own_columns=False):
+    rng = np.random.default_rng(3)
+    rows = []
+    for deployment in range(n_deployments):
+        for size in sizes:
+            common = {"deployment": deployment, "n_participants": 4, "rows_each": size}
+            lift = 0.0 if size < 100 else 0.04
+
+            def add(method, draw, value, leak, shared=common, lift=lift, **noise):
+                clean = value + lift + rng.normal(0, 0.006)
+                own = {f"own:{k}": clean + 0.02 * (k - 1.5) for k in range(4)}
+                own |= {f"auc_{name}": score + 0.05 for name, score in own.items()}
+                rows.append(
+                    {
+                        **shared, "method": method, "draw": draw, "anchor_noise_scale": 0.0, "data_noise_scale": 0.0,
+                        **noise, **(own if own_columns else {}), "auc_own_clean": clean + 0.05,
+                        "balanced_accuracy_clean": clean, "match:moments": leak, "error:guessing": 1.0,
+                        "balanced_accuracy": clean - 0.1 * noise.get("data_noise_scale", 0),
+                        "error:moments": None if leak is None else 1.1 - leak,
+                    }
+                )  # fmt: skip
+
+            add("c-gdp", 0, 0.80, 1.0)
+            add("i-gdp", 0, 0.60, 0.97)
+            add("pooled-raw", 0, 0.82, None)
+            for k in range(4):
+                add("local-only", k, 0.71 + 0.01 * k, None)
+            add("local-own", 0, 0.77, None)
+            rms = 1 + 0.01 * deployment
+            for draw, sigma in enumerate((0.1, 0.3, 0.5, 0.8, 1.5)):
+                add("c-gdp-data-noise", draw, 0.80 - 0.08 * sigma, 1 / (1 + sigma), data_noise_scale=sigma * rms)
+            for draw, v in enumerate((0.02, 0.05, 0.1, 0.2, 0.5)):
+                add("aa-i-gdp-anchor-noise", draw, 0.80 - 0.3 * v, 0.95 - 0.1 * v, anchor_noise_scale=v)
+            for draw, v in enumerate((0.05, 0.2)):
+                noise = {"anchor_noise_scale": v, "data_noise_scale": 0.5 * rms}
+                add("aa-i-gdp-both-noise", draw, 0.77 - 0.3 * v, 0.6 - 0.1 * v, **noise)
+    return rows
+
+
+def landscape_rows(*, sizes=(20, 200, 2000), counts=(2, 10, 50)):
+    rows = []
+    for size in sizes:
+        for p in counts:
+            if size * p > 50_000:
+                continue
+            alone = 0.35 + 0.16 * np.log10(size)
+            joint = min(0.96, 0.35 + 0.17 * np.log10(size * p))
+            noises = [("aa-i-gdp-anchor-noise", v, 0.0, v) for v in (0.02, 0.05, 0.1, 0.2)]
+            noises += [("c-gdp-data-noise", 0.0, sigma, 0.3 * sigma) for sigma in (0.3, 0.5, 0.8)]
+            for method, v, sigma, cost in noises:
+                rows.append(
+                    {
+                        "deployment": 0, "n_participants": p, "rows_each": size, "method": method, "draw": 0,
+                        "anchor_noise_scale": v, "data_noise_scale": sigma, "local_only": alone, "pooled_raw": joint,
+                        "balanced_accuracy_clean": joint - cost, "match:moments": 1 - sigma * 0.8 - v / np.log(size),
+                        "error:moments": 0.1 + sigma / 2 + v, "error:procrustes": 0.2 + sigma + v, "error:guessing": 0.8,
+                    }
+                )  # fmt: skip
+    return rows
+
+
+def made_pictures(*, colour=False, n_columns=3, n_sources=2):
+    rng = np.random.default_rng(4)
+    shape = (n_sources, 16, 16, 3) if colour else (n_sources, 16, 16)
+    rows = ["c-gdp-data-noise|known-secret", "c-gdp-data-noise|known-secret+denoised"]
+    rows += [
+        f"aa-i-gdp-anchor-noise|{attack}" for attack in ("pseudoinverse", "procrustes", "alignment-map", "moments")
+    ]
+    sources = rng.integers(0, 255, shape).astype(np.uint8)
+    pictures = {"sources": sources, "projected": sources // 2, "labels": np.arange(n_sources), "rows": np.array(rows)}
+    for i in range(len(rows)):
+        noise = np.linspace(0, 0.5, n_columns)
+        faded = sources[None] * (1 - noise.reshape((-1,) + (1,) * len(shape)))
+        pictures[f"row{i}_images"] = faded.astype(np.uint8)
+        pictures[f"row{i}_noise"] = noise
+        pictures[f"row{i}_linkage"] = np.linspace(0.37, 0.1, n_columns)
+    return pictures
+
+
+def synthetic(study, **options):
+    """Results and pictures of a study."""
+    if study in ("mnist", "celeba"):
+        return Results.from_rows(image_rows(study, **options)), made_pictures(colour=study == "celeba")
+    if study == "participants":
+        return Results.from_rows(participant_rows(**options)), None
+    census = study == "census"
+    tables = table_rows(sizes=(50, 700) if census else (200,), own_columns=not census)
+    rows = landscape_rows() if study == "landscape" else tables
+    return Results.from_rows(rows), None
+
+
+def drawings(study, results, pictures=None, facts=FACTS):
+    """Every drawing of a study by its name, unwritten."""
+    with house_style():
+        return {one.name: one for one in drawn(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
+
+
+def lines(drawing, label):
+    """The lines with this label, in all panels."""
+    return [line for axes in drawing.canvas.axes for line in axes.get_lines() if line.get_label() == label]
+
+
+def heights(found):
+    return {round(float(np.asarray(line.get_ydata())[0]), 6) for line in found}
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    results, _ = synthetic("mnist")
+    return results, drawings("mnist", results)
+
+
+# What is drawn, and that it stays the same.
+
+
+@pytest.mark.parametrize("study", EXPECTED)
+def test_every_figure_of_a_study_is_drawn_with_a_caption(study, tmp_path):
+    results, pictures = synthetic(study, n_draws=12) if study in ("celeba", "participants") else synthetic(study)
+    captions: dict = {}
+    paths = draw_study(study, results, FACTS, pictures, tmp_path, captions=captions, n_resamples=FEW_RESAMPLES)
+    assert sorted(path.stem for path in paths) == sorted(EXPECTED[study])
+    assert [captions[path.stem].path for path in paths] == paths
+    for path in paths:
+        figure = captions[path.stem]
+        assert path.suffix == (".png" if path.stem.startswith(("reconstructions", "digit", "identity")) else ".svg")
+        assert 1_000 < path.stat().st_size < 300_000
+        assert len(figure.title) > 10
+        assert figure.caption.endswith(".")
+        assert "  " not in figure.caption
+        if path.suffix == ".svg":
+            text = path.read_text(encoding="utf-8")
+            assert "<text" in text  # words stay words
+            assert "dc:date" not in text
+
+
+def test_redrawing_gives_the_same_bytes(mnist, tmp_path):
+    results, found = mnist
+    again = drawings("mnist", Results.from_rows(image_rows()), made_pictures())
+    with house_style():
+        for name in ("linkage", "both-noises", "tradeoff"):
+            once, twice = (written(one[name], tmp_path / str(k)) for k, one in enumerate((found, again)))
+            assert once.path.read_bytes() == twice.path.read_bytes()
+        once = written(again["digit-1"], tmp_path)
+        before = once.path.read_bytes()
+        assert written(drawings("mnist", results, made_pictures())["digit-1"], tmp_path).path.read_bytes() == before
+
+
+def test_drawing_leaves_other_peoples_settings_alone(tmp_path):
+    import matplotlib
+
+    results, _ = synthetic("hospitals")
+    with matplotlib.rc_context({"font.size": 23.0, "axes.linewidth": 5.0}):
+        before = dict(matplotlib.rcParams)
+        paths = draw_study("hospitals", results, FACTS, None, tmp_path / "theirs")
+        assert dict(matplotlib.rcParams) == before
+    plain = draw_study("hospitals", results, FACTS, None, tmp_path / "plain")
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in plain]
+    folder = Path(inspect.getfile(draw_study)).parent
+    assert not [path.name for path in folder.glob("*.py") if "pyplot" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("study", ["mnist", "celeba", "participants"])
+def test_few_draws_and_no_moments_still_give_figures(study):
+    results, _ = synthetic(
+        study, n_draws=3, with_moments=False, **({} if study == "participants" else {"n_deployments": 1})
+    )
+    found = drawings(study, results)
+    missing = {
+        "deployments",
+        "reconstructions",
+        *(name for name in EXPECTED[study] if "-" in name and name[-1].isdigit()),
+    }
+    assert set(found) == set(EXPECTED[study]) - missing
+
+
+@pytest.mark.parametrize("study", EXPECTED)
+def test_an_unfinished_study_is_drawn_as_far_as_it_goes(study):
+    rows = {"mnist": image_rows, "celeba": lambda: image_rows("celeba"), "participants": participant_rows}
+    made = rows.get(study, landscape_rows if study == "landscape" else table_rows)()
+    controls = [row for row in made if not row["method"].endswith("-noise")]
+    assert set(drawings(study, Results.from_rows(controls), facts={})) <= set(EXPECTED[study])
+    assert set(drawings(study, Results.from_rows([]), facts={})) <= set(EXPECTED[study])
+
+
+# What figures must show.
+
+
+@pytest.mark.parametrize("name", ["utility", "tradeoff", "tradeoff-as-deployed", "both-noises"])
+def test_training_alone_and_pooling_are_on_every_utility_and_tradeoff(mnist, name):
+    results, found = mnist
+    for words, method in (("local only", "local-only"), ("pooled raw", "pooled-raw")):
+        own = 100 * results.where(method=method, deployment=0)["balanced_accuracy"]
+        assert heights(lines(found[name], words)) == {round(float(own.mean()), 6)}
+        n_panels = 1 if name == "tradeoff" else 2
+        assert len(lines(found[name], words)) == n_panels
+
+
+@pytest.mark.parametrize("study", ["participants", "hospitals", "census"])
+def test_the_other_studies_carry_them_as_well(study):
+    for drawing in drawings(study, synthetic(study)[0]).values():
+        labels = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
+        if drawing.name != "transition":
+            alone = "training alone" if drawing.name == "each-participant" else "local only"
+            assert any(label.startswith(alone) for label in labels)
+            assert any(label.startswith("pooled raw") for label in labels)
+
+
+def test_local_only_of_a_number_of_participants_is_its_own():
+    results, _ = synthetic("participants")
+    drawing = drawings("participants", results)["tradeoff"]
+    own = results.where(method="local-only", n_participants=50, identities_each=19)["balanced_accuracy"]
+    assert heights(lines(drawing, "local only, p = 50")) == {round(100 * float(own.mean()), 6)}
+
+
+def test_participants_strongest_tradeoff_is_by_linkage_and_tells_what_direct_matching_finds():
+    results, _ = synthetic("participants", n_draws=24)
+    found = drawings("participants", results)["tradeoff-strongest"]
+    own = results.where(method="aa-i-gdp-anchor-noise", n_participants=50)
+    by_linkage = strongest(own, "linkage")
+    shown = next(
+        np.asarray(line.get_xdata(), dtype=float)
+        for line in found.canvas.axes[0].get_lines()
+        if str(line.get_label()).startswith("_draws") and line.get_markeredgecolor() == "#D55E00"
+    )
+    assert set(shown[np.isfinite(shown)]) <= set(by_linkage)
+    matched = strongest(results.where(method="aa-i-gdp-anchor-noise"), "match")
+    assert f"from {np.nanmin(matched):.0f} to {np.nanmax(matched):.0f} %" in found.caption
+    titles = [axes.get_title(loc="left") for axes in found.canvas.axes]
+    assert titles[::2] == ["19 identities each", "98 identities each"]
+
+
+def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
+    results, found = mnist
+    strongest_lines = lines(found["linkage"], "strongest attack we know")
+    assert len(strongest_lines) == 2  # one a panel
+    assert {line.get_color() for line in strongest_lines} == {"#000000"}
+    others = [line for axes in found["linkage"].canvas.axes for line in axes.get_lines() if line not in strongest_lines]
+    assert min(line.get_linewidth() for line in strongest_lines) > max(line.get_linewidth() for line in others)
+    anchor = strongest_lines[1].get_ydata()
+    moments = 100 * results.where(method="aa-i-gdp-anchor-noise", deployment=0)["linkage:moments"]
+    assert np.all(np.abs(anchor - np.nanmean(moments)) < 8)  # flat at what moments link, where Procrustes sees chance
+    assert "strongest" in found["linkage-strongest"].caption
+
+
+def test_draws_without_the_costly_attacks_do_not_count_as_safe():
+    rows = [
+        {"match:procrustes": 0.2, "match:moments": 0.9, "error:procrustes": 0.8, "error:moments": 0.1},
+        {"match:procrustes": 0.1, "error:procrustes": 0.9},
+        {"match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
+    ]
+    results = Results.from_rows([row | {"strongest_attacks": len(row) == 4} for row in rows])
+    np.testing.assert_allclose(strongest(results, "match"), [90, np.nan, 95])
+    np.testing.assert_allclose(strongest(results, "error"), [0.1, np.nan, 0.05])
+
+
+@pytest.mark.parametrize("name", ["tradeoff", "tradeoff-strongest"])
+def test_every_curve_of_the_strongest_attack_has_a_band(name):
+    study = "mnist" if name == "tradeoff" else "participants"
+    results, _ = synthetic(study, n_draws=40, every=1)
+    drawing = drawings(study, results)[name]
+    for axes in drawing.canvas.axes[:1]:
+        shades = [patch for patch in axes.patches if patch.get_label() == "_ribbon"]
+        black = [patch for patch in shades if patch.get_facecolor()[:3] == (0, 0, 0)]
+        assert len(black if study == "mnist" else shades) == (2 if study == "mnist" else 5)
+        assert all(patch.get_facecolor()[3] < 0.2 for patch in shades)
+        for patch in shades:
+            x = patch.get_path().vertices[:, 0]
+            assert np.isfinite(x).all()
+            assert np.ptp(x) > 0
+    assert "fewer than five draws" in drawing.caption
+
+
+def test_a_curve_of_few_draws_has_no_band():
+    results, _ = synthetic("mnist", n_draws=40, every=8)
+    axes = drawings("mnist", results)["tradeoff"].canvas.axes[0]
+    black = [patch for patch in axes.patches if patch.get_facecolor()[:3] == (0, 0, 0)]
+    assert len(black) == 1  # private-data noise: every attack was run on all its draws
+    assert len(lines(drawings("mnist", results)["tradeoff"], "anchor noise, strongest attack we know")) == 1
+
+
+LUCK = {"phase_transition": FACTS["phase_transition"], "n_queries": 100, "n_galleries": 100}
+BESIDE_GUESSING = {
+    "mnist": ["linkage", "linkage-strongest", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"],
+    "participants": ["tradeoff", "tradeoff-strongest"],
+    "hospitals": ["tradeoff"],
+    "landscape": ["leakage"],
+}
+
+
+@pytest.mark.parametrize("study", BESIDE_GUESSING)
+def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_gives(study):
+    results, _ = synthetic(study)
+    told = {name for name, one in drawings(study, results, facts=LUCK).items() if "by luck alone" in one.caption}
+    assert told == set(BESIDE_GUESSING[study])
+    assert not any("luck" in one.caption for one in drawings(study, results, facts=FACTS).values())
+
+
+def test_luck_counts_the_attacks_of_each_panel(mnist):
+    results, _ = mnist
+    found = drawings("mnist", results, facts=LUCK)
+    two, four = (f"{100 * best_by_luck(n, 100):.1f} %" for n in (2, 4))
+    assert (
+        f"The best of 2 attacks would reach {two} by luck alone, the best of 4 attacks {four}."
+        in found["linkage"].caption
+    )
+    ways = f"{100 * best_by_luck(4, 100):.1f} %"
+    matched = f"Matched directly, the best of 2 attacks, by distance and by angle, would reach {ways} by luck alone"
+    assert matched in found["linkage-strongest"].caption
+
+
+def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_curves():
+    rows = image_rows(n_draws=40, every=1, n_deployments=1)
+    learned = [
+        row | {"linkage:moments+denoised+learned": 0.6, "linkage:procrustes+learned": 0.5}
+        if row["method"] == "aa-i-gdp-anchor-noise"
+        else row
+        for row in rows
+    ]
+    plain, more = (drawings("mnist", Results.from_rows(one), facts=LUCK) for one in (rows, learned))
+    strong = lines(more["linkage"], "strongest attack we know")[1]
+    np.testing.assert_allclose(strong.get_ydata(), 60, atol=1e-6)
+    for label in ("Procrustes (OP)", "pseudoinverse (MP)", "alignment map (AM)"):
+        before, after = (lines(one["linkage"], label) for one in (plain, more))
+        assert len(before) == len(after) == 1
+        np.testing.assert_array_equal(before[0].get_ydata(), after[0].get_ydata())
+    assert "moments, denoised, learned decoder" in more["linkage-strongest"].caption
+    assert "Procrustes (OP), learned decoder" in more["linkage-strongest"].caption
+    assert "the best of 6 attacks" in more["linkage"].caption
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("moments", "moments"),
+        ("joint-moments+denoised", "joint moments, denoised"),
+        ("known-secret+learned", "known secret, learned decoder"),
+        ("moments+denoised+learned", "moments, denoised, learned decoder"),
+    ],
+)
+def test_attacks_are_named_with_what_was_added(name, words):
+    assert attack_words(name) == words
+
+
+def test_pictures_have_a_line_for_each_thing_added():
+    assert _row_words("aa-i-gdp-anchor-noise|moments+denoised+learned").split("\n") == [
+        "anchor noise:",
+        "moments,",
+        "denoised,",
+        "learned decoder",
+    ]
+
+
+def test_filled_markers_converged_and_open_ones_did_not(mnist):
+    results, found = mnist
+    own = results.where(method="aa-i-gdp-anchor-noise", deployment=0)
+    n_converged = int(own["converged"].sum())
+    assert 0 < n_converged < len(own)
+    for name, n_panels in (("solver", 3), ("utility", 1)):
+        marks = [
+            line
+            for axes in found[name].canvas.axes
+            for line in axes.get_lines()
+            if line.get_marker() == "o" and line.get_color() is not None and line.get_markeredgecolor() == "#D55E00"
+        ]
+        n_open = [len(line.get_xdata()) for line in marks if line.get_markerfacecolor() == "none"]
+        n_filled = [len(line.get_xdata()) for line in marks if line.get_markerfacecolor() != "none"]
+        assert n_filled == [n_converged] * n_panels
+        assert n_open == [len(own) - n_converged] * n_panels
+
+
+def test_the_transition_stands_where_the_run_noted_it(mnist):
+    _, found = mnist
+    assert {float(line.get_xdata()[0]) for line in lines(found["solver"], "v_PT")} == {0.0977}
+
+
+def test_the_transition_of_each_number_of_participants_stands_as_the_runner_notes_it():
+    """With several numbers of participants the runner's facts have it for each of them apart, and none for the whole."""
+    table = synthetic("participants")[0]
+    apart = {
+        f"deployment 0, {p} participants": {"phase_transition": {p: v}} for p, v in FACTS["phase_transition"].items()
+    }
+    drawn = [drawings("participants", table, facts=facts) for facts in (FACTS, {"deployments": apart}, {})]
+    whole, of_each, unknown = [
+        {float(line.get_xdata()[0]) for line in lines(one["transition"], "v_PT")} for one in drawn
+    ]
+    assert of_each == whole == set(FACTS["phase_transition"].values())
+    assert unknown == set()
+    named = [[text.get_text() for text in one["transition"].canvas.legends[0].get_texts()] for one in drawn]
+    assert ["v_PT" in words for words in named] == [True, True, False]
+
+
+def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
+    results, found = mnist
+    alone = 100 * results.where(method="local-only", deployment=0)["balanced_accuracy"].mean()
+    panels = found["tradeoff-as-deployed"].canvas.axes
+    assert len(panels) == 2
+    for axes in panels:
+        (shade,) = [patch for patch in axes.patches if patch.get_label() == "worse than training alone"]
+        assert shade.get_y() + shade.get_height() == pytest.approx(alone)
+    fronts = lines(found["tradeoff-as-deployed"], "frontier")
+    assert len(fronts) == 2
+    for front in fronts:
+        assert np.all(np.diff(front.get_xdata()) >= 0)
+        assert np.all(np.diff(front.get_ydata()[:-1]) > 0)
+        assert front.get_ydata()[-1] == front.get_ydata()[-2]  # level, as far as the greatest leakage
+
+
+def test_the_deployed_tradeoff_has_the_strongest_attack_by_both_measures(mnist):
+    results, found = mnist
+    own = results.where(method="c-gdp-data-noise", deployment=0)
+    by_panel = [
+        next(line for line in axes.get_lines() if str(line.get_label()).startswith("private-data noise"))
+        for axes in found["tradeoff-as-deployed"].canvas.axes
+    ]
+    for line, kind in zip(by_panel, ("match", "linkage"), strict=True):
+        np.testing.assert_allclose(np.sort(line.get_xdata()), np.sort(100 * own[f"{kind}:known-secret+denoised"]))
+
+
+def test_the_first_deployment_stands_for_the_paper(mnist):
+    results, found = mnist
+    assert len(results.where(method="c-gdp-data-noise")) == 40
+    assert "20 draws" in found["linkage"].caption
+    assert len(lines(found["deployments"], "one deployment")) == 2 * 4
+
+
+def bands(axes):
+    """The filled bands of a panel, as arrays of their corners, by their colour's red, green and blue."""
+    found = []
+    for one in axes.collections:
+        if one.get_paths() and len(one.get_facecolor()):
+            corners = np.concatenate([path.vertices for path in one.get_paths()])
+            found.append((tuple(np.round(one.get_facecolor()[0][:3], 3)), corners))
+    return found
+
+
+def test_nothing_that_is_a_share_leaves_its_scale():
+    rows = image_rows(n_deployments=2, n_draws=24, every=1)
+    for row in rows:
+        if row["method"].endswith("-noise"):
+            row |= {"match:moments": float(row["data_noise_scale"] < 12), "linkage:moments": float(row["draw"] % 2)}
+    found = drawings("mnist", Results.from_rows(rows))
+    for name in ("linkage", "linkage-strongest", "deployments", "utility"):
+        for axes in found[name].canvas.axes:
+            drawn_lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
+            assert all(np.nanmax(y, initial=0) <= 100 and np.nanmin(y, initial=100) >= 0 for y in drawn_lines)
+            assert all(np.nanmax(band[:, 1]) <= 100 and np.nanmin(band[:, 1]) >= 0 for _, band in bands(axes))
+    bars = [axes for axes in found["both-noises"].canvas.axes if axes.get_label() == "<colorbar>"]
+    assert len(bars) == 3  # accuracy, and leakage by two measures
+    assert all(min(axes.get_ylim()) >= 0 and max(axes.get_ylim()) <= 100 for axes in bars)
+
+
+def test_a_smooth_surface_does_not_overshoot():
+    rng = np.random.default_rng(5)
+    sigma, v = rng.uniform(0, 20, 60), rng.uniform(0, 0.3, 60)
+    z = np.where(sigma < 10, 100.0, 0.0)
+    _, _, surface = _smooth(sigma, v, z)
+    assert (float(surface.min()), float(surface.max())) == (0.0, 100.0)
+
+
+def test_bands_end_where_draws_are_few():
+    rng = np.random.default_rng(6)
+    x = np.concatenate([rng.uniform(0, 0.2, 20), [0.4, 0.55, 0.7, 0.85, 1.0]])
+    y = 80 - 60 * x + rng.normal(0, 2, len(x))
+    line = Fits(200).line(x, y)
+    assert (line.x[0], line.x[-1]) == (x.min(), x.max())  # the curve goes as far as its draws
+    assert np.isfinite(line.y).all()
+    near = np.array([(np.abs(x - place) <= 0.1 * np.ptp(x)).sum() for place in line.x])
+    last = np.flatnonzero(near >= 5)[-1]
+    assert 0 < last < len(line.x) - 1
+    known = np.isfinite(line.lower)
+    assert np.array_equal(known, np.isfinite(line.upper))
+    assert known[: last + 1].all()
+    assert not known[last + 1 :].any()
+    assert Fits(200).track(x, y, y).up.lower[-1] != line.lower[-1]  # NaN: the same rule for what is paired
+
+
+def test_bands_of_the_strongest_attack_and_of_deployments_keep_that_rule():
+    rows = image_rows(n_draws=60, n_deployments=2, every=1)
+    sparse = [
+        row
+        for row in rows
+        if not (row["method"] == "aa-i-gdp-anchor-noise" and row["anchor_noise_scale"] > 0.2 and row["draw"] % 10)
+    ]
+    found = drawings("mnist", Results.from_rows(sparse))
+    v = np.sort(
+        [
+            row["anchor_noise_scale"]
+            for row in sparse
+            if row["method"] == "aa-i-gdp-anchor-noise" and row["deployment"] == 0
+        ]
+    )
+    top = max(place for place in np.linspace(v[0], v[-1], 500) if (np.abs(v - place) <= 0.1 * np.ptp(v)).sum() >= 5)
+    assert top < v[-1] - 0.05
+    for name, panel in (("linkage", 1), ("linkage-strongest", 1), ("deployments", 1), ("deployments", 3)):
+        edges = [band[:, 0].max() for _, band in bands(found[name].canvas.axes[panel])]
+        assert edges
+        assert max(edges) <= top + 0.01
+    assert "fewer than five draws" in found["linkage-strongest"].caption
+    assert "fewer than five draws" in found["deployments"].caption
+
+
+@pytest.mark.parametrize("study", ["hospitals", "census"])
+def test_joining_is_held_against_each_ones_own_model_on_its_own_rows(study):
+    results, _ = synthetic(study)
+    found = drawings(study, results)
+    sizes = np.unique(results["rows_each"])
+    for name, column in (("utility", "balanced_accuracy_clean"), ("utility-auc", "auc_own_clean")):
+        for words, method in (
+            ("training alone, own rows", "local-own"),
+            ("local only, everybody's rows", "local-only"),
+        ):
+            wanted = {
+                round(100 * float(results.where(method=method, rows_each=size)[column].mean()), 6) for size in sizes
+            }
+            assert heights(lines(found[name], words)) == wanted
+        own, everybody = (
+            lines(found[name], words)[0] for words in ("training alone, own rows", "local only, everybody's rows")
+        )
+        assert own.get_linewidth() > everybody.get_linewidth()
+        assert "flatters joining" in found[name].caption
+        assert "strongest anchor noise" in found[name].caption
+    (first, *_) = found["tradeoff"].canvas.axes
+    (shade,) = [patch for patch in first.patches if patch.get_label() == "worse than training alone"]
+    alone = 100 * results.where(method="local-own", rows_each=sizes[0])["balanced_accuracy"].mean()
+    assert shade.get_y() + shade.get_height() == pytest.approx(alone)
+
+
+def test_tables_without_that_measure_fall_back_to_everybodys_rows():
+    rows = [row for row in table_rows(sizes=(200,)) if row["method"] != "local-own"]
+    found = drawings("hospitals", Results.from_rows(rows))
+    assert set(found) == {"utility", "utility-auc", "tradeoff"}
+    assert lines(found["utility"], "local only")
+    assert "Joint less" not in found["utility"].caption
+
+
+def test_gains_over_training_alone_are_paired_by_deployment():
+    rows = []
+    for deployment, alone, joined in ((0, 0.7, (0.8, 0.7)), (1, 0.5, (0.5, 0.4)), (2, None, (0.9, 0.9))):
+        if alone is not None:
+            rows.append({"deployment": deployment, "method": "local-own", "auc_own_clean": alone})
+        for v, score in zip((0.1, 0.2), joined, strict=True):
+            rows.append({"deployment": deployment, "method": "m", "anchor_noise_scale": v, "auc_own_clean": score})
+    results = Results.from_rows(rows)
+    own = results.where(method="m")
+    np.testing.assert_allclose(paired_gains(results, own, "auc_own_clean"), [5, -5])
+    np.testing.assert_allclose(paired_gains(results, strongest_noise(own), "auc_own_clean"), [0, -10], atol=1e-9)
+
+
+def test_each_participants_own_rows_have_a_place():
+    results, _ = synthetic("hospitals")
+    facts = {"participants": ["north", "east", "south", "west"]}
+    drawing = drawings("hospitals", results, facts=facts)["each-participant"]
+    assert [text.get_text() for text in drawing.canvas.axes[1].get_xticklabels()] == facts["participants"]
+    for axes, prefix in zip(drawing.canvas.axes, ("own", "auc_own"), strict=True):
+        alone = [line for line in axes.get_lines() if line.get_label() == "training alone, own rows"]
+        wanted = [100 * results.where(method="local-own")[f"{prefix}:{k}"].mean() for k in range(4)]
+        np.testing.assert_allclose([line.get_ydata()[0] for line in alone], wanted)
+        joint = [line for line in axes.get_lines() if line.get_label() == "joined, no noise"]
+        wanted = [100 * results.where(method="c-gdp")[f"{prefix}:{k}"].mean() for k in range(4)]
+        np.testing.assert_allclose([line.get_ydata()[0] for line in joint], wanted)
+
+
+def test_the_landscape_of_errors_is_in_units_of_guessing():
+    results = Results.from_rows(landscape_rows(sizes=(20,), counts=(2,)))
+    np.testing.assert_allclose(error_share(results), results["error:moments"] / 0.8)  # the smaller of the two errors
+    found = drawings("landscape", results)["leakage-error"]
+    texts = [[text.get_text() for text in axes.texts] for axes in found.canvas.axes]
+    assert texts[0] == [f"{(0.1 + 0.02) / 0.8:.2f}"]
+    assert texts[4] == [f"{(0.1 + 0.15) / 0.8:.2f}"]
+    assert "1 is no better than guessing" in found.caption
+    bare = Results.from_rows([{"method": "m", "error:moments": 0.3}])
+    assert np.isnan(error_share(bare)).all()
+
+
+def test_gains_that_are_not_resolved_are_told_and_grey():
+    rows = landscape_rows(sizes=(20, 200), counts=(2, 10))
+    again = [
+        row | {"deployment": 1, "balanced_accuracy_clean": row["balanced_accuracy_clean"] + 0.04} for row in rows[:7]
+    ]
+    results = Results.from_rows(rows + again)
+    measured = 100 * results["balanced_accuracy_clean"]
+    first = results.where(method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.02)
+    np.testing.assert_allclose(differences(first, 100 * first["balanced_accuracy_clean"]), [4.0])
+    assert len(differences(results.where(deployment=0), measured[results["deployment"] == 0])) == 0
+    found = drawings("landscape", results)["gain"]
+    assert "differs by 4.0 points on average" in found.caption
+    assert "below about 3 points" in found.caption
+    numbers = [text for axes in found.canvas.axes for text in axes.texts]
+    for text in numbers:
+        assert (text.get_color() == "#777777") == (abs(float(text.get_text())) < 3) or abs(float(text.get_text())) == 3
+    assert {"#777777"} < {text.get_color() for text in numbers}
+    assert "on average" not in drawings("landscape", Results.from_rows(rows))["gain"].caption
+
+
+def test_grey_pictures_are_small_and_coloured_ones_keep_their_colours(tmp_path):
+    from PIL import Image
+
+    for study, colour, mode, most_apart in (("mnist", False, "P", 16), ("celeba", True, "RGB", 0)):
+        with house_style():
+            _, drawing = draw_pictures(study, made_pictures(colour=colour, n_columns=10, n_sources=1))
+            path = written(drawing, tmp_path / study).path
+            drawing.canvas.savefig(tmp_path / "whole.png", format="png", facecolor="white")
+        small, whole = Image.open(path), Image.open(tmp_path / "whole.png").convert("RGB")
+        assert (small.mode, small.size) == (mode, whole.size)
+        apart = np.abs(np.asarray(small.convert("RGB"), dtype=int) - np.asarray(whole, dtype=int))
+        assert apart.max() <= most_apart
+        if study == "mnist":
+            assert path.stat().st_size < 100_000 < (tmp_path / "whole.png").stat().st_size
+
+
+# What figures must not show: frontiers that something beats, curves of attacks that no attack follows, bands that cross.
+
+
+def with_control(rows, method, **values):
+    """The same rows, those of one method without noise with other values."""
+    return [row | values if row["method"] == method else row for row in rows]
+
+
+def marked(axes):
+    """Every operating point with a marker of its own, as (leakage, utility), noisy or not."""
+    shown = [line for line in axes.get_lines() if line.get_marker() not in ("None", "", None)]
+    return np.concatenate([np.asarray(line.get_xydata(), dtype=float) for line in shown])
+
+
+@pytest.mark.parametrize("name", ["tradeoff-as-deployed", "both-noises"])
+def test_nothing_beats_the_frontier_of_images_with_or_without_noise(name):
+    safe = {"linkage:moments": 0.11, "match:moments": 0.12, "balanced_accuracy": 0.7, "balanced_accuracy_clean": 0.7}
+    best = {"balanced_accuracy": 0.95, "balanced_accuracy_clean": 0.95}
+    rows = with_control(with_control(image_rows(every=1), "i-gdp", **safe), "aa-i-gdp", **best)
+    drawing = drawings("mnist", Results.from_rows(rows))[name]
+    panels = [axes for axes in drawing.canvas.axes if any(line.get_label() == "frontier" for line in axes.get_lines())]
+    assert len(panels) == 2 if name == "tradeoff-as-deployed" else panels
+    for axes in panels:
+        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        corners, points = front.get_xydata()[:-1], marked(axes)
+        beaten = (points[:, None, 0] <= corners[None, :, 0]) & (points[:, None, 1] > corners[None, :, 1])
+        assert not beaten.any()
+        assert corners[0].tolist() == [pytest.approx(12.0 if axes is panels[0] else 11.0), pytest.approx(70.0)]
+        assert corners[-1][1] == pytest.approx(95.0)
+        labels = {str(line.get_label()) for line in axes.get_lines()}
+        assert {"I-GDP, no noise", "C-GDP, no noise", "AA-I-GDP, no noise"} <= labels
+    if name == "both-noises":
+        assert "I-GDP without noise 1" in drawing.caption
+
+
+@pytest.mark.parametrize("study", ["hospitals", "census"])
+def test_nothing_beats_the_frontier_of_tables_with_or_without_noise(study):
+    sizes = (50, 700) if study == "census" else (200,)
+    safe = {"match:moments": 0.15, "error:moments": 1.2, "balanced_accuracy": 0.9, "balanced_accuracy_clean": 0.9}
+    rows = with_control(table_rows(sizes=sizes), "i-gdp", **safe)
+    panels = drawings(study, Results.from_rows(rows))["tradeoff"].canvas.axes
+    for place, axes in enumerate(panels):
+        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        # I-GDP beats everything here: its level runs from its own leakage to the greatest.
+        assert np.asarray(front.get_ydata()) == pytest.approx([90.0, 90.0])
+        assert front.get_xdata()[0] == pytest.approx(15.0 if place % 2 == 0 else 1.2)
+        assert abs(front.get_xdata()[1] - front.get_xdata()[0]) > 0.5
+
+
+@pytest.mark.parametrize(("apart", "words"), [(0.0, 1), (0.001, 1), (0.02, 2)])
+def test_two_methods_without_noise_have_two_lines_where_they_differ(apart, words):
+    rows = with_control(image_rows("celeba"), "c-gdp", balanced_accuracy=0.82)
+    found = drawings("celeba", Results.from_rows(with_control(rows, "aa-i-gdp", balanced_accuracy=0.82 + apart)))
+    shared = lines(found["utility"], "C-GDP and AA-I-GDP, no noise")
+    each = [heights(lines(found["utility"], f"{method}, no noise")) for method in ("C-GDP", "AA-I-GDP")]
+    if words == 1:
+        assert len(shared) == 2  # one a panel
+        assert each == [set(), set()]
+    else:
+        assert not shared
+        assert each == [{82.0}, {84.0}]
+
+
+def steep_rows(study="celeba", *, n_deployments=1):
+    """Linkage that falls from 85 % so steeply that a spline begins far above; strongest attacks on few draws only."""
+    rng = np.random.default_rng(2)
+    rows = image_rows(study, n_draws=120, every=8, n_deployments=n_deployments)
+    for row in rows:
+        if row["method"] == "aa-i-gdp-anchor-noise":
+            v = row["anchor_noise_scale"] = 4 * row["anchor_noise_scale"] ** 2  # most draws near none, as in the study
+            linked = 0.1 + 0.75 / (1 + (v / 0.015) ** 3) + rng.normal(0, 0.004)
+            row |= {f"linkage:{attack}": linked for attack in ("pseudoinverse", "procrustes", "alignment-map")}
+            if row["strongest_attacks"]:
+                row["linkage:moments"] = linked - 0.02
+        elif row["method"] in ("c-gdp", "aa-i-gdp"):
+            row |= {name: 0.85 for name in row if name.startswith("linkage:")}
+    return rows
+
+
+def test_no_attack_is_drawn_above_what_it_finds_without_noise():
+    results = Results.from_rows(steep_rows())
+    own = results.where(method="aa-i-gdp-anchor-noise")
+    free = Fits(FEW_RESAMPLES).line(own["anchor_noise_scale"], 100 * own["linkage:procrustes"])
+    assert free.y.max() > 88  # so there is something to stop
+    found = drawings("celeba", results)
+    for name in ("linkage", "linkage-strongest"):
+        curves = [line for line in found[name].canvas.axes[1].get_lines() if line.get_linestyle() != "None"]
+        assert len(curves) >= 3
+        for line in curves:
+            assert line.get_label() == "strongest, matched directly" or np.nanmax(line.get_ydata()) <= 85 + 1e-9
+    for label in ("anchor noise, Procrustes (paper)", "anchor noise, strongest attack we know"):
+        (track,) = lines(found["tradeoff"], label)
+        assert np.nanmax(track.get_xdata()) <= 85 + 1e-9
+    assert "above what the attack finds without noise" in found["linkage"].caption
+    lucky = [
+        row | {"linkage:procrustes": row["linkage:procrustes"] + 0.08} if "linkage:procrustes" in row else row
+        for row in image_rows(n_deployments=1)
+    ]
+    of_digits = drawings("mnist", Results.from_rows(lucky))["tradeoff"]
+    x, y = lines(of_digits, "anchor noise, Procrustes (paper)")[0].get_data()
+    assert x.max() > 38
+    assert np.all(x[np.isfinite(y)] <= 37 + 1e-9)
+
+
+def test_the_strongest_attack_is_nowhere_below_one_that_is_shown():
+    found = drawings("celeba", Results.from_rows(steep_rows()))
+    for name, words in (("linkage", "strongest attack we know"), ("linkage-strongest", "strongest, by the auditor")):
+        axes = found[name].canvas.axes[1]
+        (strong,) = [line for line in axes.get_lines() if line.get_label() == words]
+        others = [line for line in axes.get_lines() if "OP)" in str(line.get_label()) or "MP)" in str(line.get_label())]
+        assert others
+        for other in others:
+            there = np.interp(strong.get_xdata(), *other.get_data())
+            assert np.all(strong.get_ydata() >= there - 1e-9)
+
+
+def test_a_raised_curve_keeps_its_own_range_and_bands():
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    own = Line(x, np.array([5.0, 5, 5, 5]), np.array([4.0, 4, 4, np.nan]), np.array([6.0, 6, 6, np.nan]))
+    other = Line(x[1:] + 0.0, np.array([7.0, 3, 9]), np.array([6.5, 2, 8]), np.array([np.nan, 4, 10]))
+    raised = highest(own, [other, None])
+    np.testing.assert_allclose(raised.y, [5, 7, 5, 9])
+    np.testing.assert_allclose(raised.lower, [4, 6.5, 4, np.nan])
+    np.testing.assert_allclose(raised.upper, [6, 7, 6, np.nan])
+
+
+def test_a_ribbon_covers_both_bands_once_however_its_track_bends():
+    noise = np.linspace(0, 1, 61)
+    # Leakage falls and comes back while utility falls, and the bands widen: corners joined straight would cross.
+    across, up = 20 + 60 * (1 - noise) ** 2 + 8 * np.sin(9 * noise), 85 - 25 * noise
+    wide, high = 1 + 6 * noise, 8 - 7 * noise
+    track = Track(noise, Line(noise, across, across - wide, across + wide), Line(noise, up, up - high, up + high))
+    region = spanned(track)
+    pieces = region.vertices.reshape(-1, 5, 2)[:, :4]
+    x, y = pieces[..., 0], pieces[..., 1]
+    areas = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
+    assert (areas > 0).all()  # all the same way round: nothing cancels, whatever overlaps
+    corners = np.concatenate(
+        [np.stack([across + a * wide, up + b * high], axis=1) for a in (-0.9, 0.9) for b in (-0.9, 0.9)]
+    )
+    assert region.contains_points(np.concatenate([corners, np.stack([across, up], axis=1)])).all()
+    assert x.min() >= (across - wide).min() - 1e-9
+    assert y.max() <= (up + high).max() + 1e-9
+    nowhere = np.full(61, np.nan)
+    assert spanned(Track(noise, Line(noise, across, nowhere, nowhere), track.up)) is None
+
+
+def test_every_ribbon_of_a_tradeoff_turns_one_way():
+    patches = drawings("celeba", Results.from_rows(steep_rows()))["tradeoff"].canvas.axes[0].patches
+    ribbons = [patch for patch in patches if patch.get_label() == "_ribbon"]
+    assert len(ribbons) >= 3
+    for patch in ribbons:
+        x, y = np.moveaxis(patch.get_path().vertices.reshape(-1, 5, 2)[:, :4], -1, 0)
+        assert ((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1) > 0).all()
+
+
+def test_utility_of_the_strongest_tradeoff_rests_on_all_draws():
+    rows = image_rows("celeba", n_draws=80, every=8, n_deployments=1)
+    for row in rows:
+        if row["method"] == "aa-i-gdp-anchor-noise":
+            row["balanced_accuracy"] = 0.9 if row["strongest_attacks"] else 0.7
+    (track,) = lines(drawings("celeba", Results.from_rows(rows))["tradeoff"], "anchor noise, strongest attack we know")
+    assert abs(np.median(track.get_ydata()) - 72.5) < 2  # a draw in eight is at 90
+
+
+def test_linkage_without_noise_names_the_decoder_where_there_are_two():
+    rows = image_rows(n_deployments=1)
+    learned = [
+        row | {"linkage:known-secret+learned": 0.9} if row["method"] == "c-gdp-data-noise" else row for row in rows
+    ]
+    plain, two = (drawings("mnist", Results.from_rows(one))["linkage"].canvas.axes for one in (rows, learned))
+    assert "no noise" in {line.get_label() for line in plain[0].get_lines()}
+    assert "no noise, paper's decoder" in {line.get_label() for line in two[0].get_lines()}
+    assert "no noise" in {line.get_label() for line in two[1].get_lines()}
+
+
+def test_numbers_on_contours_are_upright(tmp_path):
+    drawing = drawings("mnist", Results.from_rows(image_rows(n_draws=60, every=1)))["both-noises"]
+    with house_style():
+        written(drawing, tmp_path)
+    numbers = [text for axes in drawing.canvas.axes for text in axes.texts if text.get_text().isdigit()]
+    assert len(numbers) > 3
+    assert {text.get_rotation() for text in numbers} == {0.0}
+
+
+def test_a_surface_has_the_colour_of_its_draws_where_they_are_all_alike():
+    rows = image_rows(n_draws=40, every=1)
+    for row in rows:
+        row |= {name: 1.0 for name in row if name.startswith("match:")}
+    drawing = drawings("mnist", Results.from_rows(rows))["both-noises"]
+    (axes,) = [axes for axes in drawing.canvas.axes if axes.get_title(loc="left") == "Matched directly, %"]
+    import matplotlib
+
+    dark = matplotlib.colormaps["OrRd"](1.0)
+    fills = [
+        colour
+        for one in axes.collections
+        if getattr(one, "filled", False)
+        for colour, path in zip(one.get_facecolor(), one.get_paths(), strict=False)
+        if len(path.vertices)
+    ]
+    assert fills
+    np.testing.assert_allclose(fills, [dark] * len(fills))
+
+
+def test_no_curve_is_drawn_through_a_stretch_without_draws():
+    rows = [
+        row
+        for row in image_rows("celeba", n_draws=60, n_deployments=2, every=1)
+        if row["deployment"] == 0
+        or not (row["method"] == "aa-i-gdp-anchor-noise" and 0.1 < row["anchor_noise_scale"] < 0.2)
+    ]
+    drawing = drawings("celeba", Results.from_rows(rows))["deployments"]
+    for axes in (drawing.canvas.axes[1], drawing.canvas.axes[3]):
+        first, second = [line for line in axes.get_lines() if line.get_label() == "one deployment"]
+        (middle,) = [line for line in axes.get_lines() if line.get_label() == "mean of deployments"]
+        assert np.isfinite(first.get_ydata()).all()
+        for line in (second, middle):
+            x, y = line.get_data()
+            assert np.isnan(y[(x > 0.115) & (x < 0.185)]).all()
+            assert np.isfinite(y[x < 0.09]).all()
+            assert np.isfinite(y[x > 0.22]).all()
+        orange = [band for colour, band in bands(axes) if colour[0] > colour[2]]
+        assert orange
+        assert not any(((band[:, 0] > 0.12) & (band[:, 0] < 0.18)).any() for band in orange)
+    assert "too few draws there" in drawing.caption
+    assert "no curve between two draws" in drawing.caption
+    words = [text.get_text() for legend in drawing.canvas.legends for text in legend.get_texts()]
+    assert "range between them, where all have enough draws" in words
+
+
+def test_a_curve_is_held_by_neighbours_that_are_near():
+    x = np.array([0.0, 1, 2, 3, 4, 5, 8, 9, 10])
+    assert held(x, np.array([0.0, 4.5, 5.0, 6.5, 8.0, 8.5, 10.0])).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_tracks_of_several_participants_can_be_told_apart():
+    results, _ = synthetic("participants", n_draws=40)
+    axes = drawings("participants", results)["tradeoff"].canvas.axes[0]
+    black = [line for line in axes.get_lines() if str(line.get_label()).startswith("strongest attack we know")]
+    cores = [line for line in axes.get_lines() if str(line.get_label()).startswith("_core")]
+    assert len(black) == len(cores) == 5
+    assert len({line.get_color() for line in cores}) == 5
+    for outside, inside in zip(black, cores, strict=True):
+        np.testing.assert_array_equal(outside.get_xydata(), inside.get_xydata())
+        assert outside.get_linewidth() > inside.get_linewidth() > 1
+    names = {text.get_text(): text for text in axes.texts}
+    assert set(names) == {f"p = {p}" for p in (2, 5, 10, 20, 50)}
+    for line in cores:
+        assert tuple(line.get_xydata()[0]) == pytest.approx(names[str(line.get_label()).removeprefix("_core ")].xy)
+    places = np.sort([text.get_position()[1] for text in names.values()])
+    assert np.diff(places).min() > 2  # names do not lie on each other
+
+
+# The parts.
+
+
+def test_the_frontier_is_what_no_other_point_beats():
+    rng = np.random.default_rng(0)
+    leakage, utility = rng.integers(0, 12, 60).astype(float), rng.integers(0, 12, 60).astype(float)
+    utility[7] = np.nan
+    known = [k for k in range(60) if k != 7]
+    wanted = {
+        (leakage[k], utility[k])
+        for k in known
+        if not any(
+            leakage[j] <= leakage[k]
+            and utility[j] >= utility[k]
+            and (leakage[j], utility[j]) != (leakage[k], utility[k])
+            for j in known
+        )
+    }
+    best = frontier(leakage, utility)
+    assert {(leakage[k], utility[k]) for k in best} == wanted
+    assert len(best) == len(wanted)
+    assert len(frontier(np.array([np.nan]), np.array([1.0]))) == 0
+
+
+def test_labels_are_moved_apart_and_no_further():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        n = int(rng.integers(1, 9))
+        wanted, sizes = np.sort(rng.uniform(0, 1, n)), rng.uniform(0.02, 0.1, n)
+        placed = np.array(spread_out(list(wanted), list(sizes)))
+        assert np.all(np.diff(placed) >= (sizes[:-1] + sizes[1:]) / 2 - 1e-12)
+    assert spread_out([0.2, 0.8], [0.1, 0.1]) == pytest.approx([0.2, 0.8])
+
+
+def test_noise_of_a_landscape_is_read_in_units_of_its_cells():
+    rows, cells = [], []
+    for size, deviation in ((20, 2.0), (50, 3.0)):
+        common = {"deployment": 0, "n_participants": 2, "rows_each": size, "draw": 0, "anchor_noise_scale": 0.0}
+        cells.append({"deployment": 0, "n_participants": 2, "rows_each": size, "standard_deviation": deviation})
+        rows.append(common | {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.5 * deviation} | {
+            "balanced_accuracy_clean": 0.9, "match:moments": 0.4})  # fmt: skip
+        for k, alone in enumerate((0.6, 0.8)):
+            own = {"method": "local-only", "draw": k, "data_noise_scale": 0.0, "balanced_accuracy_clean": alone}
+            rows.append(common | own | {"balanced_accuracy_clean": alone + size / 1000})
+    results = Results.from_rows(rows)
+    found = drawings("landscape", results, facts={"cells": cells})
+    panels = [axes.get_title() for axes in found["gain"].canvas.axes if axes.get_title(loc="left")]
+    assert len(panels) == 1
+    texts = [text.get_text() for text in found["gain"].canvas.axes[0].texts]
+    assert texts == ["+18", "+15"]
+    assert found["gain"].canvas.axes[0].get_title(loc="left") == "private-data noise σ = 0.5 s"
+
+
+def test_levels_of_noise_are_matched_between_deployments_by_their_order():
+    results = Results.from_rows(table_rows(sizes=(200,)))
+    x, y = levels(results.where(method="c-gdp-data-noise"), "data_noise_scale", "balanced_accuracy_clean")
+    np.testing.assert_allclose(x, 1.01 * np.array([0.1, 0.3, 0.5, 0.8, 1.5]))
+    assert y.shape == (3, 5)
+
+
+def test_the_frontier_of_tables_is_one_of_means_not_of_lucky_runs():
+    rows = [
+        {"deployment": d, "method": "m", "anchor_noise_scale": v, "data_noise_scale": sigma * (1 + 0.1 * d)}
+        for d in (0, 1)
+        for v, sigma in ((0.1, 1.0), (0.1, 2.0), (0.2, 1.0))
+    ]
+    leakage, utility = np.array([1.0, 2, 3, 3, 4, np.nan]), np.array([10.0, 20, 30, 30, 40, 90])
+    found = means_by_setting(Results.from_rows(rows), leakage, utility)
+    np.testing.assert_allclose(found, [[2, 3, 3], [20, 30, 30]])
+
+
+def test_a_grid_of_pictures_takes_another_source_and_less_leakage_in_every_column():
+    pictures = made_pictures(n_sources=3, n_columns=2)
+    for level, source in np.ndindex(2, 3):
+        pictures["row0_images"][level, source] = 10 * level + source
+        pictures["row0_images"][level, source, -1, -1] = 255  # the brightest: nothing is left to stretch
+    found = drawings("mnist", synthetic("mnist", n_draws=3)[0], pictures)
+    shown = [int(image.get_array()[0, 0]) for image in found["reconstructions"].canvas.axes[0].images]
+    assert shown[6:9] == [0, 1, 12]
+    shown = [int(image.get_array()[0, 0]) for image in found["digit-2"].canvas.axes[0].images]
+    assert shown[2:4] == [2, 12]
+    texts = [text.get_text() for text in found["reconstructions"].canvas.axes[0].texts]
+    assert "37 % · no noise" in texts
+    assert "10 % · 0.5" in texts
+
+
+def test_grey_images_are_stretched_to_white_and_colours_and_sources_are_not():
+    grey, colour = made_pictures(n_sources=1), made_pictures(colour=True, n_sources=1)
+    for pictures in (grey, colour):
+        pictures["sources"][:] = 100
+        pictures["row0_images"][:] = 0
+        pictures["row0_images"][..., :2, :2, *([slice(None)] if pictures is colour else [])] = 20
+    for study, pictures, brightest in (("mnist", grey, 255), ("celeba", colour, 20)):
+        images = draw_pictures(study, pictures)[0].canvas.axes[0].images
+        assert images[0].get_array().max() == 100
+        assert images[2].get_array().max() == brightest
+
+
+# What goes wrong.
+
+
+def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"mooring\[studies\]"):
+        draw_study("mnist", Results.from_rows([]), {}, None, tmp_path)
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(InputError, match="mnist"):
+        draw_study("minst", Results.from_rows([]), {}, None, tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(StorageError, match="another output folder"):
+        draw_study("landscape", synthetic("landscape")[0], FACTS, None, blocked / "figures")

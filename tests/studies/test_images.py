@@ -1,0 +1,541 @@
+"""One deployment of an image study: rows, noise, alignments, attacks and measures are what they are said to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.images import auditing as auditing_module
+from mooring_studies.images import gaussian_noise, leakage
+from mooring_studies.images.auditing import Auditing, Decoder
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed
+from mooring_studies.images.gaussian_noise import standard_normals
+from mooring_studies.images.leakage import Attacker
+from mooring_studies.images.levels import strong_draws
+from mooring_studies.images.representations import (
+    AlignedDraws,
+    aligned_draws,
+    aligned_rows,
+    coupled_draws,
+    data_noise,
+)
+from mooring_studies.roles import COLLUDER, TARGET
+
+from mooring import attacks
+from mooring.alignment import align_batch
+from mooring.attacks import Accomplice, CollusionView
+from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.projection import no_projection
+from mooring.metrics import Galleries, build_galleries
+from mooring.randomness import Streams
+
+torch = pytest.importorskip("torch")
+H, R, CLASSES = 16, 40, 3
+SIZES = {"train": 60, "validation": 9, "test": 36}
+STREAMS = Streams.for_experiment(8)
+SCALES = np.array([0.05, 0.12, 0.3])
+ANCHORED = "aa-i-gdp-anchor-noise"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def dealt(p: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Rows of three skewed classes; what participant i holds does not depend on p, and the splits are of uneven size."""
+    rng = np.random.default_rng(4)
+    means, mixing = 2 * rng.standard_normal((CLASSES, H)), rng.standard_normal((CLASSES, H, H)) / 2
+    parts: dict[str, list[Any]] = {split: [] for split in SPLITS}
+    labels: dict[str, list[Any]] = {split: [] for split in SPLITS}
+    for i in range(p):
+        own = np.random.default_rng(100 + i)
+        for split in SPLITS:
+            codes = np.arange(SIZES[split] + 3 * i) % CLASSES
+            spread = own.gamma(2.0, 1.0, (len(codes), H)) - 2
+            parts[split].append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], spread))
+            labels[split].append(codes)
+    return parts, labels
+
+
+def deployment_of(p: int = 3) -> Deployment:
+    parts, labels = dealt(p)
+    before = sum(map(len, (*parts["train"], *parts["validation"], *parts["test"][:TARGET])))
+    places = np.arange(before, before + len(parts["test"][TARGET]))
+    return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
+
+
+def auditing_of(deployment: Deployment) -> Auditing:
+    """An auditor that sees the projected rows themselves."""
+    queries = deployment.rows[deployment.query_places]
+    galleries = build_galleries(deployment.labels[deployment.query_places], seed=2)
+    normalise = torch.nn.functional.normalize
+    return Auditing(
+        queries=queries,
+        decoder=Decoder(torch.eye(H)),
+        embed=lambda images: normalise(images, dim=1),
+        references=normalise(queries.float().clamp(0, 1), dim=1),
+        galleries=galleries,
+        match_galleries=galleries,
+        shown=np.arange(4),
+    )
+
+
+def attacker_on(deployment: Deployment, **options: Any) -> Attacker:
+    projection = no_projection(H).moved_to(deployment.rows)
+    return Attacker(deployment, auditing_of(deployment), projection, **options)
+
+
+def aligned(deployment: Deployment, scales: Any = SCALES, draws: Any = (0, 1, 2)) -> AlignedDraws:
+    return aligned_draws(deployment, np.asarray(scales), list(draws), solver="gpm", max_iterations=500, tolerance=1e-7)
+
+
+def on_noisy_anchor(attacker: Attacker, found: AlignedDraws, *, strong: Any = (True,) * 3, **changes: Any) -> Any:
+    own = attacker.deployment.uploaded()
+    labelled = own[attacker.labelled_places]
+    options = {
+        "method": ANCHORED,
+        "queries": own[attacker.deployment.query_places],
+        "anchor_scales": SCALES,
+        "data_scales": np.zeros(len(SCALES)),
+        "uploaded_rows": lambda _: labelled,
+        "draws": list(range(len(SCALES))),
+    } | changes
+    return attacker.on_noisy_anchor(aligned=found, strong=np.array(strong), **options)
+
+
+@pytest.fixture
+def rebuilt(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], Any]:
+    """What attacks rebuild, by attack and draw, in full precision."""
+    seen: dict[tuple[str, int], Any] = {}
+    add = leakage.Findings.add
+
+    def record(self: Any, attack: str, rows: Any, draws: Any) -> None:
+        seen.update({(attack, int(draw)): rows[k] for k, draw in enumerate(draws)})
+        add(self, attack, rows, draws)
+
+    monkeypatch.setattr(leakage.Findings, "add", record)
+    return seen
+
+
+def distances(rows: Any) -> Any:
+    """Of every tenth row to all: what no rigid map of all rows changes."""
+    return torch.cdist(rows[::10], rows, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def norm(values: Any) -> float:
+    return float(torch.linalg.norm(values))
+
+
+# ------------------------------------------------------------------------------------------------------- deployment
+
+
+def test_rows_stand_split_after_split_and_in_each_participant_after_participant() -> None:
+    parts, labels = dealt(3)
+    deployment = deployment_of(3)
+    for split in SPLITS:
+        everybody = np.concatenate(parts[split])
+        np.testing.assert_array_equal(deployment.rows[deployment.span(split)].numpy(), everybody)
+        np.testing.assert_array_equal(deployment.labels[deployment.span(split)], np.concatenate(labels[split]))
+        for i in range(3):
+            own = deployment.own(split, i)
+            np.testing.assert_array_equal(deployment.rows[own].numpy(), parts[split][i])
+            np.testing.assert_array_equal(deployment.labels[own], labels[split][i])
+    ends = [(where.start, where.stop) for _, _, where in deployment.blocks()]
+    assert [start for start, _ in ends] == [0, *(stop for _, stop in ends[:-1])]
+    assert ends[-1][1] == len(deployment.labels) == len(deployment.rows)
+    np.testing.assert_array_equal(deployment.rows[deployment.query_places].numpy(), parts["test"][TARGET])
+
+
+def test_secrets_and_anchor_do_not_depend_on_who_else_takes_part() -> None:
+    few, many = deployment_of(3), deployment_of(5)
+    assert torch.equal(few.orthogonals, many.orthogonals[:3])
+    assert torch.equal(few.translations, many.translations[:3])
+    assert torch.equal(few.anchor, many.anchor)
+    assert norm(many.orthogonals[3] - many.orthogonals[4]) > 1
+
+
+def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
+    deployment = deployment_of()
+    own, common = deployment.uploaded(), deployment.uploaded(common=True)
+    for i in range(3):
+        where = deployment.own("validation", i)
+        for uploaded, j in ((own, i), (common, COLLUDER)):
+            expected = deployment.rows[where] @ deployment.orthogonals[j] + deployment.translations[j]
+            torch.testing.assert_close(uploaded[where], expected, rtol=0, atol=1e-12)
+        expected = deployment.anchor @ deployment.orthogonals[i] + deployment.translations[i]
+        torch.testing.assert_close(deployment.anchor_uploads()[i], expected, rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------ noise
+
+
+@pytest.mark.parametrize("cores", [None, 1, 7])
+def test_noise_does_not_depend_on_threads(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_noise.os, "cpu_count", lambda: cores)
+    places = {f"piece/{k}": slice(3 * k, 3 * k + 3) for k in range(20)}
+    drawn = standard_normals(STREAMS, (60, 5), places, device="cpu").numpy()
+    for k in (0, 7, 19):
+        np.testing.assert_array_equal(drawn[3 * k : 3 * k + 3], STREAMS.named(f"piece/{k}").standard_normal((3, 5)))
+
+
+def test_noise_on_rows_is_a_participants_own_whoever_else_takes_part() -> None:
+    few, many = deployment_of(3), deployment_of(5)
+    here, there = data_noise(few, 7), data_noise(many, 7)
+    for split in SPLITS:
+        for i in range(3):
+            assert torch.equal(here[few.own(split, i)], there[many.own(split, i)])
+    assert norm(here - data_noise(few, 8)) > 1
+    assert abs(norm(here) / np.sqrt(here.numel()) - 1) < 0.1
+    assert len(torch.unique(here)) == here.numel()  # no two pieces from one stream
+
+
+def test_noise_on_anchors_is_the_same_alone_among_others_and_with_more_participants() -> None:
+    deployment = deployment_of(3)
+    together, alone = aligned(deployment, SCALES, (2, 4, 9)), aligned(deployment, SCALES[1:2], (4,))
+    assert torch.equal(together.target_anchor[1], alone.target_anchor[0])
+    with_more = aligned(deployment_of(5), SCALES[1:2], (4,))
+    assert torch.equal(with_more.target_anchor[0], alone.target_anchor[0])
+    W = (alone.target_anchor[0] - deployment.anchor_uploads()[TARGET]) / SCALES[1]
+    assert abs(norm(W) / np.sqrt(W.numel()) - 1) < 0.1
+
+
+# -------------------------------------------------------------------------------------------------- representations
+
+
+def test_coupled_methods_coincide_at_every_noise_and_without_it_are_clean() -> None:
+    deployment, scales = deployment_of(), np.array([0.0, 0.3, 5.0, 80.0])
+    coupled = coupled_draws(deployment, scales, [3, 0, 1, 2])
+    assert coupled.discrepancy.max() < 1e-12
+    for k, (sigma, draw) in enumerate(zip(scales, [3, 0, 1, 2], strict=True)):
+        assert norm(coupled.anchored[k] - coupled.common[k]) < 1e-5 * norm(coupled.common[k])
+        expected = deployment.uploaded(common=True) + sigma * data_noise(deployment, draw)
+        torch.testing.assert_close(coupled.common[k].double(), expected, rtol=1e-6, atol=1e-5)
+        torch.testing.assert_close(coupled.target_common[k], expected[deployment.query_places], rtol=0, atol=1e-10)
+        own = deployment.uploaded()[deployment.query_places]
+        noise = coupled.target_anchored[k] - own
+        assert norm(noise) == pytest.approx(norm(sigma * data_noise(deployment, draw)[deployment.query_places]))
+    assert torch.equal(coupled.common[0], coupled.common_clean)
+    torch.testing.assert_close(coupled.anchored[0], coupled.anchored_clean)
+    torch.testing.assert_close(coupled.anchored_clean, coupled.common_clean, rtol=1e-5, atol=1e-5)
+
+
+def test_alignment_without_noise_leaves_everybodys_rows_where_a_common_map_would() -> None:
+    deployment = deployment_of()
+    Z = aligned_rows(deployment, deployment.uploaded(), aligned(deployment, [0.0], [0]))
+    assert Z.dtype == torch.float32
+    torch.testing.assert_close(distances(Z[0].double()), distances(deployment.rows), rtol=1e-5, atol=1e-4)
+    noisy = aligned_rows(deployment, deployment.uploaded(), aligned(deployment, [0.3], [0]))
+    assert norm(distances(noisy[0].double()) - distances(deployment.rows)) > 0.01 * norm(distances(deployment.rows))
+
+
+def test_a_batch_of_draws_is_aligned_as_one_draw_at_a_time() -> None:
+    deployment = deployment_of()
+    together = aligned(deployment)
+    own = deployment.uploaded()
+    rows = aligned_rows(deployment, own, together)
+    for k in range(len(SCALES)):
+        alone = aligned(deployment, SCALES[k : k + 1], [k])
+        for name in ("target_anchor", "orthogonals", "origins"):
+            torch.testing.assert_close(getattr(together, name)[k], getattr(alone, name)[0], rtol=0, atol=1e-8)
+            assert torch.equal(getattr(together.only(k), name)[0], getattr(together, name)[k])
+        for name in ("iterations", "converged"):
+            assert together.diagnostics[k][name] == alone.diagnostics[0][name]
+        torch.testing.assert_close(rows[k], aligned_rows(deployment, own, together.only(k))[0])
+        for split, i, where in deployment.blocks():
+            expected = (own[where] - together.origins[k, i]) @ together.orthogonals[k, i]
+            torch.testing.assert_close(rows[k, where].double(), expected, rtol=1e-5, atol=1e-5, msg=split)
+    assert together.diagnostics[0]["iterations"] > 0
+    assert all(one["solver_seconds"] > 0 for one in together.diagnostics)
+
+
+# ---------------------------------------------------------------------------------------------------------- leakage
+
+
+@pytest.mark.parametrize(("method", "attack"), [("c-gdp", "known-secret"), ("aa-i-gdp", "known-anchor")])
+def test_a_known_map_gives_every_row_back_without_noise(method: str, attack: str) -> None:
+    deployment = deployment_of()
+    uploads = deployment.uploaded(common=method == "c-gdp")[deployment.query_places]
+    found = attacker_on(deployment).on_known_map(method, uploads[None], np.zeros(1), np.ones(1, dtype=bool)).audit()
+    assert found.columns[0][f"error:{attack}"] < 1e-12
+    assert found.columns[0][f"match:{attack}"] == found.columns[0][f"linkage:{attack}"] == 1
+    assert set(found.columns[0]) == {f"{kind}:{attack}" for kind in ("error", "match", "linkage")}  # nothing to denoise
+
+
+def test_rows_with_noise_are_denoised_on_the_strong_draws_alone() -> None:
+    deployment, scales = deployment_of(), np.array([0.0, 2.0, 2.0])
+    coupled = coupled_draws(deployment, scales, [0, 1, 2])
+    strong = np.array([True, True, False])
+    for method, queries, attack in (
+        ("c-gdp-data-noise", coupled.target_common, "known-secret"),
+        ("aa-i-gdp-data-noise", coupled.target_anchored, "known-anchor"),
+    ):
+        found = attacker_on(deployment).on_known_map(method, queries, scales, strong)
+        has = [f"error:{attack}+denoised" in columns for columns in found.columns]
+        assert has == [False, True, False]
+        shown = found.rebuilt[f"{attack}+denoised"]
+        assert np.isnan(shown[[0, 2]]).all()
+        assert np.isfinite(shown[1]).all()
+        one = found.columns[1]
+        assert one[f"error:{attack}+denoised"] < one[f"error:{attack}"]
+        E = data_noise(deployment, 1)[deployment.query_places]
+        assert one[f"error:{attack}"] == pytest.approx(2.0 * norm(E) / norm(deployment.rows[deployment.query_places]))
+
+
+def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tuple[str, int], Any]) -> None:
+    deployment = deployment_of()
+    attacker, draws = attacker_on(deployment), aligned(deployment)
+    on_noisy_anchor(attacker, draws, strong=[False] * 3)
+    own = deployment.uploaded()
+    for k, v in enumerate(SCALES):
+        noise = [STREAMS.named(f"anchor-noise/{k}/{i}").standard_normal((R, H)) for i in range(3)]
+        B = deployment.anchor_uploads() + v * torch.as_tensor(np.stack(noise))
+        (alignment,) = align_batch(B[None], solver="gpm", max_iterations=500, tolerance=1e-7)
+        rows = deployment.rows[deployment.own("train", COLLUDER)]
+        secret = RigidMap(deployment.orthogonals[COLLUDER], deployment.translations[COLLUDER])
+        places = [deployment.own("train", 0), deployment.query_places, deployment.own("train", 2)]
+        view = CollusionView(
+            method=METHODS[ANCHORED],
+            data_noise_scale=0.0,
+            anchor_noise_scale=float(v),
+            projection=attacker.projection,
+            uploads=tuple(Upload(own[where], B[i]) for i, where in enumerate(places)),
+            labels=tuple(deployment.labels[where] for where in places),
+            alignment=alignment,
+            target=TARGET,
+            accomplices=(Accomplice(COLLUDER, rows, rows, secret),),
+            anchor=deployment.anchor,
+        )
+        for attack in ("procrustes", "pseudoinverse", "alignment-map"):
+            alone = attacks.run(attack, view, rng=np.random.default_rng(0)).rows
+            torch.testing.assert_close(rebuilt[attack, k], alone, rtol=0, atol=1e-8, msg=attack)
+
+
+def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment = deployment_of()
+    seen: list[CollusionView] = []
+    batch = leakage.moments_batch
+
+    def record(views: Any, *, rng: Any) -> Any:
+        seen.extend(views)
+        return batch(views, rng=rng)
+
+    monkeypatch.setattr(leakage, "moments_batch", record)
+    attacker = attacker_on(deployment)
+    on_noisy_anchor(attacker, aligned(deployment), strong=[True, False, False])
+    (view,) = seen
+    sizes = {split: deployment.sizes[split] for split in SPLITS}
+    assert len(view.target_upload.representation) == sizes["train"][TARGET] + sizes["validation"][TARGET]
+    own = deployment.places(TARGET, LABELLED)
+    np.testing.assert_array_equal(np.asarray(view.labels[TARGET]), deployment.labels[own])
+    torch.testing.assert_close(view.target_upload.representation, deployment.uploaded()[own])
+    (accomplice,) = view.accomplices
+    assert len(accomplice.rows) == sum(int(sizes[split][COLLUDER]) for split in SPLITS)
+    torch.testing.assert_close(accomplice.rows, deployment.rows[deployment.places(COLLUDER, SPLITS)])
+
+
+def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:
+    deployment = deployment_of()
+    found = on_noisy_anchor(attacker_on(deployment), aligned(deployment), strong=[True, False, True])
+    for attack in ("moments", "moments+denoised", "procrustes+denoised"):
+        for kind in ("match", "error"):
+            assert [f"{kind}:{attack}" in columns for columns in found.columns] == [True, False, True]
+        assert np.isnan(found.rebuilt[attack][1]).all()
+        assert np.isfinite(found.rebuilt[attack][[0, 2]]).all()
+    for attack in ("procrustes", "pseudoinverse", "alignment-map"):
+        assert all(f"error:{attack}" in columns for columns in found.columns)
+        assert np.isfinite(found.rebuilt[attack]).all()
+    # The rows themselves carry no anchor noise: matching them beats what a noisy anchor alone tells.
+    assert found.columns[2]["error:moments"] < found.columns[2]["error:procrustes"]
+
+
+def test_the_auditor_is_asked_when_told_to_and_not_about_what_no_figure_shows() -> None:
+    deployment = deployment_of()
+    attacker = attacker_on(deployment, unaudited=frozenset({"alignment-map", "pseudoinverse"}))
+    found = on_noisy_anchor(attacker, aligned(deployment), strong=[False] * 3)
+    assert not [name for columns in found.columns for name in columns if name.startswith("linkage:")]
+    found.audit()
+    for columns in found.columns:
+        assert [name for name in columns if name.startswith("linkage:")] == ["linkage:procrustes"]
+        for attack in ("procrustes", "pseudoinverse", "alignment-map"):
+            assert {f"match:{attack}", f"error:{attack}"} <= set(columns)
+
+
+def test_what_the_moments_attack_found_with_fewer_participants_is_used_again(
+    monkeypatch: pytest.MonkeyPatch, rebuilt: dict[tuple[str, int], Any]
+) -> None:
+    asked: list[int] = []
+    batch = leakage.moments_batch
+    monkeypatch.setattr(
+        leakage, "moments_batch", lambda views, *, rng: (asked.append(len(views)), batch(views, rng=rng))[1]
+    )
+    before: dict[int, Any] = {}
+    few, many = deployment_of(3), deployment_of(5)
+    on_noisy_anchor(attacker_on(few, found_before=before), aligned(few), strong=[True, False, True])
+    assert (asked, set(before)) == ([2], {0, 2})
+    on_noisy_anchor(attacker_on(many, found_before=before), aligned(many))
+    assert (asked, set(before)) == ([2, 1], {0, 1, 2})
+    again = {k: rebuilt["moments", k] for k in range(3)}
+    queries = many.uploaded()[many.query_places]
+    for k in range(3):  # each draw by its own map
+        torch.testing.assert_close(again[k], before[k].rigid_map.invert(queries), rtol=0, atol=1e-10)
+    assert norm(again[0] - again[2]) > 1e-4
+    on_noisy_anchor(attacker_on(many), aligned(many))
+    assert asked == [2, 1, 3]
+    for k in range(3):
+        torch.testing.assert_close(again[k], rebuilt["moments", k], rtol=0, atol=1e-6)
+
+
+def test_what_was_found_before_without_an_anchor_is_used_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    before: dict[int, Any] = {}
+    first = attacker_on(deployment_of(3), found_before=before).without_anchor().columns
+    monkeypatch.setattr(leakage.attacks, "run", None)
+    assert attacker_on(deployment_of(5), found_before=before).without_anchor().columns == first
+    assert first[0]["error:moments"] < 0.9
+
+
+def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = deployment_of()
+    own = deployment.uploaded()
+    noisy = [own + 0.5 * data_noise(deployment, 10 + k) for k in range(3)]
+    labelled = deployment.places(TARGET, LABELLED)
+    seen: list[Any] = []
+    run = attacks.run
+
+    def record(name: str, view: CollusionView, *, rng: Any) -> Any:
+        seen.append((name, view))
+        return run(name, view, rng=rng)
+
+    monkeypatch.setattr(leakage.attacks, "run", record)
+    attacker = attacker_on(deployment, found_before={2: "of other rows"})
+    found = on_noisy_anchor(
+        attacker,
+        aligned(deployment),
+        strong=[False, False, True],
+        method="aa-i-gdp-both-noise",
+        queries=torch.stack([rows[deployment.query_places] for rows in noisy]),
+        uploaded_rows=lambda k: noisy[k][labelled],
+        data_scales=np.full(3, 0.5),
+    )
+    assert sorted(name for name, _ in seen) == ["moments", "procrustes"]
+    for _, view in seen:
+        assert torch.equal(view.target_upload.representation, noisy[2][labelled])
+        assert (view.data_noise_scale, view.anchor_noise_scale) == (0.5, SCALES[2])
+    assert attacker.found_before == {2: "of other rows"}
+    assert found.columns[2]["error:moments+denoised"] < found.columns[2]["error:moments"]
+
+
+# --------------------------------------------------------------------------------------------------------- auditing
+
+
+def hand_made(**changes: Any) -> Auditing:
+    """Three queries in a plane. Gallery k shows query k beside one other: its true place is 0, 1, 0."""
+    queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
+    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
+    normalise = torch.nn.functional.normalize
+    settings: dict[str, Any] = {
+        "queries": queries,
+        "decoder": Decoder(torch.eye(2)),
+        "embed": lambda images: normalise(images, dim=1),
+        "references": normalise(queries.float(), dim=1),
+        "galleries": galleries,
+        "match_galleries": galleries,
+        "shown": np.array([0]),
+    } | changes
+    return Auditing(**settings)
+
+
+def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> None:
+    swap = Decoder(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    halfway = Decoder(-torch.eye(2), torch.ones(2))  # (x, y) to (1 − x, 1 − y): swapped in direction as well
+    exact = hand_made().queries[None]
+    for decoder in (swap, halfway):
+        found = hand_made(learned_decoder=decoder).linkages("procrustes", exact)
+        assert found["linkage:procrustes"] == 1.0
+        assert found["linkage:procrustes+learned"] == pytest.approx(1 / 3)  # the query on the diagonal stays itself
+    assert list(hand_made().linkages("procrustes", exact)) == ["linkage:procrustes"]
+
+
+def test_exact_queries_are_always_linked_and_swapped_ones_never() -> None:
+    auditing = hand_made()
+    exact = auditing.queries
+    swapped = exact[[1, 0, 0]]
+    half = torch.stack([exact[0], exact[0], exact[2]])
+    stacked = torch.stack([exact, swapped, half])
+    np.testing.assert_allclose(auditing.linkage(stacked), [1, 0, 2 / 3])
+    np.testing.assert_allclose(auditing.match(stacked), [1, 0, 2 / 3])
+    assert auditing.linkage(stacked).dtype == np.float64
+
+
+def test_a_match_takes_the_better_of_distance_and_angle() -> None:
+    auditing = hand_made()
+    # Far too long: query 2 is at the angle of itself, but nearer to (1, 0) by distance.
+    by_angle = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 8.0]], dtype=torch.float64)
+    assert auditing.match(by_angle[None]).tolist() == [1]
+    # Nearest by distance, and on the wrong side by angle: (0.3, 0) is nearer to (0.5, 0.5) than to (1, 0).
+    by_distance = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0]], dtype=torch.float64)
+    assert auditing.match(by_distance[None]).tolist() == [1]
+    # In one gallery the angle is wrong, in another the distance: neither way alone is right in both.
+    each_once = torch.stack([by_angle[2], by_distance[2]])
+    two = Galleries(np.array([0, 1]), np.array([[2, 0], [2, 0]]), np.array([0, 0]), 0, 0)
+    assert hand_made(match_galleries=two).match(each_once[None]).tolist() == [0.5]
+
+
+def test_the_auditor_sees_pixels_between_black_and_white() -> None:
+    seen = []
+
+    def embed(images: Any) -> Any:
+        seen.append(images.clone())
+        return images
+
+    auditing = hand_made(embed=embed, decoder=Decoder(torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]])))
+    auditing.embedded(auditing.queries)
+    torch.testing.assert_close(seen[0], torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.25], [1.0, 0.0, 0.625]]))
+
+
+def test_the_error_is_relative_to_the_length_of_all_queries() -> None:
+    auditing = hand_made()
+    stacked = torch.stack([auditing.queries, torch.zeros_like(auditing.queries), auditing.queries + 1])
+    np.testing.assert_allclose(auditing.error(stacked), [0, 1, np.sqrt(6) / np.sqrt(2.5)], atol=1e-15)
+
+
+def test_the_auditor_is_shown_few_images_at_a_time_and_fewer_where_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = torch.rand(11, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = hand_made().embedded(rows)
+    shown: list[int] = []
+
+    def embed(images: Any) -> Any:
+        shown.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return torch.nn.functional.normalize(images, dim=1)
+
+    monkeypatch.setattr(auditing_module, "_NUMBERS_AT_ONCE", 12)
+    assert torch.equal(hand_made(embed=embed).embedded(rows), expected)
+    assert shown == [6, 3, 3, 3, 2]
+
+
+# ------------------------------------------------------------------------------------------------------ strong draws
+
+
+@pytest.mark.parametrize(("n", "every", "chosen"), [(5, 8, 5), (12, 8, 12), (24, 4, 12), (100, 8, 13), (200, 8, 25)])
+def test_strong_draws_are_a_dozen_at_least_and_spread_over_the_noise(n: int, every: int, chosen: int) -> None:
+    scales = np.random.default_rng(n).uniform(0, 0.5, n)
+    strong = strong_draws(scales, every)
+    assert strong.sum() == chosen
+    assert strong[scales.argmin()]
+    assert strong[scales.argmax()]
+    if n >= 24:
+        widest_possible = np.diff(np.sort(scales)).max()
+        assert np.diff(np.sort(scales[strong])).max() < 2 * (np.ptp(scales) / (chosen - 1)) + widest_possible
+    order = np.random.default_rng(1).permutation(n)
+    np.testing.assert_array_equal(strong_draws(scales[order], every), strong[order])

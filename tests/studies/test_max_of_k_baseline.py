@@ -1,0 +1,110 @@
+"""The best of several attacks is lucky: how lucky is computed, not guessed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mooring_studies.comparison import max_of_k_baseline as luck
+from mooring_studies.comparison.claims import compare
+from mooring_studies.comparison.claims_counts import by_luck
+from mooring_studies.comparison.claims_page import markdown
+from mooring_studies.comparison.claims_study import NOT_RECORDED, Study
+from mooring_studies.comparison.findings import findings
+from mooring_studies.comparison.max_of_k_baseline import best_by_luck, gallery_counts, luck_of, luck_words, n_rivals
+from mooring_studies.comparison.results import Results
+
+ANCHOR = "aa-i-gdp-anchor-noise"
+
+
+def drawn_rows() -> Results:
+    """Three attacks at most on one draw, four in all; two where the costly ones were not run."""
+    cheap = {"method": ANCHOR, "deployment": 0, "linkage:procrustes": 0.1, "linkage:guessing": 0.1}
+    rows = [
+        {**cheap, "linkage:pseudoinverse": 0.1, "linkage:alignment-map": 0.1, "linkage:x": 0.1, "linkage:y": 0.1},
+        {**cheap, "linkage:moments": 0.2, "linkage:moments+learned": 0.2, "match:moments": 0.2},
+        {**cheap, "linkage:moments+denoised": 0.2},
+    ]
+    return Results.from_rows([row | {"strongest_attacks": k > 0} for k, row in enumerate(rows)])
+
+
+@pytest.mark.parametrize(("n_attacks", "n_galleries", "n_candidates"), [(6, 98, 10), (2, 1000, 10), (3, 7, 4)])
+def test_luck_is_what_many_guesses_give(n_attacks: int, n_galleries: int, n_candidates: int) -> None:
+    rng = np.random.default_rng(0)
+    guesses = rng.binomial(n_galleries, 1 / n_candidates, (100_000, n_attacks)).max(axis=1) / n_galleries
+    error = guesses.std() / np.sqrt(len(guesses))
+    assert best_by_luck(n_attacks, n_galleries, n_candidates) == pytest.approx(guesses.mean(), abs=4 * error)
+
+
+def test_one_attack_has_no_luck_and_more_galleries_leave_less() -> None:
+    assert best_by_luck(1, 1000) == pytest.approx(0.1, abs=1e-12)
+    assert best_by_luck(2, 1, 10) == pytest.approx(1 - 0.9**2)
+    assert best_by_luck(6, 100) > best_by_luck(6, 1000) > best_by_luck(2, 1000) > 0.1
+
+
+def test_rivals_are_those_of_one_draw_on_which_every_attack_was_run() -> None:
+    assert n_rivals(drawn_rows(), "linkage") == 3
+    assert n_rivals(drawn_rows(), "match") == 1
+    assert n_rivals(drawn_rows(), "error") == 0
+    assert n_rivals(Results.from_rows([]), "linkage") == 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "linkage", "match"),
+    [
+        ({}, None, None),
+        ({"n_queries": 98, "n_galleries": 980}, (98, 980), (98, 98)),
+        ({"n_galleries": 50}, (50, 50), (50, 50)),
+        ({"n_queries": 1000}, (1000, 1000), (1000, 1000)),
+        ({"parts": [{"n_queries": 50}, {"n_queries": 694}, {}]}, (50, 694), (50, 694)),
+        ({"cells": [{"n_queries": 20}]}, (20, 20), (20, 20)),
+        ({"deployments": {"a": {"n_queries": 19, "n_galleries": 190}, "b": {}}}, (19, 190), (19, 19)),
+        ({"n_queries": 7, "deployments": {"other": {"n_queries": 3}}}, (7, 7), (7, 7)),
+    ],
+)
+def test_galleries_are_those_that_the_study_noted(facts: dict, linkage: object, match: object) -> None:
+    assert gallery_counts(facts, "linkage") == linkage
+    assert gallery_counts(facts, "match") == match
+
+
+def test_luck_has_two_ends_where_galleries_share_a_record() -> None:
+    found = luck_of(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
+    assert found == (best_by_luck(3, 980), best_by_luck(3, 98))
+    matched = luck_of(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
+    assert matched == (best_by_luck(2, 98), best_by_luck(2, 98))  # by distance and by angle
+    assert luck_of(drawn_rows(), {}, "linkage") is None
+    assert luck_of(drawn_rows(), {"n_queries": 98}, "error") is None
+
+
+def test_the_words_tell_each_number_of_attacks_once() -> None:
+    facts = {"n_queries": 98, "n_galleries": 980}
+    two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
+    ends = {n: [f"{100 * best_by_luck(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
+    assert luck_words([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
+        f" In (a), the best of 2 attacks would reach {' to '.join(ends[2])} % by luck alone, the best of 3 attacks "
+        f"{' to '.join(ends[3])} % (980 to 98 independent galleries)."
+    )
+    assert luck_words([two], {"n_queries": 1000}, "linkage") == (
+        f" The best of 2 attacks would reach {100 * best_by_luck(2, 1000):.1f} % by luck alone."
+    )
+    assert luck_words([two], {}, "linkage") == luck_words([Results.from_rows([])], facts, "linkage") == ""
+
+
+def test_ten_candidates_are_what_galleries_have() -> None:
+    from mooring_studies.comparison.claims_settings import BUILT
+
+    assert BUILT["gallery: candidates"] == luck.N_CANDIDATES
+
+
+def test_pages_say_what_luck_gives_where_it_is_known() -> None:
+    facts = {"n_queries": 98, "n_galleries": 980}
+    most = 100 * best_by_luck(3, 98)
+    assert by_luck(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
+    assert by_luck(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage") == NOT_RECORDED
+    comparisons = compare({"celeba": (drawn_rows(), facts)})
+    assert (
+        f"by luck alone, on average, anchor noise: the best of as many guesses as there are attacks on it | {most:.1f} %"
+        in (markdown(comparisons, {"celeba": facts}))
+    )
+    page = findings({}, comparisons).replace("\N{NO-BREAK SPACE}", " ").replace("\n", " ")
+    assert f"(by luck alone, the best of as many attacks would link {most:.1f} % on faces on average)" in page
+    assert "by luck alone" not in findings({}, compare({"celeba": (drawn_rows(), {})}))

@@ -1,0 +1,650 @@
+"""A whole study on a handful of invented digits: every row is there, whatever ended a run or was short of memory."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies import runner
+from mooring_studies.data.digits import DigitRows
+from mooring_studies.images import digit_study, face_study, image_study, leakage
+from mooring_studies.images.digit_study import DigitStudy
+from mooring_studies.images.image_study import ImageStudy
+from mooring_studies.images.leakage import NOT_SHOWN
+from mooring_studies.settings.spec import Spec, noise_draws, spec_from
+from mooring_studies.storage.progress import expected_stages
+from mooring_studies.storage.store import ResultStore
+
+from mooring.attacks.procrustes import procrustes
+from mooring.attacks.reconstruction import undone
+from mooring.errors import InputError
+from mooring.geometry.rigid import RigidMap
+from mooring.learners import ensemble as ensembles
+from mooring.randomness import Streams
+
+torch = pytest.importorskip("torch")
+P, H, R, SEED = 3, 100, 110, 4
+DRAWS = {"data": 3, "anchor": 3, "both": 2}
+CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
+IDENTITY = {"deployment", "n_participants", "method", "draw", "anchor_noise_scale", "data_noise_scale"}
+UTILITY = {
+    "balanced_accuracy",
+    "balanced_accuracy_clean",
+    "accuracy",
+    "validation_balanced_accuracy",
+    "best_epoch",
+}
+SOLVER = {"iterations", "converged", "residual", "step", "solver_seconds"}
+ON_ANCHORS = (
+    "pseudoinverse",
+    "procrustes",
+    "alignment-map",
+    "moments",
+    "procrustes+denoised",
+    "moments+denoised",
+)
+Row = dict[str, Any]
+
+
+def small_spec(*, draws: dict[str, int] | None = None, **study: Any) -> Spec:
+    counts = DRAWS if draws is None else draws
+    ranges = {
+        "data": {"high": 1.0, "unit": "rms"},
+        "anchor": {"high": 0.05},
+        "both": {"anchor_high": 0.05, "data_high": 1.0},
+    }
+    return spec_from(
+        {
+            "study": {"name": "mnist", "title": "Digits", "kind": "digits", "seed": SEED, **study},
+            "data": {"n_participants": P, "n_components": H, "n_anchor_rows": R},
+            "network": {"epochs": 1, "batch_size": 100},
+            "noise": {kind: [{"count": count, **ranges[kind]}] for kind, count in counts.items() if count},
+            "extra_deployments": {"draws": 1},
+        }
+    )
+
+
+@cache
+def invented() -> DigitRows:
+    """Ten digits, each a pattern of its own with skewed noise on it."""
+    rng = np.random.default_rng(6)
+    patterns = rng.uniform(0, 160, (10, 784))
+    labels = {"train": np.arange(360) % 10, "test": np.arange(300) % 10}
+    images = {
+        name: np.clip(patterns[codes] + rng.gamma(2.0, 30.0, (len(codes), 784)), 0, 255).astype(np.uint8)
+        for name, codes in labels.items()
+    }
+    return DigitRows(images["train"], labels["train"], images["test"], labels["test"], {"digits": "0" * 64})
+
+
+def stand_in(view: Any, *, rng: Any) -> Any:
+    """In place of the moments attack, which takes seconds with a hundred components."""
+    if view.target_upload.anchor_representation is not None:
+        return procrustes(view, rng=rng)
+    like = view.target_upload.representation
+    return undone(view, RigidMap(torch.eye(H, dtype=like.dtype), like.mean(dim=0)), row_error=torch.eye(H).double())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_world() -> Iterator[None]:
+    """Invented digits, an auditor that sees blurred pixels, a quick stand-in for the slowest attack, one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run = leakage.attacks.run
+    blur = torch.rand(784, 60, generator=torch.Generator().manual_seed(0)) - 0.5
+    auditor = SimpleNamespace(
+        embedded=lambda images: torch.nn.functional.normalize(images @ blur, dim=1), validation_accuracy=0.9
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digit_study, "load_digits", lambda folder: invented())
+        patch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
+        patch.setattr(digit_study, "_VALIDATION_ROWS", 60)
+        patch.setattr(DigitStudy, "auditor", auditor)
+        patch.setattr(leakage, "moments_batch", lambda views, rng: tuple(stand_in(view, rng=rng) for view in views))
+        patch.setattr(
+            leakage.attacks,
+            "run",
+            lambda name, view, *, rng: stand_in(view, rng=rng) if name == "moments" else run(name, view, rng=rng),
+        )
+        yield
+    torch.set_num_threads(threads)
+
+
+class Told:
+    """A progress that remembers: stages in order, and the steps of each."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.steps: Counter[str] = Counter()
+
+    def stage(self, name: str, total: int) -> None:
+        self.now, self.totals[name] = name, total
+
+    def advance(self, n: int = 1) -> None:
+        self.steps[self.now] += n
+
+    def note(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+def run(folder: Path, spec: Spec | None = None) -> SimpleNamespace:
+    """What a run leaves in the store: rows, facts, pictures; and what it told on the way."""
+    told = Told()
+    with ResultStore(folder, "key", {}) as store:
+        runner.run_study(small_spec() if spec is None else spec, store=store, progress=told)
+        return SimpleNamespace(
+            rows=store.rows(), facts=store.kept("facts"), pictures=store.kept("pictures"), told=told, folder=folder
+        )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    return run(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def by_twos(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_study, "_MOST_AT_ONCE", 2)
+        return run(tmp_path_factory.mktemp("by-twos"))
+
+
+def by_name(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+    named = {(row["deployment"], row["n_participants"], row["method"], row["draw"]): row for row in rows}
+    assert len(named) == len(rows), "a draw is there twice"
+    return named
+
+
+def assert_same(rows: list[Row], expected: list[Row], *, flips: float = 1e-6) -> None:
+    """The same rows and columns with the same numbers; `flips` is how far rounding may move a share of right answers."""
+    here, there = by_name(rows), by_name(expected)
+    assert here.keys() == there.keys()
+    for name, row in there.items():
+        assert here[name].keys() == row.keys(), name
+        for column, value in row.items():
+            if column == "solver_seconds" or isinstance(value, str):
+                continue
+            shares = column in UTILITY or column.startswith(("match:", "linkage:"))
+            tolerance = flips if shares and column != "best_epoch" else 1e-6
+            assert here[name][column] == pytest.approx(value, rel=1e-6, abs=tolerance), (name, column)
+
+
+def only(rows: list[Row], method: str) -> list[Row]:
+    return sorted((row for row in rows if row["method"] == method), key=lambda row: row["draw"])
+
+
+def columns_of(*attacks: str) -> set[str]:
+    kinds = ("linkage:{}", "linkage:{}+learned", "match:{}", "error:{}")
+    return {kind.format(attack) for kind in kinds for attack in attacks}
+
+
+# ------------------------------------------------------------------------------------------------- a run from end to end
+
+
+def test_every_method_has_every_draw_with_its_columns(whole: SimpleNamespace) -> None:
+    expected: dict[str, tuple[int, set[str]]] = {
+        "c-gdp": (1, columns_of("known-secret")),
+        "aa-i-gdp": (1, columns_of("known-anchor") | {"discrepancy"}),
+        "i-gdp": (1, columns_of("moments", "moments+denoised")),
+        "pooled-raw": (1, set()),
+        "local-only": (P, set()),
+        "c-gdp-data-noise": (3, columns_of("known-secret", "known-secret+denoised")),
+        "aa-i-gdp-data-noise": (3, columns_of("known-anchor", "known-anchor+denoised") | {"discrepancy"}),
+        "aa-i-gdp-anchor-noise": (3, columns_of(*ON_ANCHORS) | SOLVER),
+        "aa-i-gdp-both-noise": (
+            2,
+            (columns_of(*ON_ANCHORS) | SOLVER)
+            - {f"linkage:{attack}{how}" for attack in NOT_SHOWN for how in ("", "+learned")},
+        ),
+    }
+    assert {row["method"] for row in whole.rows} == set(expected)
+    for method, (count, columns) in expected.items():
+        rows = only(whole.rows, method)
+        assert [row["draw"] for row in rows] == list(range(count)), method
+        for row in rows:
+            assert set(row) == IDENTITY | UTILITY | columns | {"strongest_attacks"}, method
+            shares = [value for name, value in row.items() if name.startswith(("linkage:", "match:", "balanced"))]
+            assert all(0 <= value <= 1 for value in shares)
+            assert (row["deployment"], row["n_participants"]) == (0, P)
+
+
+def test_noise_levels_are_those_of_the_settings(whole: SimpleNamespace) -> None:
+    streams = Streams.for_experiment(1000 * SEED)
+    methods = (
+        ("c-gdp-data-noise", "data"),
+        ("aa-i-gdp-data-noise", "data"),
+        ("aa-i-gdp-anchor-noise", "anchor"),
+        ("aa-i-gdp-both-noise", "both"),
+    )
+    for method, kind in methods:
+        v, sigma = noise_draws(small_spec(), kind, streams, whole.facts["rms"])  # type: ignore[arg-type]
+        assert [row["anchor_noise_scale"] for row in only(whole.rows, method)] == v.tolist()
+        assert [row["data_noise_scale"] for row in only(whole.rows, method)] == sigma.tolist()
+
+
+def test_numbers_are_what_theory_says(whole: SimpleNamespace) -> None:
+    rows = by_name(whole.rows)
+    for method, attack in (("c-gdp", "known-secret"), ("aa-i-gdp", "known-anchor")):
+        control = rows[0, P, method, 0]
+        assert control[f"error:{attack}"] < 1e-12
+        assert control[f"match:{attack}"] == 1
+        assert control[f"linkage:{attack}"] == whole.facts["linkage_floor"] > 0.2
+    for draw in range(3):
+        common, anchored = (rows[0, P, f"{method}-data-noise", draw] for method in ("c-gdp", "aa-i-gdp"))
+        assert anchored["discrepancy"] < 1e-12
+        assert anchored["error:known-anchor"] == pytest.approx(common["error:known-secret"], rel=1e-9)
+        assert anchored["match:known-anchor"] == common["match:known-secret"]
+        assert common["balanced_accuracy"] == pytest.approx(anchored["balanced_accuracy"], abs=0.02)
+    for row in only(whole.rows, "aa-i-gdp-anchor-noise"):  # the rows carry no noise: scored as deployed
+        assert row["balanced_accuracy_clean"] == row["balanced_accuracy"]
+    noisy = only(whole.rows, "c-gdp-data-noise")
+    assert any(row["balanced_accuracy_clean"] != row["balanced_accuracy"] for row in noisy)
+
+
+def test_facts_tell_sizes_and_seeds(whole: SimpleNamespace) -> None:
+    facts = whole.facts
+    assert (facts["n_train"], facts["n_validation"], facts["n_test"]) == (300, 60, 300)
+    assert facts["rows_each"] == [220] * P
+    assert (facts["n_queries"], facts["n_galleries"], facts["seeds"]) == (100, 100, [1000 * SEED])
+    assert facts["phase_transition"].keys() == {str(P)}
+    assert facts["data"] == {"digits": "0" * 64}
+    assert "deployment 0, 3 participants: anchor noise" in facts["seconds"]
+
+
+def test_seconds_tell_computing_from_waiting_for_the_auditor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = leakage.Findings.audit
+
+    def slow(self: Any) -> Any:
+        time.sleep(0.4)
+        return audit(self)
+
+    monkeypatch.setattr(leakage.Findings, "audit", slow)
+    began = time.perf_counter()
+    seconds = run(tmp_path, small_spec(draws={"data": 1, "anchor": 3})).facts["seconds"]
+    took = time.perf_counter() - began
+    assert seconds[f"deployment 0, {P} participants: waiting for the auditor"] > 1.5  # of seven audits
+    assert sum(seconds.values()) < took + 0.1  # nothing is counted twice
+
+
+def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds, notes and another machine's name; all of them were lost with the run that was ended."""
+    spec = small_spec(draws={"data": 1, "anchor": 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageStudy, "anchor_noise", lambda self: [][0])
+        with pytest.raises(IndexError):
+            run(tmp_path, spec)
+    with ResultStore(tmp_path, "key", {}) as store:
+        ended = store.kept("facts") or {}
+        assert ended["seconds"][f"deployment 0, {P} participants: alone"] > 0
+        more = {name: value + 100 for name, value in ended["seconds"].items()}
+        machine = ended["machine"] | {"processor": "an abacus"}
+        store.keep("facts", ended | {"seconds": more, "notes": ["beads were missing"], "machine": machine})
+    facts = run(tmp_path, spec).facts
+    for name, value in more.items():
+        assert value <= facts["seconds"][name] < value + 60
+    assert facts["notes"][0] == "beads were missing"
+    assert "computed in part on another machine: an abacus" in facts["notes"][1]
+    assert facts["machine"]["gpu"] is None  # none was used, whatever there is
+
+
+def test_notes_of_the_data_are_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Told, "note", lambda self, text: said.append(text))
+    made = DigitStudy.__init__
+
+    def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.notes = ["they are other digits"]
+
+    monkeypatch.setattr(DigitStudy, "__init__", noted)
+    assert run(tmp_path, small_spec(draws={"data": 1, "anchor": 1})).facts["notes"] == ["they are other digits"]
+    assert said == ["they are other digits"]
+
+
+def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: SimpleNamespace) -> None:
+    pictures = whole.pictures
+    assert pictures["sources"].shape == pictures["projected"].shape == (10, 28, 28)
+    assert pictures["labels"].tolist() == list(range(10))
+    assert pictures["rows"].tolist() == [
+        "c-gdp-data-noise|known-secret",
+        "c-gdp-data-noise|known-secret+denoised",
+        "c-gdp-data-noise|known-secret+denoised+learned",
+        "aa-i-gdp-data-noise|known-anchor",
+        "aa-i-gdp-anchor-noise|pseudoinverse",
+        "aa-i-gdp-anchor-noise|procrustes",
+        "aa-i-gdp-anchor-noise|alignment-map",
+        "aa-i-gdp-anchor-noise|moments",
+        "aa-i-gdp-anchor-noise|procrustes+learned",
+        "aa-i-gdp-anchor-noise|moments+learned",
+        "i-gdp|moments",
+        "i-gdp|moments+learned",
+    ]
+    rows = by_name(whole.rows)
+    for index, name in enumerate(pictures["rows"].tolist()):
+        images, noise, linkage = (pictures[f"row{index}_{what}"] for what in ("images", "noise", "linkage"))
+        assert images.dtype == np.uint8
+        assert images.shape == (len(noise), 10, 28, 28)
+        assert len(noise) == len(linkage) == (1 if name.startswith("i-gdp") else 4)
+        assert noise[0] == 0
+        method, attack = name.split("|")
+        if method == "i-gdp":
+            continue
+        if attack.endswith("+learned"):  # the attacker's own decoder shows more than the projection itself does
+            sources = pictures["sources"].astype(float)
+            assert np.abs(images[0] - sources).mean() < 0.7 * np.abs(pictures["projected"] - sources).mean()
+            assert linkage[0] == whole.facts["linkage_floor_learned"] > whole.facts["linkage_floor"]
+        else:
+            np.testing.assert_array_equal(images[0], pictures["projected"])
+            assert linkage[0] == whole.facts["linkage_floor"]
+        scale = "data_noise_scale" if "data" in method else "anchor_noise_scale"
+        found = {rows[0, P, method, draw][scale]: rows[0, P, method, draw][f"linkage:{attack}"] for draw in range(3)}
+        assert dict(zip(noise[1:], linkage[1:], strict=True)) == found
+        if attack != "moments+learned":  # its noise is chosen by what Procrustes links
+            assert (np.diff(linkage[1:]) <= 0).all()
+        distance = [np.abs(one.astype(float) - images[0]).mean() for one in images]
+        assert distance[0] == 0 < min(distance[1:])
+    assert whole.facts["pictures"]["highest_anchor_noise"] == max(
+        row["anchor_noise_scale"] for row in only(whole.rows, "aa-i-gdp-anchor-noise")
+    )
+
+
+def test_results_do_not_depend_on_how_many_draws_are_computed_at_once(
+    whole: SimpleNamespace, by_twos: SimpleNamespace
+) -> None:
+    assert_same(by_twos.rows, whole.rows, flips=0.02)
+    for name, array in whole.pictures.items():
+        if name.endswith("_images"):
+            assert np.abs(by_twos.pictures[name].astype(int) - array).max() <= 1, name
+        else:
+            np.testing.assert_array_equal(by_twos.pictures[name], array, name)
+
+
+def test_stages_are_the_expected_ones_and_every_step_is_told_in_its_own(tmp_path: Path) -> None:
+    spec = small_spec(draws={"data": 1, "anchor": 2, "both": 1}, deployments=2)
+    first = run(tmp_path, spec)
+    assert list(first.told.totals) == ["reading the data", *expected_stages(spec)]
+    assert first.told.steps == first.told.totals
+    resumed = run(tmp_path, spec)
+    assert resumed.told.totals == first.told.totals
+    assert resumed.told.steps == first.told.totals
+    assert_same(resumed.rows, first.rows)
+    # Another deployment has other rows, secrets, noise; and an auditor is asked about what figures show of it.
+    assert first.facts["seeds"] == [1000 * SEED, 1000 * SEED + 1]
+    rows = by_name(first.rows)
+    one, other = (rows[deployment, P, "aa-i-gdp-anchor-noise", 0] for deployment in (0, 1))
+    assert one["anchor_noise_scale"] != other["anchor_noise_scale"]
+    assert {name for name in one if name not in other} == {
+        f"linkage:{attack}{decoder}" for attack in ("pseudoinverse", "alignment-map") for decoder in ("", "+learned")
+    }
+    assert (1, P, "aa-i-gdp-anchor-noise", 1) not in rows
+    assert (1, P, "aa-i-gdp-both-noise", 0) not in rows
+
+
+# -------------------------------------------------------------------------------------------------- ended and resumed
+
+
+def counted(patch: pytest.MonkeyPatch, name: str, calls: list[Any], *, fail_at: int | None = None) -> None:
+    """Have a function of the study's module tell which draws it is asked for, and fail at one of the calls."""
+    function = getattr(image_study, name)
+
+    def wrapped(deployment: Any, scales: Any, draws: Any, **options: Any) -> Any:
+        calls.append(list(draws))
+        if fail_at == len(calls):
+            raise RuntimeError("the plug was pulled")
+        return function(deployment, scales, draws, **options)
+
+    patch.setattr(image_study, name, wrapped)
+
+
+def test_a_run_that_was_ended_keeps_finished_chunks_and_goes_on_with_the_rest(
+    by_twos: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
+    with monkeypatch.context() as patch:
+        counted(patch, "aligned_draws", [], fail_at=2)
+        with pytest.raises(RuntimeError, match="the plug"):
+            run(tmp_path)
+    with ResultStore(tmp_path, "key", {}) as store:
+        kept = store.rows()
+    left = {(0, P, "aa-i-gdp-anchor-noise", 2), *((0, P, "aa-i-gdp-both-noise", draw) for draw in range(2))}
+    assert by_name(by_twos.rows).keys() - by_name(kept).keys() == left
+    coupled: list[Any] = []
+    aligned: list[Any] = []
+    trained: list[Any] = []
+    with monkeypatch.context() as patch:
+        counted(patch, "coupled_draws", coupled)
+        counted(patch, "aligned_draws", aligned)
+        train = ensembles._trained
+        patch.setattr(ensembles, "_trained", lambda rows, *a, **k: (trained.append(len(rows)), train(rows, *a, **k))[1])
+        resumed = run(tmp_path)
+    assert (coupled, aligned, trained) == ([], [[2], [10**6, 10**6 + 1]], [1, 2])
+    assert_same(resumed.rows, by_twos.rows)
+    for name, array in by_twos.pictures.items():
+        np.testing.assert_array_equal(resumed.pictures[name], array, name)
+
+
+def test_what_the_auditor_fails_at_ends_the_run_and_is_done_again(
+    by_twos: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where memory is what it lacked: no chunk may go missing because the next one was computed meanwhile."""
+    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
+    with monkeypatch.context() as patch:
+        calls = itertools.count(1)
+        audit = leakage.Findings.audit
+
+        def failing(self: Any) -> Any:
+            if next(calls) == 8:  # three controls, twice two methods with noise on rows, the first with anchor noise
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return audit(self)
+
+        patch.setattr(leakage.Findings, "audit", failing)
+        with pytest.raises(torch.OutOfMemoryError):
+            run(tmp_path)
+    with ResultStore(tmp_path, "key", {}) as store:
+        assert store.done(method="aa-i-gdp-data-noise") == {0, 1, 2}
+        assert store.done(method="aa-i-gdp-anchor-noise") == set()
+    assert_same(run(tmp_path).rows, by_twos.rows)
+
+
+def test_rows_are_added_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once could write two chunks under one name."""
+    added, together = threading.Event(), list[int]()
+    append, audit = ResultStore.append, leakage.Findings.audit
+
+    def slow(self: Any) -> Any:
+        added.clear()
+        if added.wait(0.2):  # longer than these networks train for
+            together.append(1)
+        return audit(self)
+
+    def watched(self: Any, rows: Any) -> None:
+        append(self, rows)
+        added.set()
+
+    monkeypatch.setattr(leakage.Findings, "audit", slow)
+    monkeypatch.setattr(ResultStore, "append", watched)
+    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 1}))
+    assert not together
+    assert found.told.steps == found.told.totals
+
+
+# ---------------------------------------------------------------------------------------------------- short of memory
+
+
+def test_a_study_short_of_memory_in_training_finds_the_same(
+    whole: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, train = itertools.count(), ensembles._trained
+
+    def short(rows: Any, *options: Any, **named: Any) -> Any:
+        if next(calls) in (0, 5):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return train(rows, *options, **named)
+
+    monkeypatch.setattr(ensembles, "_trained", short)
+    assert_same(run(tmp_path).rows, whole.rows, flips=0.02)
+    assert next(calls) > 6
+
+
+def out_of_memory() -> Exception:
+    return torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def one_network_too_many() -> Exception:
+    """What training says where not even one network fits beside all rows of a chunk."""
+    error = InputError("batch_size", expected="small enough", got="100", cure="Pass fewer.")
+    error.__cause__ = out_of_memory()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("problem", "places"),
+    [
+        (out_of_memory, {"coupled_draws": 1, "aligned_draws": 2}),
+        (one_network_too_many, {"scored": 1}),
+        (MemoryError, {"aligned_rows": 1, "_attacked": 1}),
+    ],
+)
+def test_a_chunk_that_does_not_fit_is_computed_in_halves(
+    problem: Callable[[], Exception],
+    places: dict[str, int],
+    whole: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever memory runs out, so many times: drawing noise, aligning, laying rows out, training, attacking."""
+    failed: Counter[str] = Counter()
+
+    def short(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if failed[name] < places[name]:
+                failed[name] += 1
+                raise problem()
+            return function(*arguments, **options)
+
+        return wrapped
+
+    controls = ImageStudy.without_anchor
+
+    def armed(self: ImageStudy) -> None:
+        controls(self)  # what comes after it goes in chunks
+        for name in places:
+            where = ImageStudy if name == "_attacked" else image_study
+            monkeypatch.setattr(where, name, short(name, getattr(where, name)))
+
+    monkeypatch.setattr(ImageStudy, "without_anchor", armed)
+    found = run(tmp_path, small_spec(draws={"data": 3, "anchor": 3, "both": 0}))
+    assert failed == places
+    expected = [row for row in whole.rows if "both" not in row["method"]]
+    assert_same(found.rows, expected, flips=0.02)
+    assert found.told.steps == found.told.totals
+    assert found.pictures["rows"].tolist() == whole.pictures["rows"].tolist()
+
+
+def test_a_draw_that_never_fits_ends_the_run_with_what_is_finished_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: Any, **options: Any) -> Any:
+        raise out_of_memory()
+
+    monkeypatch.setattr(image_study, "aligned_draws", never)
+    with pytest.raises(InputError, match="the same command goes on from it"):
+        run(tmp_path, small_spec(draws={"data": 1, "anchor": 2}))
+    with ResultStore(tmp_path, "key", {}) as store:
+        assert store.done(method="c-gdp-data-noise") == {0}
+
+
+# ------------------------------------------------------------------------------------- faces, and many participants
+
+
+def test_as_for_faces_noise_on_rows_is_one_methods_and_alignments_are_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = small_spec(draws={"data": 1, "anchor": 2})
+    prepared = DigitStudy(spec, data_dir=None, device="cpu").prepare(Streams.for_experiment(3), n_participants=P)
+    alignments: dict[Any, Any] = {}
+    calls: list[Any] = []
+    counted(monkeypatch, "aligned_draws", calls)
+    found = []
+    for folder in ("first", "second"):
+        with ResultStore(tmp_path / folder, "key", {}) as store:
+            study = ImageStudy(
+                spec,
+                prepared,
+                deployment=0,
+                store=store,
+                progress=Told(),
+                reference_control=False,
+                alignments=alignments,
+            )
+            study.run()
+            found.append(store.rows())
+    assert calls == [[0], [0, 1]]
+    assert_same(found[1], found[0])
+    assert not only(found[0], "aa-i-gdp-data-noise")
+    assert len(only(found[0], "c-gdp-data-noise")) == 1
+    (control,) = only(found[0], "aa-i-gdp")
+    assert control.keys() >= SOLVER
+    assert "discrepancy" not in control
+    assert control["converged"]
+
+
+def test_what_is_shared_between_numbers_of_participants_is_not_between_deployments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map found in one deployment is another's target's in none."""
+    plain = {
+        "study": {"name": "participants", "title": "Faces", "kind": "faces-by-participants", "deployments": 2},
+        "data": {
+            "n_participants": [2, 4],
+            "n_components": 400,
+            "n_anchor_rows": 401,
+            "identities_each": [[4, 19], [2, 98]],
+        },
+        "noise": {"anchor": [{"count": 1, "high": 0.1}]},
+    }
+    made: list[tuple[Any, dict[str, Any]]] = []
+
+    class Faces:
+        checksums = {"faces": "0"}  # noqa: RUF012
+        notes = ()
+
+        def __init__(self, spec: Spec, **options: Any) -> None:
+            pass
+
+        def prepare(self, streams: Streams, **allocation: int) -> Any:
+            return allocation
+
+    class Study:
+        seconds: dict[str, float] = {}  # noqa: RUF012
+
+        def __init__(self, spec: Spec, prepared: Any, **options: Any) -> None:
+            made.append((prepared, options))
+
+        def run(self, *, after_each: Any) -> None:
+            after_each()
+            _, options = made[-1]
+            options["found_before"][len(made)] = options["alignments"][len(made)] = "found"
+
+    monkeypatch.setattr(face_study, "FaceStudy", Faces)
+    monkeypatch.setattr(runner, "ImageStudy", Study)
+    monkeypatch.setattr(runner, "_facts_of", lambda prepared: {})
+    with ResultStore(tmp_path, "key", {}) as store:
+        runner.run_study(spec_from(plain), store=store, progress=Told())
+    sizes = [(one["most"], one["identities_each"], one["n_participants"]) for one, _ in made]
+    assert sizes == 2 * [(4, 19, 2), (4, 19, 4), (2, 98, 2)]
+    assert [set(options["found_before"]) for _, options in made] == [{1, 2}, {1, 2}, {3}, {4, 5}, {4, 5}, {6}]
+    assert [set(options["alignments"]) for _, options in made] == 3 * [{1, 2, 3}] + 3 * [{4, 5, 6}]
+    for _, options in made:
+        assert not options["reference_control"]
+        assert not options["keep_rebuilt"]
+        assert options["unaudited"] == {"pseudoinverse", "alignment-map"}

@@ -1,0 +1,717 @@
+"""A study's settings are read with care, and what it has finished outlives whatever ends a run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.comparison.results import Results, read_results
+from mooring_studies.settings import spec as spec_module
+from mooring_studies.settings.spec import STUDIES, Spec, code_digest, digest, noise_draws, read_spec, spec_from
+from mooring_studies.storage.progress import StageClock, expected_stages
+from mooring_studies.storage.store import ResultStore
+from mooring_studies.summary import joining_pays, summarised
+
+from mooring.errors import InputError, StorageError
+from mooring.randomness import Streams
+
+SPECS = Path(spec_module.__file__).parent / "specs"
+Refused = Callable[..., None]
+
+
+def plain_spec(name: str = "mnist") -> dict[str, Any]:
+    return tomllib.loads((SPECS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def with_change(path: str, value: Any, name: str = "mnist") -> dict[str, Any]:
+    plain = plain_spec(name)
+    *tables, key = path.split(".")
+    inner: Any = plain
+    for step in tables:
+        inner = inner[int(step)] if step.isdigit() else inner.setdefault(step, {})
+    inner[key] = value
+    return plain
+
+
+# Settings
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_shipped_study_can_be_read(name: str, quick: bool) -> None:
+    spec = read_spec(name, quick=quick)
+    assert (spec.name, spec.quick) == (name, quick)
+    assert spec.title
+    assert json.loads(json.dumps(spec.as_dict())) == spec.as_dict()
+
+
+def test_every_file_of_settings_is_a_study_that_can_be_named() -> None:
+    assert {path.stem for path in SPECS.glob("*.toml")} == set(STUDIES)
+
+
+def test_the_settings_are_the_papers() -> None:
+    mnist, celeba, many = read_spec("mnist"), read_spec("celeba"), read_spec("participants")
+    assert (mnist.data.n_participants, mnist.data.n_components, mnist.data.n_anchor_rows) == ((10,), 100, 400)
+    assert (celeba.data.n_participants, celeba.data.n_components, celeba.data.n_anchor_rows) == ((10,), 400, 1600)
+    assert (mnist.data.projection, celeba.data.projection) == ("gaussian", "public-svd")
+    for spec in (mnist, celeba):
+        assert sum(one.count for one in spec.noise.data) == sum(one.count for one in spec.noise.anchor) == 200
+    for spec in (mnist, celeba, many):
+        assert (spec.solver.name, spec.solver.max_iterations, spec.solver.tolerance) == ("gpm", 500, 1e-7)
+        assert (spec.network.epochs, spec.network.batch_size, spec.network.learning_rate) == (15, 256, 1e-3)
+    assert many.data.allocations() == [(50, 19, (2, 5, 10, 20, 50)), (10, 98, (2, 5, 10))]
+    assert [(one.count, one.low, one.high) for one in many.noise.anchor] == [(100, 0.0, 0.1)]
+
+
+def test_quick_settings_go_over_the_others_table_by_table() -> None:
+    full, quick = read_spec("mnist"), read_spec("mnist", quick=True)
+    assert (quick.data.n_train, quick.data.n_validation, quick.data.n_test) == (6000, 1500, 2000)
+    assert (quick.network.epochs, quick.auditor.rows, quick.deployments, quick.attacks.every) == (6, 6000, 1, 4)
+    assert [sum(one.count for one in getattr(quick.noise, kind)) for kind in ("data", "anchor", "both")] == [24, 24, 16]
+    assert quick.network.batch_size == full.network.batch_size  # what [quick] does not name stays
+    assert quick.data.n_components == full.data.n_components
+
+
+def test_options_are_free_and_quick_ones_go_over_them() -> None:
+    plain = {
+        "study": {"name": "x", "title": "x", "kind": "tables"},
+        "options": {"grid": [1, 2], "deep": {"a": 1, "b": 2}},
+        "quick": {"options": {"grid": [1], "deep": {"b": 3}}},
+    }
+    assert spec_from(plain).options == {"grid": [1, 2], "deep": {"a": 1, "b": 2}}
+    assert spec_from(plain, quick=True).options == {"grid": [1], "deep": {"a": 1, "b": 3}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what", "expected", "got"),
+    [
+        ("network.epoch", 3, "a key of [network]", "epochs", "'epoch'"),
+        ("nois", {}, "a key of the study's file", "noise", "'nois'"),
+        ("quick.network.epoch", 3, "a key of [network]", "epochs", "'epoch'"),
+        ("study.kind", "digit", "kind of [study]", "digits", "'digit'"),
+        ("network.epochs", 0, "epochs of [network]", "1 or more", "0"),
+        ("network.epochs", True, "epochs of [network]", "whole number", "True"),
+        ("network.epochs", 2.5, "epochs of [network]", "whole number", "2.5"),
+        ("network.learning_rate", float("nan"), "learning_rate of [network]", "above 0", "nan"),
+        ("network", 3, "[network]", "a table", "a number"),
+        ("data.n_participants", [10, 10], "n_participants of [data]", "different", "[10, 10]"),
+        ("data.n_participants", 1, "n_participants of [data]", "2 or more", "1"),
+        ("data.n_anchor_rows", 100, "n_anchor_rows of [data]", "more than", "100"),
+        ("data.projection", "svd", "projection of [data]", "public-svd", "'svd'"),
+        ("noise.data.0.high", -1.0, "low and high of [[noise.data]] number 1", "first below", "-1"),
+        ("noise.anchor.1.unit", "rms", "unit of [[noise.anchor]] number 2", "absolute", "'rms'"),
+        ("noise.both.0.anchor_hihg", 1.0, "a key of [[noise.both]] number 1", "anchor_high", "'anchor_hihg'"),
+        ("noise.data", {}, "data of [noise]", "a list of tables", "{}"),
+        ("noise.anchor", [], "[[noise.anchor]]", "given", "nothing"),
+        ("attacks.every", 0, "every of [attacks]", "1 or more", "0"),
+        ("solver.name", "gmp", "solver", "gpm", "'gmp'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(
+    path: str, value: Any, what: str, expected: str, got: str, refused: Refused
+) -> None:
+    what = "name of [solver]" if what == "solver" else what
+    refused(lambda: spec_from(with_change(path, value)), what=what, expected=expected, got=got)
+
+
+def test_the_nearest_known_name_is_offered() -> None:
+    for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.evry", 3, "every")):
+        with pytest.raises(InputError, match=f"Perhaps '{near}' is meant"):
+            spec_from(with_change(path, value))
+
+
+def test_a_key_that_is_missing_is_named_with_what_may_be_meant(refused: Refused) -> None:
+    plain = plain_spec()
+    plain["data"]["n_component"] = plain["data"].pop("n_components")
+    refused(lambda: spec_from(plain), what="n_components of [data]", expected="given", got="nothing")
+    with pytest.raises(InputError, match="Perhaps it is called 'n_component'"):
+        spec_from(plain)
+
+
+@pytest.mark.parametrize("value", [1, [[10, 99]], [[50]], "many", [[50, 19.0]]])
+def test_allocations_must_reach_all_participants(value: Any, refused: Refused) -> None:
+    plain = with_change("data.identities_each", value, "participants")
+    refused(lambda: spec_from(plain), what="identities_each of [data]", expected="one of them for 50", got=repr(value))
+
+
+def test_a_study_of_faces_says_how_many_identities_each_has(refused: Refused) -> None:
+    plain = plain_spec("celeba")
+    del plain["data"]["identities_each"]
+    refused(lambda: spec_from(plain), what="identities_each of [data]", expected="given", got="nothing")
+
+
+def test_files_that_are_no_settings_are_refused(tmp_path: Path, refused: Refused) -> None:
+    refused(
+        lambda: read_spec(tmp_path / "none.toml"), what="the study's file", expected="can be read", got="No such file"
+    )
+    (tmp_path / "bad.toml").write_text("[study\n")
+    refused(lambda: read_spec(tmp_path / "bad.toml"), what="the study's file", expected="TOML", got="line 1")
+    refused(lambda: read_spec("mnits"), what="study", expected="mnist", got="'mnits'")
+    with pytest.raises(InputError, match="Perhaps 'mnist' is meant"):
+        read_spec("mnits")
+
+
+# Noise levels and draws
+
+
+def within(levels: np.ndarray, low: float, high: float) -> None:
+    """All are inside, and reach both ends: that none of 100 is in an outer eighth has a chance of 2 in a million."""
+    assert low < levels.min() < low + (high - low) / 8
+    assert high - (high - low) / 8 < levels.max() < high
+
+
+def test_noise_levels_are_uniform_in_the_ranges_of_the_file_and_in_its_order() -> None:
+    spec, streams = read_spec("mnist"), Streams.for_experiment(3)
+    v, sigma = noise_draws(spec, "data", streams, 8.85)
+    assert v.tolist() == [0.0] * 200
+    within(sigma[:100], 0, 4 * 8.85)  # in units of the rows' root mean square
+    within(sigma[100:], 35, 50)
+    v, sigma = noise_draws(spec, "anchor", streams, 8.85)
+    assert sigma.tolist() == [0.0] * 200
+    within(v[:100], 0, 0.5)
+    within(v[100:], 0, 0.2)
+    v, sigma = noise_draws(spec, "both", streams, 8.85)
+    within(v, 0, 0.3)
+    within(sigma, 0, 20)
+    assert len(v) == len(sigma) == 200
+    assert abs(np.corrcoef(v, sigma)[0, 1]) < 0.25  # over three standard errors of 200 independent pairs
+
+
+def test_noise_levels_repeat_and_differ_between_kinds_ranges_and_deployments() -> None:
+    spec = read_spec("mnist")
+    one = noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0]
+    assert np.array_equal(one, noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0])
+    assert not np.allclose(one[:100] / 0.5, one[100:] / 0.2)
+    assert not np.allclose(one, noise_draws(spec, "anchor", Streams.for_experiment(4), 1.0)[0])
+
+
+@pytest.mark.parametrize("kind", ["data", "anchor", "both"])
+def test_fewer_draws_of_a_range_are_its_first_ones(kind: Any) -> None:
+    streams = Streams.for_experiment(3)
+    few, many = read_spec("mnist", draws=10), read_spec("mnist")
+    counts = [one.count for one in getattr(few.noise, kind)]
+    full = [one.count for one in getattr(many.noise, kind)]
+    for noise_few, noise_many in zip(
+        noise_draws(few, kind, streams, 2.0), noise_draws(many, kind, streams, 2.0), strict=True
+    ):
+        starts = np.cumsum([0, *full])[:-1]
+        expected = np.concatenate(
+            [noise_many[start : start + count] for start, count in zip(starts, counts, strict=True)]
+        )
+        assert np.array_equal(noise_few, expected)
+
+
+def test_draws_are_shared_out_in_proportion_and_add_up() -> None:
+    spec = read_spec("mnist")
+    for n in (1, 2, 3, 7, 24, 199, 1000):
+        changed = spec.with_draws(n)
+        for kind in ("data", "anchor", "both"):
+            counts = [one.count for one in getattr(changed.noise, kind)]
+            assert sum(counts) == n
+            assert max(counts) - min(counts) <= 1  # the file's ranges are of one size
+    assert spec.with_draws(7).in_deployment(1).extra_draws == 7  # later deployments do not have more
+    assert sum(one.count for one in spec.in_deployment(3).noise.data) == 50
+    assert spec.in_deployment(0) is spec
+
+
+@pytest.mark.parametrize("call", ["with_draws", "with_deployments"])
+def test_nothing_at_all_cannot_be_drawn(call: str, refused: Refused) -> None:
+    what = call.removeprefix("with_")
+    refused(lambda: getattr(read_spec("mnist"), call)(0), what=what, expected="at least 1", got="0")
+
+
+# The key
+
+
+def changed(spec: Spec, **change: Any) -> Spec:
+    from dataclasses import replace
+
+    return replace(spec, **change)
+
+
+def test_the_key_tells_settings_and_code_apart_and_not_words() -> None:
+    spec = read_spec("mnist")
+    key = digest(spec, "code")
+    assert key == digest(read_spec("mnist"), "code")
+    assert key == digest(changed(spec, title="other", takes="long", stages={"x": 2.0}), "code")
+    others = [
+        digest(spec, "other code"),
+        digest(read_spec("mnist", quick=True), "code"),
+        digest(read_spec("mnist", draws=199), "code"),
+        digest(read_spec("mnist", deployments=4), "code"),
+        digest(changed(spec, seed=1), "code"),
+        digest(changed(spec, options={"a": 1}), "code"),
+        digest(changed(spec, solver=type(spec.solver)(tolerance=1e-8)), "code"),
+    ]
+    assert len({key, *others}) == 1 + len(others)
+
+
+def test_the_code_digest_covers_what_results_depend_on_and_no_more(tmp_path: Path, monkeypatch: Any) -> None:
+    matters = [
+        "mooring/attacks/moments.py",
+        "mooring/learners/ensemble.py",
+        "mooring_studies/runner.py",
+        "mooring_studies/settings/spec.py",
+    ]
+    told = [
+        "mooring/cli/app.py",
+        "mooring/report/page.py",
+        "mooring/demo/rows.py",
+        "mooring_studies/figures/style.py",
+        "mooring_studies/page.py",
+        "mooring_studies/comparison/claims.py",
+        "mooring_studies/comparison/curves.py",
+    ]
+    for name in (*matters, *told):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(spec_module.mooring, "__file__", str(tmp_path / "mooring" / "__init__.py"))
+    monkeypatch.setattr(spec_module, "__file__", str(tmp_path / "mooring_studies" / "settings" / "spec.py"))
+    fresh = code_digest.__wrapped__
+    before = fresh()
+    for name in told:
+        (tmp_path / name).write_text("x = 2\n")
+        assert fresh() == before, name
+    for name in matters:
+        (tmp_path / name).write_text("x = 2\n")
+        assert fresh() != before, name
+        (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "mooring" / "attacks" / "new.py").write_text("")
+    assert fresh() != before
+
+
+# Rows on disk
+
+FACTS = {"mooring": "0.9", "date": "2026-01-02"}
+ROW = {"deployment": 0, "n_participants": 10, "method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5}
+
+
+def opened(folder: Path, key: str = "k1") -> ResultStore:
+    return ResultStore(folder, key, FACTS)
+
+
+def test_rows_come_back_as_they_were_given(tmp_path: Path) -> None:
+    first = [
+        {
+            "method": "a",
+            "draw": np.int64(0),
+            "x": np.float64(0.1),
+            "converged": np.bool_(True),
+            "identities_each": None,
+        },
+        {"method": "b", "draw": 1, "iterations": 500, "x": float("nan")},
+    ]
+    expected = [{"method": "a", "draw": 0, "x": 0.1, "converged": True}, {"method": "b", "draw": 1, "iterations": 500}]
+    with opened(tmp_path) as store:
+        store.append(first)
+        store.append([])
+        store.append([{"method": "c", "draw": 2}])
+        assert store.rows() == [*expected, {"method": "c", "draw": 2}]
+    with opened(tmp_path) as store:
+        assert store.rows() == [*expected, {"method": "c", "draw": 2}]
+        assert store.notes == []
+        assert isinstance(store.rows()[0]["converged"], bool)
+    assert len(list((tmp_path / "store" / "k1").glob("rows-*"))) == 2
+
+
+def test_done_tells_the_draws_of_one_identity(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append([ROW | {"draw": k} for k in (0, 2)])
+        store.append([ROW | {"draw": 5, "deployment": 1}, ROW | {"draw": 6, "identities_each": 99}])
+        assert store.done(method="i-gdp", deployment=0, identities_each=None) == {0, 2}
+        assert store.done(method="i-gdp", deployment=0, identities_each=99) == {6}
+        assert store.done(method="i-gdp") == {0, 2, 5, 6}
+        assert store.done(method="c-gdp") == set()
+
+
+def test_rows_that_are_handed_out_are_copies(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append([ROW])
+        store.rows()[0]["draw"] = 99
+        assert store.done(method="i-gdp") == {0}
+
+
+def test_a_column_of_two_kinds_is_refused_and_nothing_is_kept(tmp_path: Path, refused: Refused) -> None:
+    with opened(tmp_path) as store:
+        rows = [ROW, ROW | {"draw": 1, "balanced_accuracy": "high"}]
+        refused(lambda: store.append(rows), what="column 'balanced_accuracy'", expected="one kind", got="float and str")
+        assert store.rows() == []
+    with opened(tmp_path) as store:
+        assert store.rows() == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mooring_studies.storage.store import ResultStore
+
+store = ResultStore(Path(sys.argv[1]), "k1", {"mooring": "0.9", "date": "2026-01-02"})
+for draw in range(3):
+    if draw == 2 and sys.argv[2] == "writing":
+        os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+    store.append([{"method": "i-gdp", "draw": draw}])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+@pytest.mark.parametrize(("when", "there"), [("between", {0, 1, 2}), ("writing", {0, 1})])
+def test_a_run_that_is_killed_loses_no_finished_chunk(when: str, there: set[int], tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), when], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    with opened(tmp_path) as store:  # the killed process's lock went with it
+        assert store.done(method="i-gdp") == there
+        missing = [draw for draw in range(4) if draw not in there]
+        store.append([{"method": "i-gdp", "draw": draw} for draw in missing])
+        if when == "writing":
+            assert len(store.notes) == 1
+            assert "was being written" in store.notes[0]
+    with opened(tmp_path) as store:
+        assert sorted(row["draw"] for row in store.rows()) == [0, 1, 2, 3]
+        assert store.notes == []  # told once
+
+
+def spoiled(content: bytes, how: str) -> bytes:
+    if how == "cut":
+        return content[: len(content) // 2]
+    if how == "empty":
+        return b""
+    if how == "other":
+        return b"not a table"
+    at = 40  # inside the first column's data page
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "other", "flipped"])
+def test_a_chunk_that_cannot_be_read_is_set_aside_and_its_rows_are_to_do_again(how: str, tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        for draw in range(3):
+            store.append([ROW | {"draw": draw, "x": draw + 0.25}])
+    path = tmp_path / "store" / "k1" / "rows-000002.parquet"
+    broken = spoiled(path.read_bytes(), how)
+    path.write_bytes(broken)
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0, 2}
+        assert len(store.notes) == 1
+        assert "rows-000002.parquet cannot be read" in store.notes[0]
+        assert path.with_name(path.name + ".unreadable").read_bytes() == broken  # never lost silently
+        store.append([ROW | {"draw": 1}])
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0, 1, 2}
+    assert path.with_name(path.name + ".unreadable").read_bytes() == broken
+
+
+def test_the_last_chunk_set_aside_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
+    for _ in range(2):  # spoil the only chunk twice
+        with opened(tmp_path) as store:
+            store.append([ROW])
+        for path in (tmp_path / "store" / "k1").glob("rows-*.parquet"):
+            path.write_bytes(b"broken")
+    with opened(tmp_path) as store:
+        assert store.rows() == []
+    assert len(list((tmp_path / "store" / "k1").glob("*.unreadable*"))) == 2
+
+
+def test_artefacts_are_kept_by_name_and_replaced(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.keep("facts", {"n": np.int64(3), "share": np.float32(0.5), "bad": float("nan"), "list": (1, 2)})
+        store.keep("pictures", {"images": np.arange(6, dtype=np.uint8).reshape(2, 3), "rows": np.array(["a", "bc"])})
+        store.keep("both", {"n": 1})
+        store.keep("both", {"n": np.ones(2)})
+    with opened(tmp_path) as store:
+        assert store.kept("facts") == {"n": 3, "share": 0.5, "bad": None, "list": [1, 2]}
+        pictures = store.kept("pictures")
+        assert pictures is not None
+        assert pictures["images"].dtype == np.uint8
+        assert pictures["rows"].tolist() == ["a", "bc"]
+        assert store.kept("both")["n"].tolist() == [1.0, 1.0]  # type: ignore[index]
+        assert store.kept("nothing") is None
+        assert store.rows() == []
+
+
+def test_artefacts_that_cannot_be_kept_are_refused(tmp_path: Path, refused: Refused) -> None:
+    with opened(tmp_path) as store:
+        refused(
+            lambda: store.keep("x", {"a": 1, "b": np.ones(1)}), what="what is kept as 'x'", expected="all", got="some"
+        )
+        objects = {"a": np.array([None])}
+        refused(lambda: store.keep("x", objects), what="what is kept as 'x'", expected="numbers", got="objects")
+        refused(lambda: store.keep("../x", {}), what="name", expected="lower-case", got="'../x'")
+
+
+@pytest.mark.parametrize("name", ["facts", "pictures"])
+def test_an_artefact_that_cannot_be_read_counts_as_not_there(name: str, tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.keep("facts", {"n": 3})
+        store.keep("pictures", {"n": np.ones(1000)})
+    (path,) = (tmp_path / "store" / "k1" / "kept").glob(f"{name}.*")
+    path.write_bytes(path.read_bytes()[:-8])
+    with opened(tmp_path) as store:
+        assert store.kept(name) is None
+        assert len(store.notes) == 1
+        assert path.with_name(path.name + ".unreadable").exists()
+
+
+def test_rows_of_two_inputs_do_not_mix(tmp_path: Path, refused: Refused) -> None:
+    with opened(tmp_path) as store:
+        store.bind("faces.parquet", "a" * 64)
+        store.bind("model.onnx", "c" * 64)
+    with opened(tmp_path) as store:
+        store.bind("faces.parquet", "a" * 64)
+        refused(lambda: store.bind("faces.parquet", "b" * 64), what="faces.parquet", expected="aaaa", got="bbbb")
+        refused(lambda: store.bind("model.onnx", "d" * 64), what="model.onnx", expected="cccc", got="dddd")
+
+
+def test_another_specs_results_are_kept_and_told_of(tmp_path: Path) -> None:
+    with opened(tmp_path, "k1") as store:
+        store.append([ROW])
+        assert store.others() == []
+    with ResultStore(tmp_path, "k2", {"mooring": "1.0", "date": "2026-02-03"}) as store:
+        assert store.rows() == []
+        (words,) = store.others()
+        assert words.startswith("results of another spec or version (mooring 0.9, made 2026-01-02) are in ")
+        assert words.endswith("; they are kept; this run starts its own")
+        assert str(tmp_path / "store" / "k1") in words
+        store.append([ROW | {"draw": 7}])
+    with opened(tmp_path, "k1") as store:
+        assert store.done(method="i-gdp") == {0}
+        assert "mooring 1.0" in store.others()[0]
+
+
+def test_a_store_without_a_row_is_not_told_of(tmp_path: Path) -> None:
+    with opened(tmp_path, "k1"):
+        pass
+    with opened(tmp_path, "k2") as store:
+        assert store.others() == []
+
+
+def test_rows_of_two_data_sets_do_not_mix_and_both_are_named(tmp_path: Path, refused: Refused) -> None:
+    with opened(tmp_path) as store:
+        store.bind("rows from", "scikit-learn's digits")
+        refused(
+            lambda: store.bind("rows from", "MNIST"),
+            what="the data set that this run takes its rows from",
+            expected="the one that the kept results were made from, scikit-learn's digits",
+            got="MNIST",
+        )
+        with pytest.raises(InputError, match="Name another --output"):
+            store.bind("rows from", "MNIST")
+
+
+@pytest.mark.parametrize("stray", ["rows-abc.parquet", "rows-000001 (1).parquet", "rows-1.parquet", "rows-.parquet"])
+def test_files_beside_the_chunks_are_no_chunks(stray: str, tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append([ROW])
+        place = store.place
+    (place / stray).write_bytes((place / "rows-000001.parquet").read_bytes())
+    with opened(tmp_path) as store:
+        assert store.rows() == [ROW]
+        assert store.notes == []
+        store.append([ROW | {"draw": 1}])
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0, 1}
+    assert (place / "rows-000002.parquet").exists()
+    assert (place / stray).exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no lock there")
+def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        with pytest.raises(StorageError, match="another run is working on them") as caught:
+            opened(tmp_path)
+        assert "--output" in str(caught.value)
+        opened(tmp_path, "k2").close()  # another key is another store
+        store.append([ROW])
+    script = "import sys; from pathlib import Path; from mooring_studies.storage.store import ResultStore\n"
+    script += (
+        "s = ResultStore(Path(sys.argv[1]), 'k1', {}); sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        with pytest.raises(StorageError, match="another run"):
+            opened(tmp_path)
+        process.communicate()
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0}
+
+
+def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypatch: Any) -> None:
+    import errno
+
+    with opened(tmp_path) as store:
+        store.append([ROW])
+        with monkeypatch.context() as patch:
+
+            def full(descriptor: int) -> None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(StorageError, match="the disk is full"):
+                store.append([ROW | {"draw": 1}])
+        assert store.done(method="i-gdp") == {0}
+        store.append([ROW | {"draw": 1}])
+    with opened(tmp_path) as store:
+        assert store.done(method="i-gdp") == {0, 1}
+        assert store.notes == []
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="no folder"):
+        opened(tmp_path / "file")
+
+
+def test_a_read_only_folder_is_said(tmp_path: Path, monkeypatch: Any) -> None:
+    import errno
+
+    def read_only(*words: Any, **more: Any) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", read_only)
+        with pytest.raises(StorageError, match="read-only"):
+            opened(tmp_path)
+
+
+def test_final_outputs_are_the_table_the_facts_and_the_pictures(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append([ROW, ROW | {"draw": 1, "linkage:moments": 0.4}])
+        store.keep("pictures", {"sources": np.zeros((1, 2, 2), np.uint8)})
+        store.finish({"study": "mnist", "n": np.int64(2)})
+        results = read_results(tmp_path / "results.parquet")
+        assert results["draw"].tolist() == [0, 1]
+        assert results.attacks("linkage") == ["moments"]
+        assert json.loads((tmp_path / "facts.json").read_text()) == {"study": "mnist", "n": 2}
+        assert np.load(tmp_path / "pictures.npz")["sources"].shape == (1, 2, 2)
+    with opened(tmp_path, "k2") as store:
+        store.append([ROW])
+        store.finish({"study": "mnist"})
+    assert not (tmp_path / "pictures.npz").exists()  # another run's pictures do not stay beside these results
+
+
+# How long it will take still
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_the_estimate_is_right_for_steady_stages_of_known_weight() -> None:
+    now = Clock()
+    clock = StageClock({"a": 10.0, "b": 40.0, "c": 50.0}, now=now)
+    clock.stage("a", 10)
+    assert clock.seconds_left() is None
+    for k in range(10):
+        now.at += 1
+        clock.advance()
+        assert clock.seconds_left() == pytest.approx(99 - k)
+    clock.stage("b", 4)
+    for k in range(4):
+        now.at += 10
+        clock.advance()
+        assert clock.seconds_left() == pytest.approx(80 - 10 * k)
+        assert clock.share_done() == pytest.approx((20 + 10 * k) / 100)
+    now.at += 5
+    assert clock.seconds() == {"a": 10.0, "b": 45.0}
+
+
+def test_steps_that_are_only_found_done_do_not_make_the_estimate_too_short() -> None:
+    now = Clock()
+    clock = StageClock({"a": 100.0, "b": 100.0, "c": 100.0}, now=now)
+    clock.stage("a", 100)
+    clock.advance(100)  # all of it is in the store
+    now.at += 0.1
+    clock.stage("b", 100)
+    clock.advance(50)
+    for _ in range(25):
+        now.at += 2
+        clock.advance()
+    assert clock.seconds_left() == pytest.approx(25 * 2 + 100 * 2)
+
+
+def test_expected_stages_that_were_passed_over_are_not_waited_for() -> None:
+    now = Clock()
+    clock = StageClock({"a": 1.0, "passed": 1000.0, "b": 1.0}, now=now)
+    for name in ("a", "other", "b"):
+        clock.stage(name, 1)
+        now.at += 3
+        clock.advance()
+    assert clock.seconds_left() == 0.0
+    assert clock.share_done() == 1.0
+
+
+def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() -> None:
+    stages = expected_stages(read_spec("mnist", deployments=2))
+    controls = ("without noise", "without an anchor", "pooled raw", "training alone")
+    first = (*controls, "private-data noise", "anchor noise", "both noises")
+    assert list(stages) == [
+        *(f"deployment 0, 10 participants: {what}" for what in first),
+        *(f"deployment 1, 10 participants: {what}" for what in first[:-1]),
+    ]
+    assert stages["deployment 0, 10 participants: anchor noise"] == 2000
+    assert stages["deployment 1, 10 participants: anchor noise"] == 500
+    assert not [name for name in expected_stages(read_spec("participants")) if "private" in name]
+    assert all(expected_stages(read_spec(name)) == {} for name in ("hospitals", "census", "landscape"))
+
+
+# In a few figures
+
+
+def test_the_summary_has_controls_truth_lines_and_the_strongest_attack() -> None:
+    base = {"deployment": 0, "n_participants": 10}
+    noisy = base | {"method": "aa-i-gdp-anchor-noise"}
+    rows = [
+        base | {"method": "c-gdp", "draw": 0, "balanced_accuracy": 0.9},
+        base | {"method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5},
+        base | {"method": "pooled-raw", "draw": 0, "balanced_accuracy": 0.95},
+        *(base | {"method": "local-only", "draw": k, "balanced_accuracy": 0.6 + 0.1 * k} for k in range(3)),
+        noisy
+        | {"draw": 0, "balanced_accuracy_clean": 0.8, "linkage:procrustes": 0.2, "linkage:moments": 0.4}
+        | {"strongest_attacks": True},
+        noisy  # moments did not run
+        | {"draw": 1, "balanced_accuracy_clean": 0.6, "linkage:procrustes": 0.1, "strongest_attacks": False},
+        base | {"deployment": 1, "method": "c-gdp", "draw": 0, "balanced_accuracy": 0.1},
+    ]
+    results = Results.from_rows(rows)
+    (size,) = summarised(results)
+    assert size["n_participants"] == 10
+    assert size["controls"] == {"c-gdp": pytest.approx(90), "i-gdp": pytest.approx(50)}
+    assert size["local_only"] == pytest.approx(70)
+    assert size["pooled_raw"] == pytest.approx(95)
+    (one,) = size["noisy"]
+    assert (one["strongest"], one["draws"]) == ("moments", 2)
+    assert one["leaked_least"] == one["leaked_most"] == pytest.approx(40)  # a draw with fewer attacks looks safer
+    assert joining_pays(results) == (1, 2)
+
+
+def test_where_own_new_rows_were_scored_joining_is_judged_by_them() -> None:
+    base = {"deployment": 0, "n_participants": 4}
+    rows = [
+        {**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6, "balanced_accuracy_clean": 0.6},
+        {**base, "method": "local-own", "draw": 0, "auc_own_clean": 0.8},
+        *(
+            {**base, "method": "aa-i-gdp-data-noise", "draw": k, "balanced_accuracy_clean": 0.9, "auc_own_clean": auc}
+            for k, auc in enumerate((0.79, 0.81))
+        ),
+    ]
+    assert joining_pays(Results.from_rows(rows)) == (1, 2)
+    assert joining_pays(Results.from_rows([row for row in rows if row["method"] != "local-own"])) == (2, 2)
+
+
+def test_a_grid_has_no_draws_to_ask_for() -> None:
+    with pytest.raises(InputError, match="left out for this study"):
+        read_spec("hospitals", draws=3)

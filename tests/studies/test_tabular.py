@@ -1,0 +1,682 @@
+"""The studies of tables and the landscape, on small made-up files and on scikit-learn's digits."""
+
+import contextlib
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.comparison.results import Results
+from mooring_studies.data import tables as tabular_data
+from mooring_studies.data.tables import TableRows, load_census, load_hospitals
+from mooring_studies.settings.spec import Spec, read_spec
+from mooring_studies.storage.store import FACTS, ResultStore
+from mooring_studies.tabular import deployment as scenes
+from mooring_studies.tabular import landscape
+from mooring_studies.tabular.deployment import Scene, leakage, make_scene
+from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
+from mooring_studies.tabular.scaling import Scaling
+from mooring_studies.tabular.scores import ranked, scored, utility
+from mooring_studies.tabular.skipped_attacks import NotRun, notes_of
+from mooring_studies.tabular.study import TableOptions, deal_tables, run_tables
+
+from mooring.attacks import REGISTRY, DoesNotApply
+from mooring.errors import InputError, StorageError
+from mooring.randomness import Streams
+from mooring.tables import Deal
+
+NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
+SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
+OPTIONS: dict[str, Any] = {
+    "source": "hospitals",
+    "n_participants": 4,
+    "rows_each": [0],
+    "test_share": 0.3,
+    "public_share": 0.0,
+    "n_components": 0,
+    "learners": ["linear", "svm"],
+    "anchor_noise": [0.05, 0.4],
+    "data_noise": [0.3, 2.0],
+    "both_anchor": [0.1],
+    "both_data": [0.5],
+    "draws": 2,
+    "attacks": ["known-secret", "known-anchor", "procrustes", "moments", "joint-moments"],
+    "n_queries": 20,
+    "alone": 4,
+}
+
+
+class Quiet:
+    """Progress that counts, and that can be made to end the run after some steps."""
+
+    def __init__(self, until: int | None = None) -> None:
+        self.total, self.steps, self.until, self.notes = 0, 0, until, []
+
+    def stage(self, name: str, total: int) -> None:
+        self.total += total
+
+    def advance(self, n: int = 1) -> None:
+        self.steps += n
+        if self.steps == self.until:
+            raise KeyboardInterrupt
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def heart_line(rng: np.random.Generator, ill: bool) -> str:
+    """One patient: numbers that lean with the illness, a 0 for cholesterol and a gap now and then."""
+    age, pressure, rate = rng.normal(50 + 8 * ill, 8), rng.normal(130, 15), rng.normal(150 - 20 * ill, 15)
+    cholesterol = 0 if rng.random() < 0.2 else round(rng.normal(240, 40))
+    pain, ecg, slope, thallium = rng.integers(1, 5), rng.integers(0, 3), rng.integers(1, 4), rng.choice([3, 6, 7])
+    vessels = "?" if rng.random() < 0.3 else str(rng.integers(0, 4))
+    sugar, angina = rng.integers(0, 2), int(rng.random() < 0.2 + 0.5 * ill)
+    fields = [
+        f"{age:.0f}",
+        rng.integers(0, 2),
+        pain,
+        f"{pressure:.0f}",
+        cholesterol,
+        sugar,
+        ecg,
+        f"{rate:.0f}",
+        angina,
+        f"{rng.normal(1 + ill):.1f}",
+        slope if rng.random() > 0.2 else -9,
+        vessels,
+        thallium,
+        rng.integers(1, 5) if ill else 0,
+    ]
+    return ",".join(str(field) for field in fields)
+
+
+def write_heart(folder: Path, sizes: dict[str, int]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    header = ",".join(f"X{k}" for k in range(1, 15))
+    for hospital, n in sizes.items():
+        lines = [header, *(heart_line(rng, bool(k % 2)) for k in range(n))]
+        (folder / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def heart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tabular_data, "HOSPITALS", SIZES)
+    write_heart(tmp_path / "data" / "heart_disease", SIZES)
+    return tmp_path / "data"
+
+
+def table_spec(**options: Any) -> Spec:
+    return Spec(name="hospitals", title="", kind="tables", seed=3, deployments=2, options=OPTIONS | options)
+
+
+def run(spec: Spec, data_dir: Path, folder: Path, progress: Quiet | None = None) -> tuple[list[dict], dict]:
+    """What the study leaves: its rows, and its facts."""
+    study: Callable[..., None] = run_tables if spec.kind == "tables" else run_landscape
+    with ResultStore(folder, "key", {}) as store:
+        with contextlib.suppress(KeyboardInterrupt):
+            study(spec, data_dir=data_dir, store=store, progress=progress or Quiet())
+        return store.rows(), store.kept(FACTS) or {}
+
+
+# --- the files -------------------------------------------------------------------------------------------------------
+
+
+def test_hospitals_are_groups_in_order_and_the_label_is_any_illness(heart: Path) -> None:
+    records = load_hospitals(heart).records
+    assert records.group_names == ("cleveland", "hungarian", "switzerland", "va")
+    assert np.bincount(records.groups).tolist() == list(SIZES.values())
+    assert records.label_names == ("ill", "well")
+    assert np.bincount(records.labels).tolist() == [sum(n // 2 for n in SIZES.values())] * 2
+
+
+def test_what_nobody_measured_is_missing_and_not_zero(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    names = tables.records.feature_names
+    unknown = tables.missing[:, names.index("X5")]
+    assert 0.1 < unknown.mean() < 0.3
+    np.testing.assert_array_equal(unknown, tables.records.rows[:, names.index("X5 is missing")] == 1)
+    train = dealt_of(tables).train[0]
+    filled = train[train[:, names.index("X5 is missing")] == 1, names.index("X5")]
+    assert np.unique(filled).size == 1  # the median, in place of zeros far below all others
+    assert abs(filled[0]) < 0.5
+    assert "X11=missing" in names  # -9 among categories
+    assert "X12 is missing" in names  # ? among numbers
+
+
+def test_rows_are_read_in_the_units_of_the_file_with_gaps(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    lines = (heart / "heart_disease" / "processed.cleveland.data").read_text(encoding="utf-8").splitlines()[1:]
+    written = [line.split(",") for line in lines]
+    rows = tables.values(np.arange(len(written)))
+    for name in ("X1", "X10", "X12"):
+        own = [fields[int(name[1:]) - 1] for fields in written]
+        expected = [np.nan if word == "?" else float(word) for word in own]
+        np.testing.assert_array_equal(rows[:, tables.records.feature_names.index(name)], expected)
+
+
+def test_packed_files_and_bare_folders_are_read_alike(heart: Path, tmp_path: Path) -> None:
+    plain = load_hospitals(heart)
+    for path in (heart / "heart_disease").iterdir():
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    packed = load_hospitals(tmp_path)
+    np.testing.assert_array_equal(plain.records.rows, packed.records.rows)
+    assert plain.checksums == packed.checksums
+
+
+def test_a_file_that_is_not_there_is_named_with_where_to_get_it(heart: Path) -> None:
+    (heart / "heart_disease" / "processed.va.data").unlink()
+    with pytest.raises(StorageError, match=r"processed\.va\.data.*UCI.*--data-dir"):
+        load_hospitals(heart)
+
+
+@pytest.mark.parametrize("damage", ["fewer lines", "half a line", "words", "half a gz"])
+def test_half_a_file_is_refused_with_the_cure(heart: Path, damage: str) -> None:
+    path = heart / "heart_disease" / "processed.cleveland.data"
+    text = path.read_text(encoding="utf-8")
+    if damage == "half a gz":
+        path.unlink()
+        whole = gzip.compress(text.encode())
+        path.with_name(f"{path.name}.gz").write_bytes(whole[: len(whole) // 2])
+    else:
+        lines = text.splitlines()
+        broken = {
+            "fewer lines": lines[:-5],
+            "half a line": [*lines[:-1], "63,1,1"],
+            "words": [*lines[:-1], "x," * 13 + "x"],
+        }
+        path.write_text("\n".join(broken[damage]), encoding="utf-8")
+    with pytest.raises(StorageError, match=r"processed\.cleveland\.data.*[Ff]etch it again from the UCI"):
+        load_hospitals(heart)
+
+
+def test_the_census_is_one_table_of_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular_data, "CENSUS_FILES", {"adult.data": 2, "adult.test": 2})
+    who = "{}, Private, 1, HS-grad, {}, Divorced, Sales, Wife, White, {}, 0, {}, 40, Peru, {}\n"
+    (tmp_path / "adult.data").write_text(
+        who.format(30, 9, "Male", 0, "<=50K") + who.format(40, 10, "Female", 5, ">50K")
+    )
+    test = "|1x3 Cross validator\n" + who.format(50, 11, "Male", 0, "<=50K.") + who.format(60, 12, "?", 7, ">50K.")
+    (tmp_path / "adult.test").write_text(test)
+    records = load_census(tmp_path).records
+    assert records.label_names == ("<=50K", ">50K")
+    assert records.labels.tolist() == [0, 1, 0, 1]
+    assert {"age", "years of education", "sex=missing", "loss"} <= set(records.feature_names)
+    assert not [name for name in records.feature_names if name.startswith(("weight", "education"))]
+
+
+def test_a_label_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular_data, "CENSUS_FILES", {"adult.data": 3})
+    who = "{}, Private, 1, HS-grad, 9, Divorced, Sales, Wife, White, Male, 0, 0, 40, Peru, {}\n"
+    lines = [who.format(age, income) for age, income in ((30, "<=50K"), (40, ">50K"), (50, "?"))]
+    (tmp_path / "adult.data").write_text("".join(lines))
+    with pytest.raises(InputError, match=r"each with a label.*1 without"):
+        load_census(tmp_path)
+
+
+# --- scaling ---------------------------------------------------------------------------------------------------------
+
+
+def dealt_of(tables: TableRows, **options: Any) -> Deal:
+    chosen = TableOptions.of(OPTIONS | {"public_share": 0.1} | options)
+    return deal_tables(tables, chosen, 0, Streams.for_experiment(4))[0]
+
+
+def with_other_values(heart: Path, chosen: np.ndarray) -> TableRows:
+    """The same files, but for age, cholesterol and the number of vessels in these rows; the last becomes a gap."""
+    at = 0
+    for hospital, n in SIZES.items():
+        path = heart / "heart_disease" / f"processed.{hospital}.data"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for k in chosen[(chosen >= at) & (chosen < at + n)] - at:
+            fields = lines[1 + k].split(",")
+            fields[0], fields[4], fields[11] = "9000", "70000", "?"
+            lines[1 + k] = ",".join(fields)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        at += n
+    return load_hospitals(heart)
+
+
+def test_no_value_of_a_test_row_has_a_part_in_the_scaling(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    before = dealt_of(tables)
+    after = dealt_of(with_other_values(heart, np.concatenate(before.test_indices)))
+    age, vessels = (tables.records.feature_names.index(name) for name in ("X1", "X12"))
+    for one, other in zip((*before.train, before.public), (*after.train, after.public), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert min(part[:, age].min() for part in after.test) > 100  # they were changed indeed
+    assert np.unique(np.concatenate(after.test)[:, vessels]).size == 1  # the median of the others
+
+
+@pytest.mark.parametrize("which", ["train", "public"])
+def test_training_and_public_rows_make_the_scaling(heart: Path, which: str) -> None:
+    tables = load_hospitals(heart)
+    before = dealt_of(tables)
+    chosen = np.concatenate(before.train_indices) if which == "train" else before.public_indices
+    after = dealt_of(with_other_values(heart, chosen))
+    age = tables.records.feature_names.index("X1")
+    assert np.abs(before.test[0][:, age] - after.test[0][:, age]).max() > 0.1
+
+
+def test_training_and_public_rows_are_standardised_and_categories_are_not(heart: Path) -> None:
+    tables = load_hospitals(heart)
+    dealt = dealt_of(tables)
+    rows = np.concatenate([*dealt.train, dealt.public])
+    is_number = np.array([kind != "category" for kind in tables.records.feature_kinds])
+    np.testing.assert_allclose(rows[:, is_number].mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(rows[:, is_number].std(axis=0), 1.0)
+    assert set(np.unique(rows[:, ~is_number])) == {0.0, 1.0}
+    assert np.isfinite(np.concatenate(dealt.test)).all()
+
+
+def test_columns_without_spread_or_without_values_do_not_break_the_scaling() -> None:
+    rows = np.array([[0.1, np.nan, 4.0], [0.1, np.nan, np.nan], [0.1, np.nan, 8.0], [np.nan, np.nan, 9.0]])
+    scaling = Scaling.fitted(rows, is_number=[True, True, True])
+    found = scaling.applied(np.array([[2.1, 50.0, np.nan], [np.nan, np.nan, 29 / 4]]))
+    np.testing.assert_allclose(found, [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]], atol=1e-12)
+
+
+# --- scenes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    rng = np.random.default_rng(1)
+    labels = [np.arange(60) % 2 for _ in range(8)]
+    rows = [rng.standard_normal((60, 5)) * [3, 2, 1, 1, 0.5] + 2 * own[:, None] for own in labels]
+    return make_scene(
+        rows[:4],
+        labels[:4],
+        rows[4:],
+        labels[4:],
+        projected_by="none",
+        n_anchor_rows=20,
+        n_queries=40,
+        streams=Streams.for_experiment(2),
+    )
+
+
+def played(scene: Scene, method: str, draw: int = 0, v: float = 0.0, sigma: float = 0.0) -> Any:
+    return scene.play(method, draw=draw, anchor_noise_scale=v, data_noise_scale=sigma)
+
+
+def test_between_draws_only_the_noise_changes(scene: Scene) -> None:
+    first, second, again = (played(scene, "aa-i-gdp-both-noise", draw, 0.1, 0.5) for draw in (0, 1, 0))
+    for one, other in zip(first.secrets, second.secrets, strict=True):
+        np.testing.assert_array_equal(one.orthogonal, other.orthogonal)
+    assert first.anchor is second.anchor
+    for name in ("representation", "anchor_representation"):
+        here, there, repeated = (getattr(one.uploads[2], name) for one in (first, second, again))
+        assert np.abs(here - there).min() > 0
+        np.testing.assert_array_equal(here, repeated)
+    tested = [one.scored_locally(0, scene.test[0], data_noise_scale=0.5) for one in (first, first)]
+    np.testing.assert_array_equal(*tested)
+
+
+def test_without_anchor_noise_a_colluder_has_every_row_exactly(scene: Scene) -> None:
+    for method, attack in (("aa-i-gdp", "known-anchor"), ("c-gdp", "known-secret")):
+        columns = leakage(scene, played(scene, method), attacks=OPTIONS["attacks"], seed=0)
+        assert columns[f"match:{attack}"] == 1
+        assert columns[f"error:{attack}"] < 1e-10
+        assert 0.5 < columns["error:guessing"] < 1.2
+
+
+def test_attacks_that_ask_for_a_noisy_anchor_are_left_out_where_it_is_noiseless(scene: Scene) -> None:
+    exact = leakage(scene, played(scene, "aa-i-gdp-data-noise", sigma=0.5), attacks=OPTIONS["attacks"], seed=0)
+    noisy = leakage(scene, played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=OPTIONS["attacks"], seed=0)
+    assert {"error:known-anchor", "error:known-anchor+denoised", "error:joint-moments+denoised"} <= exact.keys()
+    assert not {"error:procrustes", "error:moments"} & exact.keys()
+    assert {"error:procrustes", "error:moments+denoised", "match:joint-moments"} <= noisy.keys()
+    assert "error:known-anchor" not in noisy
+
+
+def test_denoising_is_measured_and_helps_against_much_private_data_noise(scene: Scene) -> None:
+    columns = leakage(scene, played(scene, "aa-i-gdp-data-noise", sigma=4.0), attacks=["known-anchor"], seed=0)
+    assert columns["error:known-anchor+denoised"] < 0.8 * columns["error:known-anchor"]
+
+
+def without_result(columns: dict[str, Any], attacks: list[str]) -> set[str]:
+    """Attacks that left no column, a denoised one only where the plain one left some."""
+    plain = {name for name in attacks if f"error:{name}" not in columns}
+    denoised = {f"{name}+denoised" for name in attacks if name not in plain}
+    return plain | {name for name in denoised if f"error:{name}" not in columns}
+
+
+@pytest.mark.parametrize(
+    ("method", "v", "sigma"),
+    [
+        ("c-gdp", 0.0, 0.0),
+        ("i-gdp", 0.0, 0.0),
+        ("aa-i-gdp", 0.0, 0.0),
+        ("aa-i-gdp-anchor-noise", 0.2, 0.0),
+        ("aa-i-gdp-both-noise", 0.2, 0.5),
+    ],
+)
+def test_every_attack_has_a_result_or_a_reason(scene: Scene, method: str, v: float, sigma: float) -> None:
+    columns = leakage(scene, played(scene, method, v=v, sigma=sigma), attacks=OPTIONS["attacks"], seed=0)
+    wanted = without_result(columns, OPTIONS["attacks"])
+    assert wanted
+    assert set(columns["attacks_not_run"].split(",")) == wanted
+    reasons = json.loads(columns["attacks_not_run_because"])
+    assert reasons.keys() == wanted
+    assert all(reason.startswith(("did not apply: ", "did not run: ")) for reason in reasons.values())
+    assert ("did not run: " in str(reasons.get("procrustes"))) == (method == "aa-i-gdp")
+
+
+def test_where_all_attacks_ran_nothing_is_said(scene: Scene) -> None:
+    columns = leakage(
+        scene, played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=["procrustes", "moments"], seed=0
+    )
+    assert without_result(columns, ["procrustes", "moments"]) == set()
+    assert not {"attacks_not_run", "attacks_not_run_because"} & columns.keys()
+
+
+def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(view: Any, *, rng: Any) -> Any:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    def endless(view: Any, *, rng: Any) -> Any:
+        found = REGISTRY["procrustes"](view, rng=rng)
+        return replace(found, rows=np.full_like(found.rows, np.inf))
+
+    def broken(found: Any, view: Any) -> Any:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
+    monkeypatch.setattr(scenes, "REGISTRY", known | {"moments": failing, "lattice": endless})
+    monkeypatch.setattr(scenes, "denoised", broken)
+    simulation = played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
+    columns = leakage(scene, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
+    reasons = json.loads(columns["attacks_not_run_because"])
+    assert reasons.pop("known-anchor").startswith("did not apply: The anchor representation carries noise")
+    assert reasons == {
+        "moments": "failed: Singular matrix",
+        "lattice": "failed: The rebuilt rows are not finite.",
+        "procrustes+denoised": "failed: SVD did not converge",
+    }
+    assert "error:procrustes" in columns
+
+
+def test_any_other_error_ends_the_study(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(view: Any, *, rng: Any) -> Any:
+        raise ValueError("a slip")
+
+    monkeypatch.setattr(scenes, "REGISTRY", {"moments": wrong})
+    with pytest.raises(ValueError, match="a slip"):
+        leakage(scene, played(scene, "i-gdp"), attacks=["moments"], seed=0)
+
+
+def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
+    rows: list[dict[str, Any]] = [{"error:guessing": 1.0} for _ in range(6)] + [{"method": "local-only"}]
+    for k, row in enumerate(rows[:5]):
+        told = NotRun()
+        for attack in ("moments", "lattice"):
+            if k < 2:
+                told.left_out(attack, "No need.")
+        with told.trying("procrustes"):
+            raise DoesNotApply(f"Reason {max(k, 1)}.") if k else np.linalg.LinAlgError("Singular matrix")
+        row |= told.columns()
+    assert notes_of(rows) == [
+        "moments and lattice did not run at 2 of 6 points: No need",
+        "procrustes did not apply at 4 of 6 points: Reason 1 (1); Reason 2 (1); Reason 3 (1); for other reasons (1)",
+        "procrustes failed at 1 of 6 points: Singular matrix",
+    ]
+    assert notes_of(rows[-2:]) == []
+
+
+def test_only_the_paper_s_score_has_noise_on_test_rows(scene: Scene) -> None:
+    quiet = utility(scene, played(scene, "aa-i-gdp"), learner="linear", seed=0)
+    loud = utility(scene, played(scene, "aa-i-gdp-data-noise", sigma=3.0), learner="linear", seed=0)
+    assert quiet["balanced_accuracy"] == quiet["balanced_accuracy_clean"]
+    assert loud["balanced_accuracy"] < loud["balanced_accuracy_clean"] - 0.05
+    assert loud["balanced_accuracy_clean"] > quiet["balanced_accuracy"] - 0.1
+
+
+def test_each_one_s_own_score_is_over_its_own_test_rows() -> None:
+    truth = [np.array([0, 1]), np.array([0, 0, 1, 1])]
+    said = np.array([0, 1, 1, 0, 1, 0])
+    columns = scored(truth, clean=said, noisy=1 - said)
+    assert columns["own:0"] == 1.0
+    assert columns["own:1"] == 0.5
+    assert columns["balanced_accuracy_clean"] == pytest.approx(4 / 6)
+    assert columns["balanced_accuracy"] == pytest.approx(2 / 6)
+    assert "own:0" not in scored([np.array([0, 1])] * 11, clean=np.zeros(22), noisy=np.zeros(22))
+
+
+def test_ranking_does_not_depend_on_how_many_rows_are_called_positive() -> None:
+    truth = [np.array([0, 1, 0, 1]), np.array([1, 0]), np.array([1, 1])]
+    leans = np.array([-2.0, 1.0, 0.5, 0.4, 3.0, -1.0, 2.0, -0.5])
+    columns = ranked(truth, leans)
+    assert columns == ranked(truth, leans - 100)
+    assert columns["auc_own:0"] == 0.75
+    assert columns["auc_own:1"] == 1.0
+    assert "auc_own:2" not in columns  # one class only: nothing to rank
+    assert columns["auc_own_clean"] == pytest.approx(0.875)
+    assert columns["auc_clean"] == pytest.approx(13 / 15)
+    assert ranked([np.arange(3)], np.zeros(3)) == {}
+
+
+# --- the studies -----------------------------------------------------------------------------------------------------
+
+
+def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_path: Path) -> None:
+    progress = Quiet()
+    spec = table_spec(attacks=["known-secret", "known-anchor", "procrustes"])
+    rows, facts = run(spec, heart, tmp_path / "out", progress)
+    assert progress.steps == progress.total
+    results = Results.from_rows(rows)
+    for deployment in (0, 1):
+        part = results.where(deployment=deployment)
+        counts = {method: len(part.where(method=method)) for method in part.values("method")}
+        assert counts == {
+            "c-gdp": 1,
+            "aa-i-gdp": 1,
+            "i-gdp": 1,
+            "local-only": 4,
+            "local-own": 1,
+            "pooled-raw": 1,
+            "aa-i-gdp-anchor-noise": 4,
+            "aa-i-gdp-data-noise": 4,
+            "aa-i-gdp-both-noise": 2,
+        }
+        assert part.where(method="aa-i-gdp-anchor-noise")["draw"].tolist() == [0, 1, 2, 3]
+        assert part.where(method="aa-i-gdp-anchor-noise")["anchor_noise_scale"].tolist() == [0.05, 0.05, 0.4, 0.4]
+        alone = part.where(method="local-only")
+        own = part.where(method="local-own")
+        assert [own[f"own:{i}"][0] for i in range(4)] == [alone.where(draw=i)[f"own:{i}"][0] for i in range(4)]
+        assert np.isnan(own["auc_clean"]).all()  # of several models
+        assert np.isfinite(own["auc_own_clean"]).all()
+        control = part.where(method=["c-gdp", "aa-i-gdp"])
+        assert np.ptp(control["balanced_accuracy"]) < 0.02  # Prop.: the same output, but for rounding
+        levels = part.where(method="aa-i-gdp-data-noise")["data_noise_scale"]
+        np.testing.assert_allclose(levels, np.repeat([0.3, 2.0], 2) * facts["parts"][deployment]["rms"])
+        error = part.where(method="aa-i-gdp-data-noise").envelope("error")
+        assert error[:2].max() < error[2:].min()
+    assert results.envelope("match")[results["method"] == "aa-i-gdp"].tolist() == [1.0, 1.0]
+    assert np.isfinite(results["own:3"]).all()
+    assert np.isfinite(results["balanced_accuracy_clean:svm"]).all()
+    assert facts["participants"] == list(SIZES)
+    assert set(facts["data"]) == {f"processed.{hospital}.data" for hospital in SIZES}
+    assert facts["parts"][0]["match_ceiling"] == 1.0
+    attacked = results.where(method=["c-gdp", "aa-i-gdp", "i-gdp", *NOISY])
+    assert facts["n_attacked"] == len(attacked) == 26
+    noisy_anchor = len(results.where(method=[NOISY[0], NOISY[2]]))
+    carries = "did not apply: The anchor representation carries noise; see pseudoinverse, procrustes and moments."
+    assert facts["attacks_not_run"]["known-anchor"][carries] == noisy_anchor == 12
+    assert sum(facts["attacks_not_run"]["known-secret"].values()) == 24
+    assert [note for note in facts["notes"] if note.startswith("known-anchor did not apply at 16 of 26 points: ")]
+    assert [note for note in facts["notes"] if note.startswith("procrustes did not run at 10 of 26 points: ")]
+    names = results.where(method="c-gdp")["attacks_not_run"].tolist()
+    assert names == ["known-secret+denoised,known-anchor,procrustes"] * 2
+    assert set(results.where(method="local-only")["attacks_not_run"]) == {None}
+
+
+def test_two_deployments_are_two_splits(heart: Path, tmp_path: Path) -> None:
+    rows, facts = run(
+        table_spec(anchor_noise=[], data_noise=[], both_anchor=[], attacks=["known-anchor"]), heart, tmp_path / "out"
+    )
+    assert facts["parts"][0]["rms"] != facts["parts"][1]["rms"]
+    guessed = {row["error:guessing"] for row in rows if row["method"] == "c-gdp"}
+    assert len(guessed) == 2
+
+
+@pytest.mark.parametrize("steps", [1, 9])
+def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
+    heart: Path, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring_studies.tabular.jobs._SECONDS_UNTIL_KEPT", 0.0)
+    spec = table_spec(anchor_noise=[0.2], data_noise=[0.5], both_anchor=[], learners=["linear"], draws=3)
+    spec = replace(spec, options=spec.options | {"attacks": ["known-anchor", "procrustes"]})
+    whole, told = run(spec, heart, tmp_path / "whole")
+    some, facts = run(spec, heart, tmp_path / "stopped", Quiet(until=steps))
+    assert 0 < len(some) < len(whole)
+    assert facts == {}
+    again, facts = run(spec, heart, tmp_path / "stopped")
+    assert again[: len(some)] == some
+    assert again == whole
+    assert facts["n_train"] > 0
+    assert facts["attacks_not_run"] == told["attacks_not_run"] != {}  # also of rows from before the stop
+    assert facts["notes"] == told["notes"]
+    assert run(spec, heart, tmp_path / "stopped")[0] == whole  # a finished study does nothing more
+
+
+def test_rows_of_other_files_do_not_mix(heart: Path, tmp_path: Path) -> None:
+    spec = table_spec(anchor_noise=[], data_noise=[], both_anchor=[], learners=["linear"], attacks=["known-anchor"])
+    run(spec, heart, tmp_path / "out")
+    path = heart / "heart_disease" / "processed.va.data"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0], *reversed(lines[1:])]), encoding="utf-8")
+    with pytest.raises(InputError, match="another"):
+        run(spec, heart, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"drawz": 3}, "drawz unknown"),
+        ({"learners": ["wave"]}, "'wave'"),
+        ({"attacks": ["procrustez"]}, "'procrustez'"),
+        ({"source": "hospital"}, "'hospital'"),
+        ({"n_components": 3}, "public_share"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(heart: Path, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(table_spec(**change), heart, tmp_path / "out")
+
+
+def test_an_option_that_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match="draws missing"):
+        TableOptions.of({name: value for name, value in OPTIONS.items() if name != "draws"})
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_options_of_the_shipped_studies_are_in_order(quick: bool) -> None:
+    for study in ("hospitals", "census"):
+        points = list(TableOptions.of(read_spec(study, quick=quick).options).points())
+        assert len({(point.method, point.draw) for point in points}) == len(points)
+    landscape = LandscapeOptions.of(read_spec("landscape", quick=quick).options)
+    sizes = landscape.sizes(0, 55_000)
+    assert all(n * p <= landscape.most_rows for n, p in sizes)
+    assert set(landscape.sizes(1, 55_000)) <= set(sizes)
+
+
+# --- the landscape ---------------------------------------------------------------------------------------------------
+
+SMALL = {
+    "rows_each": [20, 60, 5000],
+    "n_participants": [2, 10],
+    "most_rows": 50_000,
+    "repeated_up_to": 100,
+    "n_components": 12,
+    "n_anchor_rows": 48,
+    "n_public": 5000,
+    "n_test": 200,
+    "learners": ["svm"],
+    "anchor_noise": [0.05, 0.3],
+    "data_noise": [0.5],
+    "attacks": ["known-anchor", "procrustes"],
+    "n_queries": 50,
+    "alone": 4,
+}
+LANDSCAPE = Spec(name="landscape", title="", kind="landscape", seed=1, deployments=2, options=SMALL)
+
+
+def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Path) -> None:
+    progress = Quiet()
+    rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out", progress)
+    assert progress.steps == progress.total
+    assert "scikit-learn" in progress.notes[0]
+    assert "scikit-learn" in facts["notes"][0]
+    results = Results.from_rows(rows)
+    cells = {(int(n), int(p)) for n, p in zip(results["rows_each"], results["n_participants"], strict=True)}
+    assert cells == {(20, 2), (20, 10), (60, 2), (60, 10)}
+    assert set(results.where(deployment=1)["rows_each"].tolist()) == {20.0}  # only the smallest is repeated
+    assert set(results.where(deployment=1)["n_participants"].tolist()) == {2.0}
+    for n, p in cells:
+        cell = results.where(rows_each=n, n_participants=p, deployment=0)
+        assert len(cell.where(method="local-only")) == min(4, p)
+        assert len(cell.where(method="aa-i-gdp-anchor-noise")) == 2
+        alone = cell.where(method="local-only")["balanced_accuracy"].mean()
+        together = cell.where(method="aa-i-gdp")["balanced_accuracy_clean"][0]
+        if p == 10:
+            assert together > alone + 0.05
+        sigma = cell.where(method="aa-i-gdp-data-noise")["data_noise_scale"][0]
+        spread = next(one["standard_deviation"] for one in facts["cells"] if one["rows_each"] == n)
+        assert sigma == pytest.approx(0.5 * spread, rel=0.1)
+    assert not [name for name in rows[0] if name.startswith("own:")]
+    noisy_anchor = len(results.where(method="aa-i-gdp-anchor-noise"))
+    assert sum(facts["attacks_not_run"]["known-anchor"].values()) == noisy_anchor
+    assert facts["n_attacked"] == len(results) - len(results.where(method=["local-only", "pooled-raw"]))
+    words = f"known-anchor did not apply at {noisy_anchor} of {facts['n_attacked']} points: The anchor"
+    assert [note for note in facts["notes"] if note.startswith(words)]
+    assert run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")[0] == rows
+
+
+def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: Path) -> None:
+    rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    results = Results.from_rows(rows)
+    for cell in facts["cells"]:
+        here = results.where(**{name: cell[name] for name in ("deployment", "n_participants", "rows_each")})
+        pooled = here.where(method="pooled-raw")
+        assert pooled["draw"].tolist() == [0.0]
+        assert pooled["data_noise_scale"].tolist() == pooled["anchor_noise_scale"].tolist() == [0.0]
+        # A Gaussian kernel does not care how rows are turned: without noise, joining loses nothing.
+        joint = here.where(method="aa-i-gdp")
+        for score in ("balanced_accuracy", "balanced_accuracy_clean"):
+            assert pooled[score][0] == pytest.approx(joint[score][0], abs=1e-9)
+        assert pooled["balanced_accuracy"][0] > here.where(method="local-only")["balanced_accuracy"].mean()
+    assert "local-only and pooled-raw learn from projected rows, as the joint model does" in facts["notes"]
+
+
+def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = landscape._reference_jobs
+    with monkeypatch.context() as before:
+        before.setattr(landscape, "_reference_jobs", lambda *given: jobs(*given)[:-1])
+        old, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    new, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    assert {row["method"] for row in new if row not in old} == {"pooled-raw"}
+    assert len(new) == len(old) + 5  # four cells, one of them in two deployments
+
+
+def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    found = landscape._raw(tmp_path / "nothing")
+    monkeypatch.setattr(landscape, "_raw", lambda folder: (*found[:4], "MNIST", {}))
+    with pytest.raises(InputError, match="were made from"):
+        run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+
+
+def test_half_of_mnist_is_an_error_and_no_reason_for_other_digits(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"half")
+    with pytest.raises(StorageError, match="mnist"):
+        run(LANDSCAPE, tmp_path, tmp_path / "out")

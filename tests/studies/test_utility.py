@@ -1,0 +1,359 @@
+"""Networks of an image study: those without protection get the best of every way; and what runs beside and in pieces."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.images import background as background_module
+from mooring_studies.images import digit_study, utility
+from mooring_studies.images.background import InBackground
+from mooring_studies.images.deployment import SPLITS, Deployment, deployed
+from mooring_studies.images.digit_study import DigitStudy
+from mooring_studies.images.memory import pieces_that_fit
+from mooring_studies.images.utility import scored, trained, without_protection
+
+from mooring.errors import InputError
+from mooring.learners.ensemble import DIGITS
+from mooring.randomness import Streams
+
+torch = pytest.importorskip("torch")
+H = 100
+TRAINING = {"epochs": 2, "batch_size": 20, "learning_rate": 1e-3}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def deployment_of(train: Sequence[int]) -> Deployment:
+    """Participants with so many training rows, of ten classes around centres of their own."""
+    rng = np.random.default_rng(3)
+    centres = 2 * rng.standard_normal((10, H))
+    parts: dict[Any, list[Any]] = {}
+    labels: dict[Any, list[Any]] = {}
+    for split in SPLITS:
+        sizes = train if split == "train" else [20] * len(train)
+        labels[split] = [rng.permutation(np.arange(size) % 10) for size in sizes]
+        parts[split] = [5 + centres[codes] + rng.standard_normal((len(codes), H)) for codes in labels[split]]
+    streams = Streams.for_experiment(2)
+    return deployed(parts, labels, np.arange(3), n_anchor_rows=H + 1, streams=streams, device="cpu")
+
+
+class Trainer:
+    """In place of training: remembers what it is given, and says which way validates best."""
+
+    def __init__(self, validation: Sequence[float]) -> None:
+        self.validation, self.calls = list(validation), list[SimpleNamespace]()
+        self.predicted: list[Any] = []
+
+    def __call__(
+        self, train_rows: Any, train_labels: Any, validation_rows: Any, validation_labels: Any, **options: Any
+    ) -> Any:
+        self.calls.append(
+            SimpleNamespace(
+                train_rows=train_rows,
+                train_labels=np.broadcast_to(np.asarray(train_labels), train_rows.shape[:2]),
+                validation_rows=validation_rows,
+                validation_labels=np.broadcast_to(np.asarray(validation_labels), validation_rows.shape[:2]),
+                **options,
+            )
+        )
+        return _Members(self, list(range(len(train_rows))))
+
+
+class _Members:
+    def __init__(self, trainer: Trainer, members: list[int]) -> None:
+        self.trainer, self.members = trainer, members
+        values = [trainer.validation[k % len(trainer.validation)] for k in members]
+        self.validation_balanced_accuracy, self.best_epoch = np.array(values), np.array(members)
+
+    def __getitem__(self, k: int) -> _Members:
+        return _Members(self.trainer, [self.members[k]])
+
+    def predict(self, rows: Any) -> Any:
+        self.trainer.predicted.append((self.members, rows))
+        return np.zeros(rows.shape[:2], dtype=np.int64)
+
+
+def one_way(deployment: Deployment, participants: Sequence[int], way: int) -> Any:
+    """All rows as they are, turned, or scaled by what these participants know."""
+    known = torch.cat([deployment.rows[deployment.own("train", i)] for i in participants])
+    turned = deployment.rows @ deployment.orthogonals[participants[0]] + deployment.translations[participants[0]]
+    scaled = (deployment.rows - known.mean(dim=0)) / known.std(dim=0, correction=0)
+    return (deployment.rows, turned, scaled)[way].float()
+
+
+@pytest.mark.parametrize("best", [0, 1, 2])
+@pytest.mark.parametrize("participants", [[1], [0, 1, 2]])
+def test_without_protection_the_way_that_validates_best_is_tested(
+    participants: list[int], best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, trainer = deployment_of([40, 40, 40]), Trainer([0.6 if k == best else 0.5 for k in range(3)])
+    monkeypatch.setattr(utility, "train_ensemble", trainer)
+    (found,) = without_protection(deployment, [participants], architecture=DIGITS, training=TRAINING)
+    assert found["validation_balanced_accuracy"] == 0.6
+    (call,) = trainer.calls
+    places = {split: np.r_[tuple(deployment.own(split, i) for i in participants)] for split in SPLITS}
+    for way in range(3):
+        rows = one_way(deployment, participants, way)
+        torch.testing.assert_close(call.train_rows[way], rows[places["train"]])
+        torch.testing.assert_close(call.validation_rows[way], rows[places["validation"]])
+        np.testing.assert_array_equal(call.train_labels[way], deployment.labels[places["train"]])
+        np.testing.assert_array_equal(call.validation_labels[way], deployment.labels[places["validation"]])
+    ((_, tested),) = trainer.predicted
+    torch.testing.assert_close(tested[0], one_way(deployment, participants, best)[deployment.span("test")])
+    assert found["balanced_accuracy"] == found["balanced_accuracy_clean"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("train", [[40, 40, 40], [15, 41, 60]])
+def test_who_trains_alone_takes_as_many_steps_as_the_joint_model(
+    train: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, trainer = deployment_of(train), Trainer([0.5])
+    monkeypatch.setattr(utility, "train_ensemble", trainer)
+    groups = [[0], [1], [2], [0, 1, 2]]
+    found = without_protection(deployment, groups, architecture=DIGITS, training=TRAINING)
+    assert len(found) == len(groups)
+    joint = TRAINING["epochs"] * math.ceil(sum(train) / TRAINING["batch_size"])
+    for call in trainer.calls:
+        each = math.ceil(call.train_rows.shape[1] / TRAINING["batch_size"])
+        assert joint <= call.epochs * each < joint + each  # whole epochs: never fewer steps
+        assert (call.batch_size, call.learning_rate) == (TRAINING["batch_size"], TRAINING["learning_rate"])
+        if call.train_rows.shape[1] == sum(train):
+            assert call.epochs == TRAINING["epochs"]
+
+
+@pytest.mark.parametrize("train", [[40, 40, 40], [30, 41, 30]])
+def test_many_who_train_alone_are_what_each_is(train: list[int]) -> None:
+    """Side by side where they have equally many rows, and in the order asked for."""
+    deployment = deployment_of(train)
+    groups = [[0], [1], [2], [0, 1, 2]]
+    together = without_protection(deployment, groups, architecture=DIGITS, training=TRAINING)
+    for group, found in zip(groups, together, strict=True):
+        (alone,) = without_protection(deployment, [group], architecture=DIGITS, training=TRAINING)
+        assert found == pytest.approx(alone, abs=0.02)  # rounding may move an answer or two
+    assert together[3]["balanced_accuracy"] > 0.25
+    assert len({tuple(found.values()) for found in together}) > 1
+
+
+def test_a_draw_is_scored_on_noisy_rows_as_in_the_paper_and_on_clean_ones_as_deployed() -> None:
+    deployment = deployment_of([20, 20, 20])
+    truth = torch.as_tensor(deployment.labels)
+    clean = torch.zeros(len(truth), H)
+    clean[:, 0] = truth
+    noisy = clean.expand(2, -1, -1).clone()
+    noisy[1, :, 0] = (truth + (truth < 5)) % 10  # every row of the classes below five is misread
+    ensemble: Any = SimpleNamespace(
+        predict=lambda rows: (rows if rows.ndim == 3 else rows[None].expand(2, -1, -1))[..., 0].numpy().astype(int),
+        validation_balanced_accuracy=np.array([0.3, 0.4]),
+        best_epoch=np.array([1, 2]),
+    )
+    for as_deployed in (clean, clean.expand(2, -1, -1)):
+        first, second = scored(ensemble, noisy, as_deployed, deployment)
+        assert (first["balanced_accuracy"], first["balanced_accuracy_clean"], first["accuracy"]) == (1, 1, 1)
+        assert (second["balanced_accuracy"], second["balanced_accuracy_clean"], second["accuracy"]) == (0.5, 1, 0.5)
+        assert (second["validation_balanced_accuracy"], second["best_epoch"]) == (0.4, 2)
+    assert scored(ensemble, noisy, None, deployment)[1]["balanced_accuracy_clean"] == 0.5
+
+
+def test_networks_learn_from_training_rows_and_are_chosen_on_validation_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment, trainer = deployment_of([20, 30, 40]), Trainer([0.5])
+    monkeypatch.setattr(utility, "train_ensemble", trainer)
+    rows = torch.stack([deployment.rows, 2 * deployment.rows])
+    trained(rows, deployment, architecture=DIGITS, training=TRAINING)
+    (call,) = trainer.calls
+    assert torch.equal(call.train_rows, rows[:, :90])
+    assert torch.equal(call.validation_rows, rows[:, 90:150])
+    np.testing.assert_array_equal(call.train_labels[1], deployment.labels[:90])
+    np.testing.assert_array_equal(call.validation_labels[0], deployment.labels[90:150])
+    assert call.streams is deployment.streams
+    assert {name: getattr(call, name) for name in TRAINING} == TRAINING
+
+
+def test_the_auditor_learns_from_as_many_clean_images_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = np.arange(50, dtype=np.uint8)[:, None] * np.ones(784, dtype=np.uint8), np.arange(50) % 10
+    digits = SimpleNamespace(train_images=images, train_labels=labels)
+    monkeypatch.setattr(digit_study, "load_digits", lambda folder: digits)
+    monkeypatch.setattr(digit_study, "find", lambda data_dir, name: None)
+    monkeypatch.setattr(digit_study, "train_digit_auditor", lambda rows, classes, **options: (rows, classes, options))
+    for n_rows, expected in ((0, 50), (20, 20)):
+        spec: Any = SimpleNamespace(seed=1, auditor=SimpleNamespace(rows=n_rows, epochs=7))
+        study = DigitStudy(spec, data_dir=None, device="cpu")
+        rows, classes, options = study.auditor
+        assert study.auditor[0] is rows  # trained once
+        assert rows.shape == (expected, 784)
+        which = np.round(255 * rows[:, 0]).astype(int)
+        assert len(set(which)) == expected
+        np.testing.assert_array_equal(classes, which % 10)
+        assert (options["epochs"], options["device"]) == (7, "cpu")
+
+
+# ------------------------------------------------------------------------------------------------- behind the main thread
+
+
+def test_functions_run_in_order_one_at_a_time_behind_the_main_thread() -> None:
+    begun, done, go = list[int](), list[int](), threading.Event()
+
+    def work(k: int) -> None:
+        begun.append(k)
+        assert go.wait(5)
+        assert threading.current_thread() is not threading.main_thread()
+        done.append(k)
+
+    with InBackground() as background:
+        background.run(lambda: work(0))
+        assert done == []  # it was not waited for
+        go.set()
+        for k in (1, 2, 3):
+            background.run(lambda k=k: work(k))  # type: ignore[misc]
+            assert done[:k] == list(range(k))
+        background.wait()
+        assert done == [0, 1, 2, 3]
+    assert begun == done
+
+
+def test_what_fails_behind_fails_where_the_next_is_given_and_that_does_not_run() -> None:
+    done = list[int]()
+    with InBackground() as background:
+        background.run(lambda: done.append(1))
+        background.run(lambda: [][0])
+        with pytest.raises(IndexError):
+            background.run(lambda: done.append(2))
+        background.run(lambda: done.append(3))  # told once: it goes on where somebody goes on
+    assert done == [1, 3]
+
+
+def test_what_fails_last_fails_at_the_end() -> None:
+    done = list[int]()
+
+    def use() -> None:
+        with InBackground() as background:
+            background.run(lambda: done.append(1))
+            background.run(lambda: [][0])
+
+    with pytest.raises(IndexError):
+        use()
+    assert done == [1]
+
+
+def test_what_was_begun_is_finished_when_the_main_thread_fails_or_is_interrupted() -> None:
+    for problem in (ValueError, KeyboardInterrupt):
+        done, go = list[int](), threading.Event()
+
+        def slow(done: list[int] = done, go: threading.Event = go) -> None:
+            assert go.wait(5)
+            done.append(1)
+
+        def use(slow: Any = slow, go: threading.Event = go, problem: Any = problem) -> None:
+            with InBackground() as background:
+                background.run(slow)
+                go.set()
+                raise problem
+
+        with pytest.raises(problem):
+            use()
+        assert done == [1]
+
+
+# -------------------------------------------------------------------------------------------------------- in pieces
+
+
+def test_pieces_halve_when_memory_runs_out_and_stay_small() -> None:
+    tried, room = list[int](), list[int]()
+
+    def work(piece: Any) -> int:
+        tried.append(len(piece))
+        if len(piece) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return int(piece.sum())
+
+    found = list(pieces_that_fit(work, np.arange(20), 8, make_room=lambda: room.append(1)))
+    assert tried == [8, 4, *[2] * 10]
+    assert len(room) == 2
+    np.testing.assert_array_equal(np.concatenate([piece for piece, _ in found]), np.arange(20))
+    assert [total for _, total in found] == [int(piece.sum()) for piece, _ in found]
+    assert list(pieces_that_fit(work, np.arange(0), 8)) == []
+
+
+def test_pieces_are_given_as_soon_as_they_are_found() -> None:
+    def work(piece: Any) -> int:
+        if 3 in piece:
+            raise ValueError("three")
+        return len(piece)
+
+    given = []
+
+    def use() -> None:
+        for piece, _ in pieces_that_fit(work, [0, 1, 2, 3], 2):
+            given.append(piece)
+
+    with pytest.raises(ValueError, match="three"):
+        use()
+    assert given == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    ],
+)
+def test_a_single_item_is_tried_again_once_there_is_room(problem: Exception) -> None:
+    full = [True]
+
+    def work(piece: list[int]) -> int:
+        if full:
+            raise problem
+        return piece[0]
+
+    assert list(pieces_that_fit(work, [7], 1, make_room=full.clear)) == [([7], 7)]
+    full.append(True)
+    with pytest.raises(InputError, match="room for one draw at a time"):
+        list(pieces_that_fit(work, [7], 1))
+
+
+def test_an_error_that_is_not_about_memory_is_no_reason_to_try_again() -> None:
+    tried = []
+
+    def work(piece: list[int]) -> None:
+        tried.append(len(piece))
+        raise InputError("rows", expected="finite", got="NaN", cure="Check them.")
+
+    with pytest.raises(InputError):
+        list(pieces_that_fit(work, [1, 2, 3], 3))
+    assert tried == [3]
+
+
+def test_waiting_for_what_runs_behind_is_counted_and_work_of_ones_own_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, go = [0.0], threading.Event()
+
+    def work() -> None:
+        assert go.wait(5)
+        now[0] += 7
+
+    def clock() -> float:
+        read = now[0]
+        go.set()  # the work goes on only once somebody has begun to wait
+        return read
+
+    monkeypatch.setattr(background_module.time, "perf_counter", clock)
+    with InBackground() as background:
+        background.run(work)
+        now[0] += 100  # work of one's own
+        background.wait()
+        assert background.waited == 7
+        background.wait()  # nothing runs
+        assert background.waited == 7

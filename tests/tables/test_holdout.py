@@ -1,0 +1,85 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mooring.tables import Records, read_records, set_aside
+
+Refused = Callable[..., None]
+
+
+@pytest.fixture
+def records() -> Records:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 3, 30)
+    rows = np.column_stack([rng.standard_normal(30), np.eye(3)[words], rng.standard_normal(30), np.arange(30) % 2])
+    return Records(
+        rows=rows,
+        labels=np.arange(30) % 2,
+        feature_names=("age", "town=a", "town=b", "town=c", "town size", "smoker"),
+        feature_kinds=("number", "category", "category", "category", "number", "integer"),
+        centres=np.arange(6.0),
+        scales=np.arange(6.0) + 1,
+        attributes={"sex": np.array(["f", "m", "f"] * 10)},
+    )
+
+
+def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
+    rest, values, kind = set_aside(records, "town")
+    assert rest.feature_names == ("age", "town size", "smoker")
+    assert rest.feature_kinds == ("number", "number", "integer")
+    assert kind == "category"
+    assert values.tolist() == records.rows[:, 1:4].argmax(axis=1).tolist()
+    np.testing.assert_array_equal(rest.rows, records.rows[:, [0, 4, 5]])
+    assert rest.centres is not None
+    assert rest.scales is not None
+    assert rest.centres.tolist() == [0, 4, 5]
+    assert rest.scales.tolist() == [1, 5, 6]
+    assert rest.labels is not None
+    assert rest.labels.tolist() == (np.arange(30) % 2).tolist()
+
+
+def test_a_number_stays_a_number(records: Records) -> None:
+    rest, values, kind = set_aside(records, "age")
+    assert kind == "number"
+    np.testing.assert_array_equal(values, records.rows[:, 0])
+    assert rest.n_features == 5
+
+
+def test_a_number_of_few_values_is_a_category(records: Records) -> None:
+    rest, values, kind = set_aside(records, "smoker")
+    assert kind == "category"
+    assert values.shape == (30,)
+    assert values.tolist() == (np.arange(30) % 2).tolist()
+    assert rest.n_features == 5
+
+
+def test_what_the_file_tells_besides_the_rows_takes_no_feature_away(records: Records) -> None:
+    rest, values, kind = set_aside(records, "sex")
+    assert rest is records
+    assert kind == "category"
+    assert values.tolist() == [0, 1, 0] * 10
+
+
+def test_the_given_records_are_left_alone(records: Records) -> None:
+    before = records.rows.copy()
+    set_aside(records, "town")
+    np.testing.assert_array_equal(records.rows, before)
+    assert records.n_features == 6
+
+
+def test_unknown_and_only_columns_are_refused(records: Records, refused: Refused) -> None:
+    refused(lambda: set_aside(records, "weight"), what="attribute", expected="6 columns", got="'weight'")
+    refused(lambda: set_aside(records, "tow"), what="attribute", expected="6 columns", got="'tow'")
+    only = Records(rows=np.eye(3), feature_names=("town=a", "town=b", "town=c"))
+    refused(lambda: set_aside(only, "town"), what="attribute", expected="among others", got="the only one")
+
+
+def test_a_column_as_it_comes_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("age,smoker,ill\n" + "".join(f"{40 + k},{'yes' if k % 3 else 'no'},{k % 2}\n" for k in range(30)))
+    rest, values, kind = set_aside(read_records(path, label="ill"), "smoker")
+    assert rest.feature_names == ("age",)
+    assert kind == "category"
+    assert values.tolist() == [int(k % 3 > 0) for k in range(30)]

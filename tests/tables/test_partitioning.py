@@ -1,0 +1,259 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mooring.tables import Deal, Records, deal
+
+Refused = Callable[..., None]
+
+
+def make_records(n_rows: int, n_classes: int, n_groups: int, seed: int) -> Records:
+    rng = np.random.default_rng(seed)
+    return Records(
+        rows=np.arange(float(n_rows))[:, None],
+        labels=rng.integers(0, n_classes, n_rows) if n_classes else rng.random(n_rows),
+        groups=rng.integers(0, n_groups, n_rows),
+        group_names=tuple(f"hospital {k}" for k in range(n_groups)),
+    )
+
+
+studies = st.builds(
+    make_records,
+    n_rows=st.integers(20, 90),
+    n_classes=st.integers(0, 4),
+    n_groups=st.integers(1, 12),
+    seed=st.integers(0, 2**16),
+)
+shares = st.sampled_from([0.0, 0.1, 0.25, 0.4])
+participants = st.integers(1, 6)
+
+
+def check_every_row_is_in_one_place(dealt: Deal, n_rows: int) -> None:
+    places = [*dealt.train_indices, *dealt.test_indices, dealt.public_indices, dealt.unused_indices]
+    assert np.array_equal(np.sort(np.concatenate(places)), np.arange(n_rows))
+
+
+def check_rows_and_labels_follow_their_indices(dealt: Deal, records: Records) -> None:
+    for rows, indices in zip((*dealt.train, *dealt.test), (*dealt.train_indices, *dealt.test_indices), strict=True):
+        assert np.array_equal(rows, records.rows[indices])
+    labels = (*dealt.train_labels, *dealt.test_labels)
+    for own, indices in zip(labels, (*dealt.train_indices, *dealt.test_indices), strict=True):
+        assert np.array_equal(own, records.labels[indices])
+
+
+def counts(parts: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Rows of each class (columns) that each participant (rows) holds."""
+    return np.array([np.bincount(part, minlength=5) for part in parts])
+
+
+@given(studies, participants, shares, shares, st.none() | st.integers(1, 20), st.integers(0, 99))
+def test_every_row_goes_to_exactly_one_place_and_classes_are_even(
+    records: Records, p: int, test_share: float, public_share: float, rows_each: int | None, seed: int
+) -> None:
+    n_test = int(test_share * records.n_rows + 0.5)
+    assume(test_share == 0 or n_test >= p)
+    keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
+    dealt = deal(records, rng=np.random.default_rng(seed), **keywords)
+    check_every_row_is_in_one_place(dealt, records.n_rows)
+    check_rows_and_labels_follow_their_indices(dealt, records)
+    for side in (dealt.train, dealt.test):
+        sizes = [len(rows) for rows in side]
+        assert max(sizes) - min(sizes) <= 1
+    assert sum(len(rows) for rows in dealt.test) == n_test
+    assert dealt.public_indices.size == int(public_share * records.n_rows + 0.5)
+    assert rows_each is None or max(len(rows) for rows in dealt.train) <= rows_each
+    assert rows_each is not None or dealt.unused_indices.size == 0
+    if records.label_kind == "classes":
+        for parts in (dealt.train_labels, dealt.test_labels):
+            assert (np.ptp(counts(parts), axis=0) <= 1).all()
+        expected = n_test / records.n_rows * np.bincount(records.labels, minlength=5)
+        assert (np.abs(counts(dealt.test_labels).sum(axis=0) - expected) < 1).all()
+
+
+@given(studies, participants, shares, shares, st.none() | st.integers(1, 9), st.integers(0, 99))
+def test_groups_are_never_split(
+    records: Records, p: int, test_share: float, public_share: float, rows_each: int | None, seed: int
+) -> None:
+    keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
+    try:
+        dealt = deal(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
+    except ValueError:
+        assume(False)
+    check_every_row_is_in_one_place(dealt, records.n_rows)
+    check_rows_and_labels_follow_their_indices(dealt, records)
+    n_groups = np.unique(records.groups).size
+    held = [
+        set(records.groups[np.concatenate(both)]) for both in zip(dealt.train_indices, dealt.test_indices, strict=True)
+    ]
+    assert sum(map(len, held)) == len(set().union(*held))
+    assert rows_each is None or max(len(rows) for rows in dealt.train) <= rows_each
+    if n_groups == p:
+        assert all(len(own) == 1 for own in held)
+        assert dealt.names == tuple(f"hospital {min(own)}" for own in held)
+        assert dealt.public_indices.size == int(public_share * records.n_rows + 0.5)
+    else:
+        assert not set(records.groups[dealt.public_indices]) & set().union(*held)
+        assert dealt.public_indices.size >= public_share * records.n_rows - 0.5
+
+
+@given(studies, st.booleans(), st.integers(0, 99))
+def test_the_same_seed_deals_the_same_rows(records: Records, by_group: bool, seed: int) -> None:
+    assume(np.unique(records.groups, return_counts=True)[1].min() >= 4)
+    assume(np.unique(records.groups).size >= 2)
+    keywords = {"n_participants": 2, "by_group": by_group, "public_share": 0.1, "rows_each": 5}
+    try:
+        first, second = (deal(records, rng=np.random.default_rng(seed), **keywords) for _ in range(2))
+    except ValueError:
+        assume(False)
+    for one, other in zip(first.train_indices, second.train_indices, strict=True):
+        assert np.array_equal(one, other)
+    for one, other in zip(first.test_indices, second.test_indices, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(first.public_indices, second.public_indices)
+
+
+def test_another_seed_deals_other_rows() -> None:
+    records = make_records(90, 3, 5, 0)
+    first, second = (deal(records, n_participants=3, rng=np.random.default_rng(seed)) for seed in (0, 1))
+    assert not np.array_equal(first.train_indices[0], second.train_indices[0])
+    assert not np.array_equal(first.test_indices[0], second.test_indices[0])
+
+
+def test_groups_go_to_the_participant_with_the_fewest_rows() -> None:
+    """Sizes 8, 5, 4, 3: the largest alone first, then 5, then 4 to the 5, then 3 to the 8."""
+    sizes = [3, 8, 4, 5]
+    records = Records(rows=np.zeros((20, 1)), groups=np.repeat(np.arange(4), sizes))
+    dealt = deal(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
+    held = [set(records.groups[own].tolist()) for own in dealt.train_indices]
+    assert held == [{0, 1}, {2, 3}]
+    assert dealt.test[0].shape == (0, 1)
+    assert dealt.names == ("participant 1", "participant 2")
+
+
+def test_a_natural_split_tests_on_each_groups_own_rows() -> None:
+    records = Records(rows=np.zeros((60, 1)), labels=[0, 1] * 30, groups=np.repeat([0, 1, 2], [8, 12, 40]))
+    dealt = deal(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
+    assert [len(rows) for rows in dealt.test] == [2, 3, 10]
+    for k, own in enumerate(dealt.test_indices):
+        assert set(records.groups[own]) == {k}
+    assert counts(dealt.test_labels)[0].tolist() == [1, 1, 0, 0, 0]
+
+
+def test_a_group_that_was_taken_out_leaves_the_names_right() -> None:
+    records = Records(rows=np.zeros((12, 1)), groups=np.arange(12) % 3, group_names=("a", "b", "c"))
+    dealt = deal(records.take(records.groups != 1), n_participants=2, rng=np.random.default_rng(0), by_group=True)
+    assert dealt.names == ("a", "c")
+
+
+def test_one_class_numbers_and_no_labels_are_dealt() -> None:
+    for labels in (np.zeros(20, dtype=int), np.arange(20) / 7, None):
+        dealt = deal(Records(rows=np.zeros((20, 2)), labels=labels), n_participants=3, rng=np.random.default_rng(0))
+        assert sum(len(rows) for rows in dealt.train) == 15
+        assert (dealt.train_labels is None) == (labels is None)
+        assert dealt.public is None
+    assert dealt.label_kind == "none"
+    assert (dealt.n_participants, dealt.n_features) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "expected", "got"),
+    [
+        ({"n_participants": 0}, "n_participants", "at least 1", "0"),
+        ({"n_participants": 21}, "rows", "each of the 21 participants", "20"),
+        ({"n_participants": 6}, "test rows", "each of the 6 participants", "5"),
+        ({"n_participants": 4, "public_share": 0.6}, "rows to train on", "each of the 4", "3"),
+        ({"rows_each": 0}, "rows_each", "at least 1", "0"),
+        ({"test_share": 1.0}, "test_share", "less than 1", "1.0"),
+        ({"test_share": float("nan")}, "test_share", "less than 1", "nan"),
+        ({"public_share": -0.1}, "public_share", "at least 0", "-0.1"),
+        ({"test_share": 0.5, "public_share": 0.5}, "test_share and public_share", "less than 1 together", "1.0"),
+        ({"by_group": True}, "by_group", "left out for records without groups", "True"),
+    ],
+)
+def test_deals_that_cannot_be_made_are_refused(
+    change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
+) -> None:
+    keywords = {"n_participants": 2, "rng": np.random.default_rng(0), **change}
+    refused(lambda: deal(Records(rows=np.zeros((20, 1))), **keywords), what=what, expected=expected, got=got)
+
+
+def test_too_few_or_too_small_groups_are_refused(refused: Refused) -> None:
+    keywords = {"rng": np.random.default_rng(0), "by_group": True}
+    records = Records(rows=np.zeros((9, 1)), groups=[0] * 8 + [1])
+    refused(lambda: deal(records, n_participants=3, **keywords), what="n_participants", expected="groups, 2", got="3")
+    refused(
+        lambda: deal(records, n_participants=2, **keywords),
+        what="the rows of participant 2",
+        expected="at least 2",
+        got="1",
+    )
+
+
+@given(
+    st.lists(st.integers(2, 20), min_size=1, max_size=4), st.sampled_from([0.0, 0.01, 0.25, 0.99]), st.integers(0, 99)
+)
+def test_parts_are_split_within_each_participant(sizes: list[int], test_share: float, seed: int) -> None:
+    starts = np.cumsum([0, *sizes])
+    datasets = [np.arange(float(start), start + n)[:, None] for start, n in zip(starts[:-1], sizes, strict=True)]
+    labels = [np.arange(n) % 2 for n in sizes]
+    public = np.arange(100.0, 103.0)[:, None]
+    dealt = Deal.from_parts(datasets, labels, rng=np.random.default_rng(seed), test_share=test_share, public=public)
+    check_every_row_is_in_one_place(dealt, sum(sizes) + 3)
+    for k, n in enumerate(sizes):
+        together = np.concatenate([dealt.train[k], dealt.test[k]])
+        assert np.array_equal(np.sort(together, axis=0), datasets[k])
+        assert np.array_equal(dealt.train[k][:, 0], dealt.train_indices[k])
+        assert np.array_equal((dealt.train_indices[k] - starts[k]) % 2, dealt.train_labels[k])
+        assert len(dealt.train[k]) >= 1
+        assert len(dealt.test[k]) == (min(max(int(test_share * n + 0.5), 1), n - 1) if test_share else 0)
+    assert np.array_equal(dealt.public, public)
+
+
+def test_parts_with_test_rows_are_kept_as_they_are() -> None:
+    train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((4, 2))]
+    train_labels, test_labels = [[0, 1, 1], [0]], [[0.5, 1.5], [1, 1, 1, 1]]
+    dealt = Deal.from_parts(
+        train,
+        train_labels,
+        rng=np.random.default_rng(0),
+        test=test,
+        test_labels=test_labels,
+        public=np.full((2, 2), 7.0),
+        names=("east", "west"),
+    )
+    check_every_row_is_in_one_place(dealt, 12)
+    for k in range(2):
+        assert np.array_equal(dealt.train[k], train[k])
+        assert np.array_equal(dealt.test[k], test[k])
+        assert dealt.train_labels[k].tolist() == train_labels[k]
+        assert dealt.test_labels[k].tolist() == test_labels[k]
+    assert dealt.label_kind == "number"
+    assert dealt.names == ("east", "west")
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "expected", "got"),
+    [
+        ({"datasets": []}, "datasets", "one matrix a participant", "none"),
+        ({"datasets": [np.zeros((3, 2)), np.zeros((3, 4))]}, "datasets, test and public", "one width", "[2, 4]"),
+        ({"datasets": [np.zeros((3, 2)), np.zeros(3)]}, "datasets[1]", "a matrix", "shape (3,)"),
+        ({"datasets": [np.zeros((3, 2)), np.zeros((1, 2))]}, "the rows of participant 2", "at least 2", "1"),
+        ({"labels": [[0, 1, 0]]}, "labels", "each of the 2 participants", "1 entries"),
+        ({"labels": [[0, 1, 0], [0]]}, "labels[1]", "each of the 3 rows", "shape (1,)"),
+        ({"test": [np.zeros((1, 2))]}, "test", "each of the 2 participants", "1 entries"),
+        ({"test_labels": [[0], [1]]}, "test_labels", "only there", "given"),
+        ({"test": [np.zeros((1, 2))] * 2, "labels": [[0, 1, 0]] * 2}, "test_labels", "both given", "left out"),
+        ({"public": np.zeros((3, 3))}, "datasets, test and public", "one width", "[2, 3]"),
+        ({"names": ["east"]}, "names", "each of the 2 participants", "1 entries"),
+        ({"test_share": 1.5}, "test_share", "less than 1", "1.5"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(
+    change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
+) -> None:
+    keywords = {"datasets": [np.zeros((3, 2))] * 2, "rng": np.random.default_rng(0), **change}
+    refused(lambda: Deal.from_parts(**keywords), what=what, expected=expected, got=got)
