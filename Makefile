@@ -8,7 +8,8 @@
 #                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
 
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-distributed lint types unit bench docs figures clean
@@ -33,7 +34,7 @@ unit: .venv/.dev  # a process a core, each with files of its own: what a file's 
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 test-distributed: .venv-distributed/.ready
-	.venv-distributed/bin/python -m pytest tests/distributed
+	$(BIN_DISTRIBUTED)/python -m pytest tests/distributed
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks.run
@@ -45,24 +46,24 @@ docs: .venv/.bench
 figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs
 
-.venv/bin/python:
+.venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
 
-.venv/.demo: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+.venv/.demo: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+.venv/.dev: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]' --editable ./studies
 	@touch $@ .venv/.demo
 
-.venv/.bench: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+.venv/.bench: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev,bench]' --editable ./studies
 	@touch $@ .venv/.dev .venv/.demo
 
 .venv-distributed/.ready: pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-distributed
-	.venv-distributed/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	$(BIN_DISTRIBUTED)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[distributed]'
 	@touch $@
 
