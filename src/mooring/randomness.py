@@ -14,6 +14,8 @@ import numpy as np
 
 from mooring.errors import InputError
 
+__all__ = ["Streams"]
+
 _ENTROPY_BITS = 256
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import require_components
 
+__all__ = ["ResidualTranslation", "rotation_error_bound", "sufficient_scale", "transition_scale"]
+
 _EMPIRICAL_CONSTANT = 1.89  # where the cited experiments see the transition (eq. paigdp_ling_empirical_scale)
 _CONDITION_CONSTANT = 14336.0  # traced from the cited proofs (eq. paigdp_ling_theoretical_condition)
 _BOUND_CONSTANT = 6.0 / (1.0 - 1.0 / 1024.0)  # eq. paigdp_ling_rotation_bound

@@ -3,6 +3,6 @@
 from mooring.alignment.certificate import Certificate
 from mooring.alignment.reference import align_to_reference
 from mooring.alignment.result import Alignment, Termination
-from mooring.alignment.solve import align, align_batch
+from mooring.alignment.solve import Solver, align, align_batch
 
-__all__ = ["Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"]
+__all__ = ["Alignment", "Certificate", "Solver", "Termination", "align", "align_batch", "align_to_reference"]

@@ -1,8 +1,27 @@
 """What an analyst that colludes with participants can rebuild of another's rows: one file an attack."""
 
+from mooring.attacks.anchor_estimates import alignment_map_estimate, procrustes_estimate, pseudoinverse_estimate
+from mooring.attacks.decoding import LearnedDecoder, learned_decoder
 from mooring.attacks.denoising import denoised
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
+from mooring.attacks.moments import moments_batch
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.registry import REGISTRY, Attack, run
 from mooring.attacks.view import Accomplice, CollusionView
 
-__all__ = ["REGISTRY", "Accomplice", "Attack", "CollusionView", "DoesNotApply", "Reconstruction", "denoised", "run"]
+__all__ = [
+    "REGISTRY",
+    "Accomplice",
+    "Attack",
+    "CollusionView",
+    "DoesNotApply",
+    "LearnedDecoder",
+    "Reconstruction",
+    "alignment_map_estimate",
+    "denoised",
+    "learned_decoder",
+    "moments_batch",
+    "procrustes_estimate",
+    "pseudoinverse_estimate",
+    "run",
+    "undone",
+]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.geometry.orthogonal import sample_orthogonal
+from mooring.geometry import sample_orthogonal
 from mooring.mechanisms.anchors import make_anchor
 from mooring.randomness import Streams
 from mooring_studies.roles import COLLUDER

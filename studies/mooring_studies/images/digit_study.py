@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.attacks.decoding import learned_decoder
+from mooring.attacks import learned_decoder
 from mooring.learners.ensemble import DIGITS
 from mooring.mechanisms.projection import gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor

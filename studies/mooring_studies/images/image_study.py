@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.attacks.reconstruction import Reconstruction
+from mooring.attacks import Reconstruction
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Tensor
 from mooring_studies.images.leakage import Attacker, Findings

@@ -17,16 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring import attacks
-from mooring.attacks.anchor_estimates import (
+from mooring.attacks import (
+    Accomplice,
+    CollusionView,
+    DoesNotApply,
+    Reconstruction,
     alignment_map_estimate,
+    denoised,
+    moments_batch,
     procrustes_estimate,
     pseudoinverse_estimate,
+    undone,
 )
-from mooring.attacks.denoising import denoised
-from mooring.attacks.moments import moments_batch
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
-from mooring.attacks.view import Accomplice, CollusionView
-from mooring.geometry.rigid import RigidMap
+from mooring.geometry import RigidMap
 from mooring.mechanisms.methods import METHODS, Upload
 from mooring.mechanisms.projection import Projection
 from mooring.typing import Matrix

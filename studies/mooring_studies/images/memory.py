@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from mooring.errors import InputError
-from mooring.geometry.backend import is_out_of_memory
+from mooring.geometry import is_out_of_memory
 
 Items = TypeVar("Items")
 Found = TypeVar("Found")

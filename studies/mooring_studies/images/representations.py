@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.alignment import Alignment, align_batch, align_to_reference
-from mooring.alignment.solve import Solver
+from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Deployment, Tensor
 from mooring_studies.images.gaussian_noise import standard_normals

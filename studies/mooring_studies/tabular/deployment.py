@@ -20,7 +20,7 @@ from mooring.audit.collaboration import collaborate
 from mooring.audit.linkage import LinkageTest, linkage_test
 from mooring.audit.simulation import Simulation
 from mooring.errors import InputError
-from mooring.geometry.backend import to_numpy
+from mooring.geometry import to_numpy
 from mooring.mechanisms.anchors import make_anchor
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import Projection

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
 from mooring.audit.simulation import Simulation
-from mooring.geometry.backend import to_numpy
+from mooring.geometry import to_numpy
 from mooring.learners import Fitted, score, train_learner
 from mooring.typing import Matrix
 from mooring_studies.tabular.deployment import Labels, Row, Scene
