@@ -73,7 +73,7 @@ def _attack_table(key: str, entry: dict[str, Any]) -> str:
     data = entry["name"].split(",")[0]
     lines = [
         f"## {key}\n",
-        f"One accomplice, labels visible; error is ‖X̂ − X‖/‖X‖ after projection, mean over {_seeds(rows)} draws of deal, "
+        f"One colluder, labels visible; error is ‖X̂ − X‖/‖X‖ after projection, mean over {_seeds(rows)} draws of deal, "
         f"maps and noise, with the range; linkage among ten rows of the same class. {_machine(entry)}.\n",
         "| v | Procrustes (the paper's strongest) | linkage | first prototype | `moments` | linkage | seconds | "
         "`joint-moments` | seconds |",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mooring.audit.collaboration import Collaboration, collaborate
     from mooring.audit.simulation import Simulation, simulate
     from mooring.geometry import RigidMap
-    from mooring.mechanisms.accounting import Guarantee, Neighbours, clip_rows, guarantee_for
+    from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.anchors import check_anchor, make_anchor
     from mooring.mechanisms.methods import METHODS, Method, Upload, coupled_noise, represent
     from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
@@ -33,7 +33,7 @@ _HOMES = {
     "audit.collaboration": ("Collaboration", "collaborate"),
     "audit.simulation": ("Simulation", "simulate"),
     "geometry": ("RigidMap",),
-    "mechanisms.accounting": ("Guarantee", "Neighbours", "clip_rows", "guarantee_for"),
+    "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.anchors": ("check_anchor", "make_anchor"),
     "mechanisms.methods": ("METHODS", "Method", "Upload", "coupled_noise", "represent"),
     "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
@@ -58,7 +58,7 @@ __all__ = [
     "Method",
     "MissingExtraError",
     "MooringError",
-    "Neighbours",
+    "NeighboringRelation",
     "OperatingPoint",
     "Participant",
     "Plan",
@@ -75,13 +75,13 @@ __all__ = [
     "align_batch",
     "align_to_reference",
     "attacks",
+    "calibrate_gaussian",
     "check_anchor",
     "clip_rows",
     "collaborate",
     "coupled_noise",
     "estimators",
     "gaussian_projection",
-    "guarantee_for",
     "make_anchor",
     "no_projection",
     "plan_study",

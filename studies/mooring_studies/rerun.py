@@ -34,7 +34,10 @@ ROUNDING = 1e-6
 """Numbers that differ by no more than this, absolutely or relative to their size, differ by rounding."""
 
 _SAME_SCALE = 1e-6  # relative: a scale as it was read off a table
-_TIMES = ("solver_seconds",)
+_NOT_FIGURES = (
+    "solver_seconds",
+    "attacks_not_run_because",
+)  # times and words
 _NEAREST = 5
 _MORE_DRAWS_THAN_ANY = 10_000
 
@@ -50,7 +53,7 @@ class Compared:
     difference : float, optional
         None where the two are not both numbers.
     differs : bool
-        By more than rounding; a time never does.
+        By more than rounding; a time or the words of a reason never does.
     """
 
     column: str
@@ -267,10 +270,10 @@ def _compared(kept: Row, again: Row | None) -> tuple[Compared, ...]:
 
 def _compare(name: str, kept: Any, again: Any) -> Compared:
     if not _are_numbers(kept, again):
-        return Compared(name, kept, again, None, differs=name not in _TIMES and kept != again)
+        return Compared(name, kept, again, None, differs=name not in _NOT_FIGURES and kept != again)
     by = again - kept
     rounding = abs(by) <= ROUNDING * max(1.0, abs(kept), abs(again))
-    return Compared(name, kept, again, float(by), differs=name not in _TIMES and not rounding)
+    return Compared(name, kept, again, float(by), differs=name not in _NOT_FIGURES and not rounding)
 
 
 def _are_numbers(*values: Any) -> bool:

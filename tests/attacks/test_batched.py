@@ -97,7 +97,7 @@ def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: C
         assert np.allclose(by_maps[i], O_c @ R_c[i] @ R_i[i].T, atol=1e-12)
 
 
-def test_several_accomplices_are_averaged(on_backend: Callable[[Any], Any]) -> None:
+def test_several_colluders_are_averaged(on_backend: Callable[[Any], Any]) -> None:
     rng = np.random.default_rng(5)
     O_c, R_i = sample_orthogonal(H, rng=rng, batch_shape=(3,)), sample_orthogonal(H, rng=rng, batch_shape=(4,))
     R_c = O_c.transpose(0, 2, 1) @ sample_orthogonal(H, rng=rng) + 0.1 * rng.standard_normal((4, 3, H, H))
@@ -234,7 +234,7 @@ def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> No
         "rows": moved,
         "target": replace(second, target=2),
         "labels": replace(second, labels=(second.labels[0][::-1].copy(), *second.labels[1:])),
-        "accomplices": replace(second, accomplices=simulation.view(colluders=(2,)).accomplices),
+        "colluders": replace(second, colluders=simulation.view(colluders=(2,)).colluders),
         "noise": replace(second, data_noise_scale=0.1),
         "anchor": replace(second, anchor=None),
     }
@@ -247,8 +247,8 @@ def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> No
             got="other ones",
         )
     refused(lambda: moments_batch([], rng=rng), what="views", expected="one or more", got="none")
-    with pytest.raises(DoesNotApply, match="accomplice"):
-        moments_batch([replace(first, accomplices=()), replace(third, accomplices=())], rng=rng)
+    with pytest.raises(DoesNotApply, match="colluder"):
+        moments_batch([replace(first, colluders=()), replace(third, colluders=())], rng=rng)
 
 
 # --------------------------------------------------------------------------------------------------- the power method

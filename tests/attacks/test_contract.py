@@ -158,7 +158,7 @@ def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("attack", CONTRACT)
 def test_denoising_works_or_says_why_not(attack: str, method: str, view_name: str) -> None:
-    """Where private-data noise is left in the rows and an accomplice tells of the population, it must work."""
+    """Where private-data noise is left in the rows and a colluder tells of the population, it must work."""
     view = simulated(method).view(**VIEWS[view_name])
     outcome = outcome_of(attack, method, view_name, denoise=True)
     if METHODS[method].data_noise and view_name != "no-colluders" and CONTRACT[attack](METHODS[method], view_name):
@@ -281,7 +281,7 @@ def holds(array: np.ndarray, secret: np.ndarray) -> bool:
 
 
 def secrets_of(simulation: Simulation, target: int) -> dict[str, np.ndarray]:
-    """All that the target keeps to itself. Under a common map the accomplice knows that too: it is no secret then."""
+    """All that the target keeps to itself. Under a common map the colluder knows that too: it is no secret then."""
     upload, own = simulation.uploads[target], simulation.secrets[target]
     rows = simulation.private_data[target]
     secrets = {"private rows": rows, "records": simulation.records[target]}
@@ -328,7 +328,7 @@ def test_no_secret_of_the_target_can_be_reached_from_a_view_on_torch(method: str
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_no_secret_of_the_target_can_be_reached_from_slices_of_one_table(library: str) -> None:
-    """Participants dealt from one array: an accomplice's rows must not be a window onto everybody's."""
+    """Participants dealt from one array: a colluder's rows must not be a window onto everybody's."""
     rows, labels = data()
     table, column = np.concatenate(rows), np.concatenate(labels)
     if library == "torch":
@@ -349,11 +349,11 @@ PLANTED: dict[str, tuple[Callable[[CollusionView, Simulation], CollusionView], s
     "a copy of the rows": (lambda v, s: replace(v, known_rows=s.private_data[1] + 0.0), {"private rows", "records"}),
     "one column of the rows": (lambda v, s: replace(v, labels=(*v.labels[:3], s.records[1][:, 2])), {"records"}),
     "rows among others": (
-        lambda v, s: replace(v, accomplices=(replace(v.accomplices[0], rows=np.concatenate(s.private_data)),)),
+        lambda v, s: replace(v, colluders=(replace(v.colluders[0], rows=np.concatenate(s.private_data)),)),
         {"private rows", "records"},
     ),
     "the rigid map": (
-        lambda v, s: replace(v, accomplices=(replace(v.accomplices[0], secret=s.secrets[1]),)),
+        lambda v, s: replace(v, colluders=(replace(v.colluders[0], secret=s.secrets[1]),)),
         {"orthogonal", "translation"},
     ),
     "the orthogonal matrix, transposed": (
@@ -389,7 +389,7 @@ def test_a_planted_leak_is_found(leak: str) -> None:
     assert leaks(plant(simulation.view(), simulation), simulation) >= expected
 
 
-def test_a_view_shows_the_anchor_through_accomplices_only() -> None:
+def test_a_view_shows_the_anchor_through_colluders_only() -> None:
     for method in METHODS:
         simulation = simulated(method)
         assert simulation.view(colluders=()).anchor is None
@@ -399,12 +399,12 @@ def test_a_view_shows_the_anchor_through_accomplices_only() -> None:
             assert not any(holds(array, simulation.anchor) for array in lonely)
 
 
-def test_a_view_refuses_accomplices_that_cannot_be(refused: Callable[..., None]) -> None:
+def test_a_view_refuses_colluders_that_cannot_be(refused: Callable[..., None]) -> None:
     view = simulated("i-gdp").view()
-    (accomplice,) = view.accomplices
+    (colluder,) = view.colluders
     for indices in ((0, 0), (4,), (-1,)):
         refused(
-            lambda indices=indices: replace(view, accomplices=tuple(replace(accomplice, index=i) for i in indices)),
+            lambda indices=indices: replace(view, colluders=tuple(replace(colluder, index=i) for i in indices)),
             what="colluders",
             expected="distinct participants",
             got=str(list(indices)),

@@ -248,13 +248,13 @@ def test_a_lattice_that_is_not_orthogonal() -> None:
     assert "not orthogonal" in reason(viewed(parts))
 
 
-def test_one_hot_groups_need_an_accomplice() -> None:
+def test_one_hot_groups_need_an_colluder() -> None:
     rng = np.random.default_rng(0)
     parts = [np.eye(4)[rng.integers(0, 4, N_ROWS)] for _ in range(2)]
-    assert "accomplice" in reason(viewed(parts, colluders=()))
+    assert "colluder" in reason(viewed(parts, colluders=()))
 
 
-def test_steps_and_parts_unlike_the_accomplices() -> None:
+def test_steps_and_parts_unlike_the_colluders() -> None:
     parts = drawn(3)
     parts[1] = parts[1] * np.sqrt(2)
     assert "steps" in reason(viewed(parts))

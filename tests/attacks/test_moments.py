@@ -79,7 +79,7 @@ def test_labels_help() -> None:
         assert error("moments", simulation) < 0.7 * error("moments", simulation, with_labels=False)
 
 
-def test_accomplices_that_pool_their_rows_come_closer() -> None:
+def test_colluders_that_pool_their_rows_come_closer() -> None:
     one, three = (
         [error("moments", large("aa-i-gdp-anchor-noise", seed), colluders=colluders) for seed in SEEDS]
         for colluders in ((0,), (0, 2, 3))
@@ -87,7 +87,7 @@ def test_accomplices_that_pool_their_rows_come_closer() -> None:
     assert np.mean(three) < 0.9 * np.mean(one)
 
 
-def test_everybodys_uploads_help_where_the_accomplice_has_few_rows() -> None:
+def test_everybodys_uploads_help_where_the_colluder_has_few_rows() -> None:
     alone, together = [], []
     for seed in SEEDS:
         rows, labels = gaussian_classes(16, 25, 6, seed=seed)
@@ -101,7 +101,7 @@ def test_everybodys_uploads_help_where_the_accomplice_has_few_rows() -> None:
     assert all(joint < single for joint, single in zip(together, alone, strict=True))
 
 
-def test_an_accomplice_without_labels_does_not_mislead() -> None:
+def test_an_colluder_without_labels_does_not_mislead() -> None:
     """Labels of one side alone cannot be compared: the attack must go on as if there were none, not take all for class 0."""
     ratios = []
     for seed in SEEDS:

@@ -110,10 +110,10 @@ def test_private_data_noise_blurs_known_rows_but_does_not_stop_them() -> None:
 
 
 def by_the_anchor_alone(simulation: Simulation, n_repeated_uploads: int) -> float:
-    """The error where the accomplice has but one row, so that moments have nothing to say."""
+    """The error where the colluder has but one row, so that moments have nothing to say."""
     view = simulation.view(n_repeated_uploads=n_repeated_uploads)
-    accomplice = view.accomplices[0]
-    view = replace(view, accomplices=(replace(accomplice, rows=accomplice.rows[:1], records=accomplice.records[:1]),))
+    colluder = view.colluders[0]
+    view = replace(view, colluders=(replace(colluder, rows=colluder.rows[:1], records=colluder.records[:1]),))
     name = "repeated-upload" if n_repeated_uploads else "procrustes"
     return centred_error(simulation.private_data[1], attacked(name, view).rows)
 
@@ -177,7 +177,7 @@ def skewed(n_rows: int, scales: list[float], *, seed: int) -> Simulation:
 
 @pytest.mark.parametrize("colluders", [(), (0,)])
 def test_principal_axes_find_the_map_in_the_limit(colluders: tuple[int, ...]) -> None:
-    """Well separated variances and skewed columns, paired with an accomplice's axes or with the columns themselves."""
+    """Well separated variances and skewed columns, paired with a colluder's axes or with the columns themselves."""
     few, many = (
         np.mean(
             [error("principal-axes", skewed(n, [4, 2, 1, 0.5], seed=seed), colluders=colluders) for seed in range(4)]

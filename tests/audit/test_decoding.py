@@ -1,4 +1,4 @@
-"""Ways back to records: an audit decodes by the pseudoinverse and by what accomplices' records teach; the better counts."""
+"""Ways back to records: an audit decodes by the pseudoinverse and by what colluders' records teach; the better counts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
     assert worst(result, "median_r2").value > 0.8
     notes = [note for one in result.points[0].outcomes for note in one.notes if note.startswith("decoded")]
     assert notes
-    assert all("accomplices' records" in note for note in notes)
+    assert all("colluders' records" in note for note in notes)
     assert result.points[0].examples is not None
     shown = {name: np.asarray(rows) for name, rows in result.points[0].examples["rows"].items()}
     assert error(shown["rebuilt"], shown["original"]) < 0.5
@@ -83,7 +83,7 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
 
 @pytest.mark.parametrize("colluders", [[0], [0, 1]])
 @pytest.mark.parametrize("mixing_seed", [7, 8])
-def test_the_levels_by_hand_learnt_from_the_accomplices_alone(colluders: Sequence[int], mixing_seed: int) -> None:
+def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[int], mixing_seed: int) -> None:
     """Where the target's columns go together in another way, its own records would teach far more."""
     deal = dealt(mixing_seed=mixing_seed)
     result = run_audit(deal, projection=F(), colluders=colluders, **POINTS)

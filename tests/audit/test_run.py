@@ -118,7 +118,7 @@ def test_each_figure_stands_beside_chance_control_and_floor_and_has_an_interval(
 
 
 def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> None:
-    """What the accomplice's class means and overall mean would score, and what the exact projected rows leave out."""
+    """What the colluder's class means and overall mean would score, and what the exact projected rows leave out."""
     deal = Deal.from_parts(*parts, rng=np.random.default_rng([0, 9]))
     assert deal.train_labels is not None
     projection = mooring.audit.auditor.make_projection(deal, "auto", 3, np.random.default_rng([0, 0, 3]))
@@ -142,7 +142,7 @@ def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> Non
     assert relative.value * np.linalg.norm(truth) == pytest.approx(figure.value * spread)
 
 
-def test_one_map_for_all_is_recovered_exactly_from_one_accomplice(every: AuditResult) -> None:
+def test_one_map_for_all_is_recovered_exactly_from_one_colluder(every: AuditResult) -> None:
     outcome = next(o for o in every.points[0].outcomes if o.attack == "known-secret")
     assert outcome.figures["centred_error"].value < 1e-9
     assert outcome.figures["linkage"].value == 1.0
@@ -473,7 +473,7 @@ def test_no_test_rows(parts: Parts) -> None:
     assert result.points[0].worst("linkage") is not None
 
 
-def test_an_analyst_without_accomplices(parts: Parts) -> None:
+def test_an_analyst_without_colluders(parts: Parts) -> None:
     result = sound(run_audit(*parts, colluders=(), **QUICK))
     figure = figures_of(result.points[0], "centred_error")[0]
     assert figure.chance is figure.control is None
@@ -727,7 +727,7 @@ def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
     assert result.headline().startswith(f"Only 1 of {len(REGISTRY)} attacks were asked for")
 
 
-def test_an_accomplice_unlike_the_target_is_warned_of(parts: Parts) -> None:
+def test_an_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
     rows, labels = parts
     strange = run_audit([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
     alike = run_audit(rows, labels, **{**QUICK, "attacks": ["procrustes"]})

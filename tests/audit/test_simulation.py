@@ -127,7 +127,7 @@ def test_a_target_that_does_not_exist_is_refused(target: int, refused: Refused) 
     refused(lambda: simulated().view(target=target), what="target", expected="0 to 2", got=str(target))
 
 
-def test_accomplices_that_cannot_be_are_refused(refused: Refused) -> None:
+def test_colluders_that_cannot_be_are_refused(refused: Refused) -> None:
     simulation = simulated()
     refused(lambda: simulation.view(colluders=(1,)), what="colluders", expected="other than the target", got="1, among")
     refused(lambda: simulation.view(colluders=(0, 1)), what="colluders", expected="other than", got="1, among them")
@@ -185,10 +185,10 @@ def test_a_view_shows_what_was_asked_for_and_no_more() -> None:
     view = simulation.view(colluders=(2,), target=0, n_known_rows=3, n_repeated_uploads=2)
     assert view.target == 0
     assert view.target_upload is simulation.uploads[0]
-    (accomplice,) = view.accomplices
-    assert accomplice.index == 2
-    assert np.array_equal(accomplice.records, ROWS[2])
-    assert np.array_equal(accomplice.rows, simulation.private_data[2])
+    (colluder,) = view.colluders
+    assert colluder.index == 2
+    assert np.array_equal(colluder.records, ROWS[2])
+    assert np.array_equal(colluder.rows, simulation.private_data[2])
     assert np.array_equal(view.colluder_rows, simulation.private_data[2])
     assert view.known_rows.shape == (3, 4)
     assert all(np.abs(ROWS[0] - row).max(axis=1).min() == 0 for row in view.known_rows)
@@ -277,7 +277,7 @@ def poor_data() -> dict[str, tuple[list[np.ndarray], list[np.ndarray | None]]]:
     plain = rows(40, 40, 40)
     flat = [part * [1, 0, 1, 1] + [0, 7, 0, 0] for part in plain]
     alike = [np.ones_like(part) for part in plain]
-    few, one_row, thin_accomplice = rows(4, 3, 4), rows(40, 1, 40), rows(1, 40, 40)
+    few, one_row, thin_colluder = rows(4, 3, 4), rows(40, 1, 40), rows(1, 40, 40)
     tags = labels(plain)
     return {
         "one class": (plain, [np.zeros(40, dtype=int)] * 3),
@@ -285,14 +285,14 @@ def poor_data() -> dict[str, tuple[list[np.ndarray], list[np.ndarray | None]]]:
         "constant column": (flat, tags),
         "all rows alike": (alike, tags),
         "all rows zero": ([0 * part for part in plain], tags),
-        "an accomplice's rows alike": ([alike[0], *plain[1:]], tags),
+        "a colluder's rows alike": ([alike[0], *plain[1:]], tags),
         "the target's rows alike": ([plain[0], alike[1], plain[2]], tags),
         "no more rows than components": (few, labels(few)),
         "a target of one row": (one_row, labels(one_row)),
-        "an accomplice of one row": (thin_accomplice, labels(thin_accomplice)),
-        "an accomplice with no class in common": (plain, [tags[0] + 5, *tags[1:]]),
+        "a colluder of one row": (thin_colluder, labels(thin_colluder)),
+        "a colluder with no class in common": (plain, [tags[0] + 5, *tags[1:]]),
         "another participant with no class in common": (plain, [*tags[:2], tags[2] + 5]),
-        "an accomplice without labels": (plain, [None, *tags[1:]]),
+        "a colluder without labels": (plain, [None, *tags[1:]]),
         "a target without labels": (plain, [tags[0], None, tags[2]]),
         "another participant without labels": (plain, [*tags[:2], None]),
         "one-hot rows": ([np.eye(4)[rng.integers(0, 4, 40)] for _ in range(3)], tags),

@@ -19,7 +19,7 @@ from mooring.cli.app import app
 RUNNER = CliRunner()
 Result = Any  # of typer.testing, which keeps its type to itself
 AUDIT = ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1", "--learner", "linear", "--components", "3"]
-PLAN = ["--learner", "linear", "--components", "3", "--target", "error at least 0.2"]
+PLAN = ["--learner", "linear", "--components", "3", "--limit", "error at least 0.2"]
 CANARY = 8642.1357  # planted in rows; standardised, it stays far outside of anything else
 
 
@@ -293,7 +293,7 @@ def check_refusal(result: Result, message: str) -> None:
 def test_bad_methods_and_targets_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
     method = run("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path)
     check_refusal(method, "mooring: method must be one of c-gdp")
-    target = run("plan", csv, "--label", "ill", "--target", "be nice", "--output", tmp_path)
+    target = run("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path)
     check_refusal(target, "mooring: target must be such as 'error at least 0.5'")
     noise = run("audit", csv, "--label", "ill", "--anchor-noise", "-1", *AUDIT, "--output", tmp_path)
     check_refusal(noise, "mooring: anchor_noise_scale must be zero or more")

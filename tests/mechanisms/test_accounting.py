@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from mooring import Guarantee, InputError, MissingExtraError, Neighbours, clip_rows, guarantee_for
+from mooring import Guarantee, InputError, MissingExtraError, NeighboringRelation, calibrate_gaussian, clip_rows
 from mooring.geometry.backend import to_numpy
 
 Refused = Callable[..., None]
@@ -27,33 +27,33 @@ def test_the_noise_is_the_least_that_meets_the_exact_formula(
     epsilon: float, delta: float, clipping_norm: float
 ) -> None:
     pytest.importorskip("dp_accounting")
-    scale = guarantee_for(epsilon, delta, clipping_norm=clipping_norm).data_noise_scale
+    scale = calibrate_gaussian(epsilon, delta, clipping_norm=clipping_norm).data_noise_scale
     sensitivity = 2 * clipping_norm
     assert exact_delta(scale, epsilon, sensitivity) <= delta * (1 + 1e-6)
     least = brentq(lambda s: exact_delta(s, epsilon, sensitivity) - delta, 1e-3 * sensitivity, 1e3 * sensitivity)
     assert scale == pytest.approx(least, rel=1e-3)
 
 
-def test_replacing_a_record_takes_twice_the_noise_of_blanking_one() -> None:
+def test_replacing_a_record_takes_twice_the_noise_of_zeroing_one_out() -> None:
     pytest.importorskip("dp_accounting")
-    blank = guarantee_for(1.0, 1e-5, clipping_norm=2.0, neighbours=Neighbours.BLANK_ONE)
-    replace = guarantee_for(1.0, 1e-5, clipping_norm=2.0)
-    assert replace.neighbours is Neighbours.REPLACE_ONE
-    assert replace.data_noise_scale == pytest.approx(2 * blank.data_noise_scale, rel=1e-4)
+    zeroed = calibrate_gaussian(1.0, 1e-5, clipping_norm=2.0, neighboring=NeighboringRelation.ZERO_OUT_ONE)
+    replace = calibrate_gaussian(1.0, 1e-5, clipping_norm=2.0)
+    assert replace.neighboring is NeighboringRelation.REPLACE_ONE
+    assert replace.data_noise_scale == pytest.approx(2 * zeroed.data_noise_scale, rel=1e-4)
 
 
 def test_the_noise_grows_with_the_clipping_norm_and_falls_with_epsilon_and_delta() -> None:
     pytest.importorskip("dp_accounting")
 
     def scale(epsilon: float, delta: float, clipping_norm: float) -> float:
-        return guarantee_for(epsilon, delta, clipping_norm=clipping_norm).data_noise_scale
+        return calibrate_gaussian(epsilon, delta, clipping_norm=clipping_norm).data_noise_scale
 
     assert scale(1.0, 1e-5, 3.0) == pytest.approx(3 * scale(1.0, 1e-5, 1.0), rel=1e-4)
     assert scale(2.0, 1e-5, 1.0) < scale(1.0, 1e-5, 1.0) < scale(1.0, 1e-6, 1.0)
 
 
 def test_a_guarantee_says_what_it_covers_and_that_labels_are_not() -> None:
-    text = str(Guarantee(1.0, 1e-5, Neighbours.REPLACE_ONE, 2.5, 7.4567))
+    text = str(Guarantee(1.0, 1e-5, NeighboringRelation.REPLACE_ONE, 2.5, 7.4567))
     assert "(1, 1e-05)-differential privacy" in text
     assert "one record is replaced by another" in text
     assert "one upload" in text
@@ -67,28 +67,31 @@ def test_without_the_accounting_library_the_message_says_what_to_install(monkeyp
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(MissingExtraError, match=r"needs dp-accounting, .* pip install 'mooring\[dp\]'"):
-        guarantee_for(1.0, 1e-5, clipping_norm=1.0)
+        calibrate_gaussian(1.0, 1e-5, clipping_norm=1.0)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_epsilon_and_clipping_norm_must_be_positive(value: float, refused: Refused) -> None:
     expectation = {"expected": "a positive, finite number", "got": str(value)}
-    refused(lambda: guarantee_for(value, 1e-5, clipping_norm=1.0), what="epsilon", **expectation)
-    refused(lambda: guarantee_for(1.0, 1e-5, clipping_norm=value), what="clipping_norm", **expectation)
+    refused(lambda: calibrate_gaussian(value, 1e-5, clipping_norm=1.0), what="epsilon", **expectation)
+    refused(lambda: calibrate_gaussian(1.0, 1e-5, clipping_norm=value), what="clipping_norm", **expectation)
     refused(lambda: clip_rows(np.ones((2, 2)), value), what="clipping_norm", **expectation)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 2.0, math.nan])
 def test_delta_must_lie_between_zero_and_one(delta: float, refused: Refused) -> None:
     refused(
-        lambda: guarantee_for(1.0, delta, clipping_norm=1.0), what="delta", expected="between 0 and 1", got=str(delta)
+        lambda: calibrate_gaussian(1.0, delta, clipping_norm=1.0),
+        what="delta",
+        expected="between 0 and 1",
+        got=str(delta),
     )
 
 
 def test_an_unknown_neighbouring_relation_is_refused() -> None:
     pytest.importorskip("dp_accounting")
     with pytest.raises(InputError):
-        guarantee_for(1.0, 1e-5, clipping_norm=1.0, neighbours="replace-one")
+        calibrate_gaussian(1.0, 1e-5, clipping_norm=1.0, neighboring="replace-one")
 
 
 def test_long_rows_are_scaled_down_and_short_ones_left_alone(on_backend: Callable[[Any], Any]) -> None:

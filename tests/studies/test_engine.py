@@ -42,7 +42,7 @@ from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.rows_file import rows_from
 from mooring_studies.storage.store import ResultStore
 
-from mooring.attacks import Accomplice, CollusionView
+from mooring.attacks import Colluder, CollusionView
 from mooring.attacks.denoising import denoised
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import undone
@@ -373,7 +373,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
     projection = no_projection(H).moved_to(deployment.rows)
     attacker = Attacker(deployment, prepared_for(deployment).auditing, projection)
     attacker.on_known_map(method, uploads, scales, np.array([True, True]))
-    own = places_of(deployment, COLLUDER, *SPLITS)  # an accomplice shows all it has
+    own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
     known = deployment.rows[own]
     secrets = [RigidMap(deployment.orthogonals[i], deployment.translations[i]) for i in range(P)]
     used = secrets[COLLUDER if attack == "known-secret" else TARGET]
@@ -387,7 +387,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
             labels=(deployment.labels[own], deployment.labels[deployment.query_places]),
             alignment=None,
             target=TARGET,
-            accomplices=(Accomplice(COLLUDER, known, known, secrets[COLLUDER]),),
+            colluders=(Colluder(COLLUDER, known, known, secrets[COLLUDER]),),
             anchor=None,
         )
         torch.testing.assert_close(found[k], denoised(undone(view, used), view).rows, rtol=0, atol=1e-9)

@@ -24,7 +24,7 @@ from mooring_studies.roles import COLLUDER, TARGET
 
 from mooring import attacks
 from mooring.alignment import align_batch
-from mooring.attacks import Accomplice, CollusionView
+from mooring.attacks import Colluder, CollusionView
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.methods import METHODS, Upload
 from mooring.mechanisms.projection import no_projection
@@ -308,7 +308,7 @@ def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tupl
             labels=tuple(deployment.labels[where] for where in places),
             alignment=alignment,
             target=TARGET,
-            accomplices=(Accomplice(COLLUDER, rows, rows, secret),),
+            colluders=(Colluder(COLLUDER, rows, rows, secret),),
             anchor=deployment.anchor,
         )
         for attack in ("procrustes", "pseudoinverse", "alignment-map"):
@@ -336,9 +336,9 @@ def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_
     own = deployment.places(TARGET, LABELLED)
     np.testing.assert_array_equal(np.asarray(view.labels[TARGET]), deployment.labels[own])
     torch.testing.assert_close(view.target_upload.representation, deployment.uploaded()[own])
-    (accomplice,) = view.accomplices
-    assert len(accomplice.rows) == sum(int(sizes[split][COLLUDER]) for split in SPLITS)
-    torch.testing.assert_close(accomplice.rows, deployment.rows[deployment.places(COLLUDER, SPLITS)])
+    (colluder,) = view.colluders
+    assert len(colluder.rows) == sum(int(sizes[split][COLLUDER]) for split in SPLITS)
+    torch.testing.assert_close(colluder.rows, deployment.rows[deployment.places(COLLUDER, SPLITS)])
 
 
 def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:

@@ -153,7 +153,7 @@ def test_par_op_attack_finds_the_map_of_least_misfit(normalised, v):
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
-def test_par_am_attack_calibrates_with_the_accomplices_map(method):
+def test_par_am_attack_calibrates_with_the_colluders_map(method):
     """par:am_attack: Q̂ = O_c R̂_c and Ô_i = Q̂ R̂_iᵀ, whoever colludes; several of them agree on their mean's polar factor."""
     simulation = _simulation(v=V if method == "aa-i-gdp-anchor-noise" else 0.0, method=method)
     R = [map.orthogonal for map in simulation.alignment.maps]

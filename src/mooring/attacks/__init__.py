@@ -6,12 +6,12 @@ from mooring.attacks.denoising import denoised
 from mooring.attacks.moments import moments_batch
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.registry import REGISTRY, Attack, run
-from mooring.attacks.view import Accomplice, CollusionView
+from mooring.attacks.view import Colluder, CollusionView
 
 __all__ = [
     "REGISTRY",
-    "Accomplice",
     "Attack",
+    "Colluder",
     "CollusionView",
     "DoesNotApply",
     "LearnedDecoder",

@@ -1,4 +1,4 @@
-"""Alignment-map calibration: the analyst's own maps, and one accomplice's secret to fix the gauge (eqs. pdp_am_attack_*)."""
+"""Alignment-map calibration: the analyst's own maps, and one colluder's secret to fix the gauge (eqs. pdp_am_attack_*)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from mooring.geometry.backend import namespace_of
 
 
 def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Estimate Q̂ = O_c R̂_c, then Ô_i = Q̂ R̂_iᵀ; with several accomplices, Q̂ is the polar factor of their mean."""
+    """Estimate Q̂ = O_c R̂_c, then Ô_i = Q̂ R̂_iᵀ; with several colluders, Q̂ is the polar factor of their mean."""
     if view.alignment is None:
         raise DoesNotApply(f"{view.method.title} has no alignment maps.")
-    if not view.accomplices:
-        raise DoesNotApply("Without an accomplice nothing tells the common coordinates from the original ones.")
+    if not view.colluders:
+        raise DoesNotApply("Without a colluder nothing tells the common coordinates from the original ones.")
     _, a, _, b = centred_anchor_pair(view)
     maps = view.alignment.maps
-    own = [accomplice.secret.orthogonal for accomplice in view.accomplices]
-    theirs = [maps[accomplice.index].orthogonal for accomplice in view.accomplices]
+    own = [colluder.secret.orthogonal for colluder in view.colluders]
+    theirs = [maps[colluder.index].orthogonal for colluder in view.colluders]
     xp = namespace_of(*own, *theirs)
     O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), maps[view.target].orthogonal)
     return undone(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))

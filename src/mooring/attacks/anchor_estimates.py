@@ -3,8 +3,8 @@
 The attacks of one view and studies of many draws call the same formulas; every one takes leading batch axes, on NumPy or
 torch.
 
-Legend: Ā the anchor and B̄ its uploaded representation, both centred; R_c, R_i the analyst's maps of an accomplice and of
-the target; O_c the accomplice's secret; Π the polar factor, † the pseudoinverse. With the paper's anchor Ā† = Āᵀ.
+Legend: Ā the anchor and B̄ its uploaded representation, both centred; R_c, R_i the analyst's maps of a colluder and of
+the target; O_c the colluder's secret; Π the polar factor, † the pseudoinverse. With the paper's anchor Ā† = Āᵀ.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def pseudoinverse_estimate(anchor: Array, representations: Array) -> Array:
     return pseudoinverses(least_squares_estimate(anchor, representations))
 
 
-def alignment_map_estimate(secrets: Array, accomplice_maps: Array, target_maps: Array) -> Array:
+def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:
     """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation).
 
     Parameters
     ----------
     secrets : array of shape (h, h) or (m, h, h)
-        O_c of one accomplice, or of m of them, the mean of whose O_c R_c is then taken.
-    accomplice_maps : array of shape (..., h, h) or (..., m, h, h)
+        O_c of one colluder, or of m of them, the mean of whose O_c R_c is then taken.
+    colluder_maps : array of shape (..., h, h) or (..., m, h, h)
         R_c.
     target_maps : array of shape (..., h, h)
         R_i.
@@ -62,7 +62,7 @@ def alignment_map_estimate(secrets: Array, accomplice_maps: Array, target_maps: 
     -------
     array of shape (..., h, h)
     """
-    effective = secrets @ accomplice_maps
+    effective = secrets @ colluder_maps
     if len(secrets.shape) > 2:
         effective = namespace_of(effective).mean(effective, axis=-3)
     return polar_factor(effective) @ transposed(target_maps)

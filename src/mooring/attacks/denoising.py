@@ -41,7 +41,7 @@ def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruct
     if population is not None and codes.max() >= population.counts.size:  # it was learnt without regard to classes
         codes = np.zeros_like(codes)
     if population is None:
-        population = _from_accomplices(view, codes)
+        population = _from_colluders(view, codes)
         prior = _prior(population, noise_variance=0.0)
     else:
         prior = _prior(population, noise_variance=view.data_noise_scale**2)
@@ -58,13 +58,13 @@ def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruct
     return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
 
 
-def _from_accomplices(view: CollusionView, codes: Codes) -> ClassMoments:
+def _from_colluders(view: CollusionView, codes: Codes) -> ClassMoments:
     rows = view.colluder_rows
     if rows is None or rows.shape[0] < 2:
-        raise DoesNotApply("Without an accomplice's rows nothing is known of the population.")
-    own = view.codes_of([accomplice.index for accomplice in view.accomplices])
+        raise DoesNotApply("Without a colluder's rows nothing is known of the population.")
+    own = view.codes_of([colluder.index for colluder in view.colluders])
     n_classes = 1 + int(max(own.max(), codes.max()))
-    return ClassMoments.of(rows, own, n_classes)  # the accomplices know their rows without the noise
+    return ClassMoments.of(rows, own, n_classes)  # the colluders know their rows without the noise
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:

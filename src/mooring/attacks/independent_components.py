@@ -1,7 +1,7 @@
 """Independent components: if the columns are nearly independent and not Gaussian, FastICA finds them in the upload.
 
 No collusion is needed to find them, only to name them: components are paired with columns by how their values are
-distributed, with an accomplice's columns where there is one, and in order of variance otherwise.
+distributed, with a colluder's columns where there is one, and in order of variance otherwise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Joint moments: everybody's uploads help against one target.
 
-One accomplice's rows are few; but the analyst holds all uploads, and once it can map them back roughly, their rows are a
+One colluder's rows are few; but the analyst holds all uploads, and once it can map them back roughly, their rows are a
 sample of the population many times larger. So the maps of all other participants are estimated first, each against the
-accomplices' rows; then, in rounds, each against everybody else's rebuilt rows; the target's last. This is the strongest
+colluders' rows; then, in rounds, each against everybody else's rebuilt rows; the target's last. This is the strongest
 attack on many small participants, where joining pays most.
 """
 
@@ -27,14 +27,14 @@ _LAST_ITERATIONS = 200
 
 
 def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Match the target's moments to those of all other participants' rebuilt rows and the accomplices' own."""
-    if not view.accomplices:
-        raise DoesNotApply("Without an accomplice nothing tells the common coordinates from the original ones.")
+    """Match the target's moments to those of all other participants' rebuilt rows and the colluders' own."""
+    if not view.colluders:
+        raise DoesNotApply("Without a colluder nothing tells the common coordinates from the original ones.")
     if view.anchor is None:
         raise DoesNotApply(f"{view.method.title} has no anchor to bring the other uploads together; see moments.")
     others = _others(view, rng)
     if not others:
-        raise DoesNotApply("There is no participant besides the target and the accomplices.")
+        raise DoesNotApply("There is no participant besides the target and the colluders.")
     codes = _codes(view, others)
     n_classes = 1 + max(int(part.max()) for part in codes.values())
     own = ClassMoments.of(view.colluder_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
@@ -55,12 +55,12 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     estimate, row_error = _matched(
         population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
     )
-    note = f"population: {len(others)} other participants and the accomplices"
+    note = f"population: {len(others)} other participants and the colluders"
     return undone(view, estimate, row_error=row_error, population=population, notes=(note,))
 
 
 def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
-    out = {view.target, *(accomplice.index for accomplice in view.accomplices)}
+    out = {view.target, *(colluder.index for colluder in view.colluders)}
     labelled = all(view.labels[i] is not None for i in out)
     others = [i for i in range(len(view.uploads)) if i not in out and (view.labels[i] is not None or not labelled)]
     if len(others) > _MAX_OTHERS:
@@ -69,9 +69,9 @@ def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
 
 
 def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
-    """Codes of every participant in play, and under −1 those of the accomplices' pooled rows."""
+    """Codes of every participant in play, and under −1 those of the colluders' pooled rows."""
     codes = {i: view.codes_of([i]) for i in (*others, view.target)}
-    codes[-1] = view.codes_of([accomplice.index for accomplice in view.accomplices])
+    codes[-1] = view.codes_of([colluder.index for colluder in view.colluders])
     if np.intersect1d(codes[-1], codes[view.target]).size == 0:
         codes = {i: np.zeros_like(part) for i, part in codes.items()}
     return codes

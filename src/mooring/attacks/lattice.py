@@ -1,7 +1,7 @@
 """Lattice: columns of whole numbers or yes/no, standardised or not, put the upload on a turned lattice.
 
 Without private-data noise lattice reduction finds the turned axes from a few dozen rows, whatever the noise on the anchor
-and with no accomplice at all. An accomplice names them: parts of the lattice are paired with the parts of its own rows' by
+and with no colluder at all. A colluder names them: parts of the lattice are paired with the parts of its own rows' by
 step, by how values are distributed, by how columns correlate, and by the anchor. If every name is right the rows are exact.
 """
 
@@ -35,10 +35,10 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
         raise DoesNotApply(f"Lattice reduction is run for up to {_MOST_COLUMNS} columns; here there are {h}.")
     if n <= h:
         raise DoesNotApply(f"Lattice reduction needs more rows than columns; the target has {n} for {h}.")
-    if not view.accomplices:
+    if not view.colluders:
         return _on_its_own(view, Y, rng)
     X = np.asarray(to_numpy(view.colluder_rows), dtype=np.float64)
-    codes = view.codes_of([accomplice.index for accomplice in view.accomplices])
+    codes = view.codes_of([colluder.index for colluder in view.colluders])
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
     known = side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
     Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]
@@ -60,12 +60,12 @@ def _anchored(view: CollusionView) -> Anchored | None:
 
 
 def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Reconstruction:
-    """Without an accomplice: axes in order of variance, skewed to the right, and counted from nought."""
+    """Without a colluder: axes in order of variance, skewed to the right, and counted from nought."""
     parts = _parts(Y[:_MOST_ROWS], rng)
     h = Y.shape[1]
     if len(parts) < h:
         raise DoesNotApply(
-            f"The upload's lattice has {len(parts)} orthogonal parts for {h} columns, and no accomplice tells them apart."
+            f"The upload's lattice has {len(parts)} orthogonal parts for {h} columns, and no colluder tells them apart."
         )
     steps = np.array([np.linalg.norm(part[0]) for part in parts])
     directions = np.vstack(parts) / steps[:, None]

@@ -1,4 +1,4 @@
-"""Which part of a turned lattice is which part of the accomplices' own: lines with lines, simplices with simplices."""
+"""Which part of a turned lattice is which part of the colluders' own: lines with lines, simplices with simplices."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:
 
 
 def named(known: Side, found: Side, anchored: Anchored | None) -> Naming:
-    """Pair every part of the upload's lattice with one of the accomplices'."""
+    """Pair every part of the upload's lattice with one of the colluders'."""
     if len(found.lines) > len(known.lines) or len(found.simplices) != len(known.simplices):
-        raise DoesNotApply("The upload's lattice falls into other parts than the accomplices' rows do.")
+        raise DoesNotApply("The upload's lattice falls into other parts than the colluders' rows do.")
     h = known.rows.shape[1]
     frames, images, first = [np.empty((0, h))], [np.empty((0, h))], np.zeros(h)
     for own, seen, order in _simplices_named(known, found, anchored):
@@ -136,7 +136,7 @@ def _simplices_named(
                 scores[i, j], orders[i, j] = _vertices_named(own, seen, known.codes, found.codes, anchored)
     rows, columns = linear_sum_assignment(scores, maximize=True)
     if scores[rows, columns].min() <= _IMPOSSIBLE:
-        raise DoesNotApply("The upload's one-hot groups are not those of the accomplices' rows.")
+        raise DoesNotApply("The upload's one-hot groups are not those of the colluders' rows.")
     return [
         (known.simplices[j], found.simplices[i], orders[i, j])
         for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
@@ -163,7 +163,7 @@ def _vertices_named(
 
 
 def _lines_named(known: Side, found: Side, anchored: Anchored | None) -> list[tuple[Line, Line, float, float]]:
-    """For each line of the upload the accomplices' line it is, its sign, and where the first row stands on it."""
+    """For each line of the upload the colluders' line it is, its sign, and where the first row stands on it."""
     if not found.lines:
         return []
     shape = (2, len(found.lines), len(known.lines))
@@ -183,7 +183,7 @@ def _lines_named(known: Side, found: Side, anchored: Anchored | None) -> list[tu
     own_place = np.arange(pairs.size)
     turns = scores[:, own_place, pairs].argmax(axis=0)
     if scores[turns, own_place, pairs].min() <= _IMPOSSIBLE:
-        raise DoesNotApply("The upload's steps are not those of the accomplices' columns.")
+        raise DoesNotApply("The upload's steps are not those of the colluders' columns.")
     pairs, turns = _by_correlation(known, found, scores, pairs, turns)
     return [
         (known.lines[j], found.lines[i], 1.0 - 2.0 * turn, float(places[turn, i, j]))
@@ -199,7 +199,7 @@ def _common_unit(first: float, second: float) -> float:
 
 
 def _likelihoods(known: Side, found: Side, own: Line, seen: Line, sign: float, unit: float) -> tuple[Matrix, Matrix]:
-    """Log-likelihoods of all places that the first uploaded row could have on a line of the accomplices', and the places."""
+    """Log-likelihoods of all places that the first uploaded row could have on a line of the colluders', and the places."""
     values, moved = known.rows @ own.direction, sign * (found.rows @ seen.direction)
     wanted = np.rint((values - values.min()) / unit).astype(np.intp)
     counted = np.rint((moved - moved.min()) / unit).astype(np.intp)
@@ -220,7 +220,7 @@ def _likelihoods(known: Side, found: Side, own: Line, seen: Line, sign: float, u
         counts = np.bincount(counted[found.codes == label], minlength=margin + 1)
         total += correlate(np.log(among / among.sum()), counts.astype(np.float64), mode="valid")
     lowest = values.min() + unit * (np.arange(total.size) - margin)
-    share = wanted.size / (wanted.size + counted.size)  # the accomplices' own sampling error blunts what counts say
+    share = wanted.size / (wanted.size + counted.size)  # the colluders' own sampling error blunts what counts say
     return share * total, lowest + (moved[0] - moved.min())
 
 
@@ -229,7 +229,7 @@ def _by_correlation(
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Swap and turn pairs as long as values' distributions and correlations together become likelier.
 
-    Correlations are taken to scatter about nought with the variance that the accomplices' have beyond their sampling
+    Correlations are taken to scatter about nought with the variance that the colluders' have beyond their sampling
     error; where they have none, as among independent columns, they say nothing.
     """
     wanted, seen, m = _correlations(known), _correlations(found), pairs.size

@@ -1,9 +1,9 @@
 """Moments: the uploaded rows carry no anchor noise, so their means and covariances give the map away.
 
-The attacker knows the accomplices' rows and every label. Rows of one class at two organisations come from nearly the same
-distribution; the map that makes the target's class means and covariances agree with the accomplices', and its noisy
+The attacker knows the colluders' rows and every label. Rows of one class at two organisations come from nearly the same
+distribution; the map that makes the target's class means and covariances agree with the colluders', and its noisy
 anchor with the anchor, is found by maximum likelihood (`moment_matching`). It works without an anchor, without labels,
-and with any number of accomplices; how strong the anchor noise is hardly matters.
+and with any number of colluders; how strong the anchor noise is hardly matters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Match the target's class moments to the accomplices', and its anchor representation to the anchor."""
+    """Match the target's class moments to the colluders', and its anchor representation to the anchor."""
     return moments_batch([view], rng=rng)[0]
 
 
@@ -45,7 +45,7 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     Parameters
     ----------
     views : sequence of CollusionView
-        They share the target's rows, the accomplices, the anchor and all labels; anchor representations and the scale of
+        They share the target's rows, the colluders, the anchor and all labels; anchor representations and the scale of
         their noise are their own.
     rng : numpy.random.Generator
 
@@ -56,8 +56,8 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     """
     _require_one_target(views)
     first = views[0]
-    if not first.accomplices:
-        raise DoesNotApply("Without an accomplice's rows there is nothing to compare the target's moments with.")
+    if not first.colluders:
+        raise DoesNotApply("Without a colluder's rows there is nothing to compare the target's moments with.")
     if first.anchor is not None and any(view.anchor_noise_scale == 0 for view in views):
         exact = [view.anchor_noise_scale == 0 for view in views]
         noisy = [view for view, known in zip(views, exact, strict=True) if not known]
@@ -100,14 +100,14 @@ def _stacked(evidence: Sequence[AnchorEvidence | None]) -> AnchorEvidence | None
 
 
 def _require_one_target(views: Sequence[CollusionView]) -> None:
-    """Refuse views of different rows, anchors, labels or accomplices: they must be attacked one at a time."""
+    """Refuse views of different rows, anchors, labels or colluders: they must be attacked one at a time."""
     if not views:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
     for index, view in enumerate(views):
         if not _alike(views[0], view):
             raise InputError(
                 f"view {index}",
-                expected="of the same uploaded rows, anchor, accomplices and labels as view 0",
+                expected="of the same uploaded rows, anchor, colluders and labels as view 0",
                 got="other ones",
                 cure="Attack it by itself, with moments.",
             )
@@ -119,14 +119,14 @@ def _alike(one: CollusionView, other: CollusionView) -> bool:
         return True
     if (
         one.target != other.target
-        or [a.index for a in one.accomplices] != [b.index for b in other.accomplices]
+        or [a.index for a in one.colluders] != [b.index for b in other.colluders]
         or len(one.uploads) != len(other.uploads)
         or one.data_noise_scale != other.data_noise_scale
         or _has_anchor(one) != _has_anchor(other)
     ):
         return False
     pairs = [(one.target_upload.representation, other.target_upload.representation), (one.anchor, other.anchor)]
-    pairs += [(a.rows, b.rows) for a, b in zip(one.accomplices, other.accomplices, strict=True)]
+    pairs += [(a.rows, b.rows) for a, b in zip(one.colluders, other.colluders, strict=True)]
     same_labels = all(a is b for a, b in zip(one.labels, other.labels, strict=True))
     pairs += [] if same_labels else list(zip(one.class_codes(), other.class_codes(), strict=True))
     return all(_equal(a, b) for a, b in pairs)
@@ -145,12 +145,12 @@ def _equal(one: Array, other: Array) -> bool:
 
 
 def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[Side, Side]:
-    """The accomplices' rows, pooled, and the target's upload, over the classes that both have.
+    """The colluders' rows, pooled, and the target's upload, over the classes that both have.
 
-    The target's upload carries private-data noise; the accomplices' moments are given as if their rows did too.
+    The target's upload carries private-data noise; the colluders' moments are given as if their rows did too.
     """
     rows, Y = view.colluder_rows, view.target_upload.representation
-    codes_c = view.codes_of([accomplice.index for accomplice in view.accomplices])
+    codes_c = view.codes_of([colluder.index for colluder in view.colluders])
     codes_t = view.codes_of([view.target])
     if rows is None or rows.shape[0] < 2 or Y.shape[0] < 2:
         raise DoesNotApply("A covariance needs two rows or more on either side.")

@@ -1,6 +1,6 @@
 """Principal axes: the upload's covariance has the eigenvectors of the data's, turned by the secret map.
 
-No collusion is needed. Axes are paired by variance and pointed by skewness: like an accomplice's, where there is one;
+No collusion is needed. Axes are paired by variance and pointed by skewness: like a colluder's, where there is one;
 otherwise like the coordinates themselves, in order of variance and skewed to the right, which is how the coordinates of a
 public SVD of non-negative data tend to lie.
 """

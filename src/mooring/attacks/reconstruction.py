@@ -37,7 +37,7 @@ class Reconstruction:
         Covariance of the rows' error as far as the attacker can tell, without private-data noise: what a denoiser needs.
     population : ClassMoments or None
         What the attacker learnt of the population on the way, with private-data noise in it; None if no more than the
-        accomplices' rows say.
+        colluders' rows say.
     data_noise_scale : float or None
         Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload carries.
     notes : tuple of str

@@ -57,12 +57,12 @@ REGISTRY: Mapping[str, Attack] = MappingProxyType(
     {
         attack.name: attack
         for attack in (
-            Attack("known-secret", "the accomplice's map, where all share one", known_secret, True),
+            Attack("known-secret", "the colluder's map, where all share one", known_secret, True),
             Attack("known-anchor", "the anchor and its noiseless representation", known_anchor, True),
             Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True),
             Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True),
-            Attack("alignment-map", "the analyst's own maps and the accomplice's secret", alignment_map, True),
-            Attack("moments", "class means and covariances of the accomplices' rows, and the anchor", moments),
+            Attack("alignment-map", "the analyst's own maps and the colluder's secret", alignment_map, True),
+            Attack("moments", "class means and covariances of the colluders' rows, and the anchor", moments),
             Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
             Attack("principal-axes", "the upload's covariance", principal_axes),
             Attack("independent-components", "independence of the columns", independent_components),

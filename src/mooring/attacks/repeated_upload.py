@@ -22,7 +22,7 @@ from mooring.typing import Array
 
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Average the uploads, then attack what is left: by moments with an accomplice, by the anchor alone otherwise."""
+    """Average the uploads, then attack what is left: by moments with a colluder, by the anchor alone otherwise."""
     if not view.repeated_uploads:
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]

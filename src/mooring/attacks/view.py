@@ -1,4 +1,4 @@
-"""What the attacker has: everything a colluding analyst and its accomplices know, and nothing more.
+"""What the attacker has: everything the analyst and the colluders know, and nothing more.
 
 An attack is handed a `CollusionView` and nothing else, so what it recovers it recovered from this. Whatever the target
 keeps to itself (its rows, its rigid map, its noise) cannot be reached from a view; a test walks every reference to see.
@@ -26,7 +26,7 @@ _FEW_VALUES = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Accomplice:
+class Colluder:
     """One colluding participant: all that it knows, it tells.
 
     Attributes
@@ -49,7 +49,7 @@ class Accomplice:
 
 @dataclass(frozen=True, eq=False)
 class CollusionView:
-    """What an analyst sees, and what its accomplices add.
+    """What an analyst sees, and what the colluders add.
 
     Attributes
     ----------
@@ -65,10 +65,10 @@ class CollusionView:
         What the analyst computed from the uploads.
     target : int
         Whose rows are attacked.
-    accomplices : tuple of Accomplice
+    colluders : tuple of Colluder
         Empty for an analyst on its own.
     anchor : array of shape (r, h) or None
-        Known through any accomplice; None without one, or for a method without an anchor.
+        Known through any colluder; None without one, or for a method without an anchor.
     known_rows : array of shape (k, h) or None
         Rows that the attacker knows to be among the target's (patients treated in both hospitals), after projection. It
         does not know where they stand in the upload.
@@ -84,7 +84,7 @@ class CollusionView:
     labels: tuple[Array | None, ...]
     alignment: Alignment | None
     target: int
-    accomplices: tuple[Accomplice, ...] = ()
+    colluders: tuple[Colluder, ...] = ()
     anchor: Array | None = None
     known_rows: Array | None = None
     repeated_uploads: tuple[Upload, ...] = ()
@@ -95,7 +95,7 @@ class CollusionView:
             raise InputError(
                 "target", expected=f"a participant's index, 0 to {p - 1}", got=str(self.target), cure="Count from zero."
             )
-        indices = [accomplice.index for accomplice in self.accomplices]
+        indices = [colluder.index for colluder in self.colluders]
         if self.target in indices:
             raise InputError(
                 "colluders",
@@ -108,7 +108,7 @@ class CollusionView:
                 "colluders",
                 expected=f"distinct participants' indices, 0 to {p - 1}",
                 got=str(indices),
-                cure="Name each accomplice once.",
+                cure="Name each colluder once.",
             )
 
     @property
@@ -123,10 +123,10 @@ class CollusionView:
 
     @property
     def colluder_rows(self) -> Array | None:
-        """All accomplices' rows after projection, pooled; None without accomplices."""
-        if not self.accomplices:
+        """All colluders' rows after projection, pooled; None without colluders."""
+        if not self.colluders:
             return None
-        rows = [accomplice.rows for accomplice in self.accomplices]
+        rows = [colluder.rows for colluder in self.colluders]
         return namespace_of(*rows).concat(rows, axis=0)
 
     def class_codes(self) -> tuple[Codes | None, ...]:
@@ -148,12 +148,12 @@ class CollusionView:
     def codes_of(self, participants: Sequence[int]) -> Codes:
         """Codes of these participants' rows, one after the other.
 
-        All zero unless the labels of these, of the target and of every accomplice are known: otherwise there is nothing to
+        All zero unless the labels of these, of the target and of every colluder are known: otherwise there is nothing to
         compare class by class.
         """
         codes = self.class_codes()
         chosen = [codes[i] for i in participants]
-        compared = [codes[i] for i in (self.target, *(accomplice.index for accomplice in self.accomplices))]
+        compared = [codes[i] for i in (self.target, *(colluder.index for colluder in self.colluders))]
         if any(part is None for part in (*chosen, *compared)):
             return np.zeros(sum(self.uploads[i].representation.shape[0] for i in participants), dtype=np.intp)
         return np.concatenate([part for part in chosen if part is not None])

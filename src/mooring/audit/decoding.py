@@ -1,4 +1,4 @@
-"""The attacker's ways back from projected rows to records: the projection's own, and one learnt from accomplices' records.
+"""The attacker's ways back from projected rows to records: the projection's own, and one learnt from colluders' records.
 
 What stands beside figures as the floor is the exact projected rows decoded by these; a better decoder may get below it.
 """
@@ -29,9 +29,9 @@ class WaysBack:
     projection : Projection
         Its pseudoinverse is a way back that needs no records.
     learned : LearnedDecoder or None
-        None where the projection loses nothing, or accomplices have fewer than two records.
+        None where the projection loses nothing, or colluders have fewer than two records.
     trusts_learned : bool
-        Whether the attacker would choose the learned one: learnt from two thirds of the accomplices' records, it came
+        Whether the attacker would choose the learned one: learnt from two thirds of the colluders' records, it came
         nearer to the other third.
     """
 
@@ -50,9 +50,9 @@ class WaysBack:
 
 
 def ways_back(view: CollusionView) -> WaysBack:
-    """Learn what can be learnt from the accomplices' records, and from nobody else's."""
+    """Learn what can be learnt from the colluders' records, and from nobody else's."""
     projection = view.projection
-    records = [np.asarray(to_numpy(accomplice.records), dtype=np.float64) for accomplice in view.accomplices]
+    records = [np.asarray(to_numpy(colluder.records), dtype=np.float64) for colluder in view.colluders]
     loses = projection.kind != "none" and projection.n_components < projection.n_features
     if not loses or sum(part.shape[0] for part in records) < 2:
         return WaysBack(projection)

@@ -31,7 +31,7 @@ _MOST_IMAGES = 100
 
 @dataclass(frozen=True, eq=False)
 class _Guess:
-    """What an attacker would say without the upload: the mean of the accomplices' rows, and of those of the same class."""
+    """What an attacker would say without the upload: the mean of the colluders' rows, and of those of the same class."""
 
     overall: Matrix
     by_class: Matrix
@@ -75,7 +75,7 @@ class Looked:
         if self.ways.learned is None:
             return ()
         own, learned = (squares(rows - self.records) for rows in self.ways.tried(rebuilt))
-        which = "a decoder learnt from the accomplices' records" if learned < own else "the projection's pseudoinverse"
+        which = "a decoder learnt from the colluders' records" if learned < own else "the projection's pseudoinverse"
         return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
@@ -259,7 +259,7 @@ def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | 
     if rows is None:
         return None
     known = to_numpy(rows)
-    own = views[0].codes_of([accomplice.index for accomplice in views[0].accomplices])
+    own = views[0].codes_of([colluder.index for colluder in views[0].colluders])
     mean = known.mean(axis=0)
     by_class = np.stack([known[own == k].mean(axis=0) if (own == k).any() else mean for k in range(codes.max() + 1)])
     return _Guess(np.repeat(mean[None], codes.size, axis=0), by_class[codes])
@@ -273,18 +273,18 @@ def _attribute(
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> dict[str, Any] | None:
-    accomplices = [accomplice.index for accomplice in views[0].accomplices]
+    colluders = [colluder.index for colluder in views[0].colluders]
     rows = views[0].colluder_rows
     if lens.attribute is None or rows is None:
         return None
-    known = np.concatenate([indices[c] for c in accomplices])
+    known = np.concatenate([indices[c] for c in colluders])
     if lens.attribute_kind == "category" and np.unique(lens.attribute[known]).size < 2:
         return None
     return {
         "attribute": lens.attribute[where],
         "population_rows": ways.tried(to_numpy(rows)),
         "population_attribute": lens.attribute[known],
-        "population_labels": views[0].codes_of(accomplices),
+        "population_labels": views[0].codes_of(colluders),
         "target_labels": codes,
         "kind": lens.attribute_kind,
         "name": "attribute",

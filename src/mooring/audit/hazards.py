@@ -54,15 +54,15 @@ def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
 
 
 def strangers(results: Sequence[PointResult]) -> tuple[str, ...]:
-    """A warning where the accomplice hardly resembles the target: attacks that compare the two then say little.
+    """A warning where the colluder hardly resembles the target: attacks that compare the two then say little.
 
-    The control, guessing the mean of the accomplice's rows of the same class, is at most about 1 where they are alike.
+    The control, guessing the mean of the colluder's rows of the same class, is at most about 1 where they are alike.
     """
     for result in results:
         worst = result.worst()
         if worst is not None and worst[1].control is not None and worst[1].control > _STRANGE:
             return (
-                f"The accomplice's rows hardly resemble the target's (guessing from them alone is off by "
+                f"The colluder's rows hardly resemble the target's (guessing from them alone is off by "
                 f"{worst[1].control:.2f}, where 1 is the spread): these figures say little about an attacker whose do.",
             )
     return ()

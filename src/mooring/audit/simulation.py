@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mooring.alignment import Alignment
-from mooring.attacks.view import Accomplice, CollusionView
+from mooring.attacks.view import Colluder, CollusionView
 from mooring.audit.collaboration import Collaboration, collaborate
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
@@ -99,7 +99,7 @@ class Simulation:
         n_known_rows: int = 0,
         n_repeated_uploads: int = 0,
     ) -> CollusionView:
-        """What the analyst and these accomplices know when they turn on the target.
+        """What the analyst and these colluders know when they turn on the target.
 
         Parameters
         ----------
@@ -120,12 +120,12 @@ class Simulation:
             raise InputError(
                 "colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero."
             )
-        accomplices = tuple(
-            Accomplice(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c])
+        telling = tuple(
+            Colluder(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c])
             for c in colluders
             if c != target
         )
-        if len(accomplices) < len(colluders):
+        if len(telling) < len(colluders):
             raise InputError(
                 "colluders",
                 expected="participants other than the target",
@@ -141,8 +141,8 @@ class Simulation:
             labels=self.labels if with_labels else (None,) * p,
             alignment=self.alignment,
             target=target,
-            accomplices=accomplices,
-            anchor=self.anchor if accomplices else None,
+            colluders=telling,
+            anchor=self.anchor if telling else None,
             known_rows=self._known_rows(target, n_known_rows),
             repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
         )

@@ -54,8 +54,8 @@ def audit(
     ] = None,
     projection: options.ProjectionOption = "auto",
     colluders: options.Colluders = 1,
-    accomplice: options.AccompliceOption = None,
-    victim: options.VictimOption = None,
+    colluder: options.ColluderOption = None,
+    target: options.TargetOption = None,
     known_rows: Annotated[
         int, typer.Option(min=0, help="Grant the attacker so many of the target's rows.", rich_help_panel="Attacker")
     ] = 0,
@@ -106,8 +106,8 @@ def audit(
             auditor=auditor,
             examples=examples,
             colluders=colluders,
-            accomplice=accomplice,
-            victim=victim,
+            colluder=colluder,
+            target=target,
             seed=seed,
         )
         points = None
@@ -130,7 +130,7 @@ def audit(
                 anchor_noise_scales=anchor_noise or (0.05, 0.1, 0.2),
                 data_noise_levels=data_noise or (0.3, 0.5, 0.8),
                 projection=given.projection,
-                colluders=given.accomplices,
+                colluders=given.colluders,
                 targets=given.targets,
                 n_known_rows=known_rows,
                 n_repeated_uploads=repeated_uploads,

@@ -29,7 +29,7 @@ class Given:
     records: Records
     dealt: Deal
     lens: Lens
-    accomplices: tuple[int, ...]
+    colluders: tuple[int, ...]
     targets: tuple[int, ...] | None
     projection: ProjectionKind | Projection
     studied: StudiedRows | None = None
@@ -53,8 +53,8 @@ def read_and_deal(
     auditor: str | None,
     examples: bool,
     colluders: int,
-    accomplice: list[str] | None,
-    victim: list[str] | None,
+    colluder: list[str] | None,
+    target: list[str] | None,
     seed: int,
 ) -> Given:
     """Read a file, set an attribute aside, deal the rows out, and make the lens that fits them."""
@@ -77,8 +77,8 @@ def read_and_deal(
             participants=participants,
             rows_each=rows_each,
             colluders=colluders,
-            accomplice=accomplice,
-            victim=victim,
+            colluder=colluder,
+            target=target,
             seed=seed,
         )
     kind_of_projection = projection_kind(projection)
@@ -114,11 +114,11 @@ def read_and_deal(
         n_examples=6 if examples else 0,
         feature_names=records.feature_names,
     )
-    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
-    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
+    colluding = tuple(_numbered(name, dealt) for name in colluder) if colluder else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in target) if target else None
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
-        targets = tuple(i for i in range(participants) if i not in accomplices)[:5]
-    return Given(records, dealt, lens, accomplices, targets, kind_of_projection)
+        targets = tuple(i for i in range(participants) if i not in colluding)[:5]
+    return Given(records, dealt, lens, colluding, targets, kind_of_projection)
 
 
 def _dealt_by_study(
@@ -127,8 +127,8 @@ def _dealt_by_study(
     participants: int,
     rows_each: int | None,
     colluders: int,
-    accomplice: list[str] | None,
-    victim: list[str] | None,
+    colluder: list[str] | None,
+    target: list[str] | None,
     seed: int,
 ) -> Given:
     records = studied.records
@@ -139,9 +139,9 @@ def _dealt_by_study(
         test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
         rng=np.random.default_rng([seed, 11]),
     )
-    accomplices = tuple(_numbered(name, dealt) for name in accomplice) if accomplice else tuple(range(colluders))
-    targets = tuple(_numbered(name, dealt) for name in victim) if victim else None
-    return Given(records, dealt, studied.lens, accomplices, targets, studied.projection, studied)
+    colluding = tuple(_numbered(name, dealt) for name in colluder) if colluder else tuple(range(colluders))
+    targets = tuple(_numbered(name, dealt) for name in target) if target else None
+    return Given(records, dealt, studied.lens, colluding, targets, studied.projection, studied)
 
 
 def _numbered(name: str, dealt: Deal) -> int:

@@ -63,7 +63,7 @@ ProjectionOption = Annotated[str, typer.Option(help="auto, none, gaussian or pub
 Colluders = Annotated[
     int, typer.Option(min=1, help="How many participants collude with the analyst.", rich_help_panel="Attacker")
 ]
-AccompliceOption = Annotated[
+ColluderOption = Annotated[
     list[str] | None,
     typer.Option(
         help="A participant that colludes, by name; may be given again.",
@@ -71,7 +71,7 @@ AccompliceOption = Annotated[
         rich_help_panel="Attacker",
     ),
 ]
-VictimOption = Annotated[
+TargetOption = Annotated[
     list[str] | None,
     typer.Option(
         help="A participant that is attacked, by name; may be given again.",

@@ -18,7 +18,7 @@ from mooring.errors import InputError, MooringError
 
 def plan(
     data: options.DataPath,
-    target: Annotated[
+    limit: Annotated[
         str,
         typer.Option(
             help="What the strongest attack may recover: 'error at least 0.5', 'linkage at most 20 %'.",
@@ -37,8 +37,8 @@ def plan(
     components: options.Components = None,
     projection: options.ProjectionOption = "auto",
     colluders: options.Colluders = 1,
-    accomplice: options.AccompliceOption = None,
-    victim: options.VictimOption = None,
+    colluder: options.ColluderOption = None,
+    target: options.TargetOption = None,
     attribute: options.Attribute = None,
     auditor: options.AuditorOption = None,
     learner: options.Learner = "auto",
@@ -50,11 +50,11 @@ def plan(
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend the point that protects, or say that none pays.
 
-    Example: mooring plan patients.csv --label outcome --participants 8 --target "error at least 0.5"
+    Example: mooring plan patients.csv --label outcome --participants 8 --limit "error at least 0.5"
 
-    Example: mooring plan --study study.toml patients.csv --target "error at least 0.5"
+    Example: mooring plan --study study.toml patients.csv --limit "error at least 0.5"
 
-    Example: mooring plan digits/ --participants 20 --rows-each 300 --target "linkage at most 20 %"
+    Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "linkage at most 20 %"
     """
     from mooring.audit import plan_study
     from mooring.cli import inputs
@@ -83,18 +83,18 @@ def plan(
             auditor=auditor,
             examples=examples,
             colluders=colluders,
-            accomplice=accomplice,
-            victim=victim,
+            colluder=colluder,
+            target=target,
             seed=seed,
         )
         with counted_progress() as tell:
             found = plan_study(
                 given.dealt,
-                target=target,
+                target=limit,
                 n_components=components,
                 n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
                 projection=given.projection,
-                colluders=given.accomplices,
+                colluders=given.colluders,
                 targets=given.targets,
                 learner=learner,
                 lens=given.lens,

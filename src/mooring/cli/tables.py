@@ -52,7 +52,7 @@ def say_first(console: Console, result: AuditResult, *, notes: Sequence[str] = (
             console.print(f"{words}: {found}", markup=False)
     control = next((figure for one in result.points for figure in [_control(one)] if figure is not None), None)
     if control is not None:
-        console.print(f"Without the upload, guessing from the accomplice's rows, the error would be {control:.2f}.")
+        console.print(f"Without the upload, guessing from the colluder's rows, the error would be {control:.2f}.")
     console.print(result.joining(), style="bold", markup=False)
 
 

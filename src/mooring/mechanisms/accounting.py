@@ -3,7 +3,7 @@
 Legend: (ε, δ) the guarantee; C the clipping norm; Δ the sensitivity; σ the private-data noise scale.
 
 A rigid map does not change distances, so the sensitivity of Y_i = X_i O_i + 1 Ψ_iᵀ to one record is that of X_i: with rows
-clipped to norm C, replacing one record moves Y_i by at most 2C, and blanking one (setting its row to zero) by at most C.
+clipped to norm C, replacing one record moves Y_i by at most 2C, and zeroing one out (setting its row to zero) by at most C.
 Gaussian noise of a scale calibrated to that gives (ε, δ)-differential privacy for the features of each record, with the
 number of rows and the labels taken as public, for one upload. The calibration is the accounting library's, not ours.
 
@@ -25,11 +25,11 @@ from mooring.geometry.backend import as_float64, namespace_of
 from mooring.typing import Array
 
 
-class Neighbours(Enum):
-    """When two data sets count as neighbours; the guarantee says they cannot be told apart well."""
+class NeighboringRelation(Enum):
+    """Which pairs of data sets the guarantee makes hard to tell apart."""
 
     REPLACE_ONE = "one record is replaced by another"
-    BLANK_ONE = "one record's features are set to zero"
+    ZERO_OUT_ONE = "one record's features are set to zero"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Guarantee:
     Attributes
     ----------
     epsilon, delta : float
-    neighbours : Neighbours
+    neighboring : NeighboringRelation
     clipping_norm : float
         Rows must be clipped to this norm first (`clip_rows`), in the projected space.
     data_noise_scale : float
@@ -48,13 +48,13 @@ class Guarantee:
 
     epsilon: float
     delta: float
-    neighbours: Neighbours
+    neighboring: NeighboringRelation
     clipping_norm: float
     data_noise_scale: float
 
     def __str__(self) -> str:
         return (
-            f"({self.epsilon:g}, {self.delta:g})-differential privacy where {self.neighbours.value}, "
+            f"({self.epsilon:g}, {self.delta:g})-differential privacy where {self.neighboring.value}, "
             f"for one upload of rows clipped to norm {self.clipping_norm:g} with private-data noise of scale "
             f"{self.data_noise_scale:.4g}; labels and row counts are not covered"
         )
@@ -74,8 +74,12 @@ def clip_rows(rows: Array, clipping_norm: float) -> Array:
     return xp.where(largest * lengths > clipping_norm, scaled * (clipping_norm / lengths), rows)
 
 
-def guarantee_for(
-    epsilon: float, delta: float, *, clipping_norm: float, neighbours: Neighbours = Neighbours.REPLACE_ONE
+def calibrate_gaussian(
+    epsilon: float,
+    delta: float,
+    *,
+    clipping_norm: float,
+    neighboring: NeighboringRelation = NeighboringRelation.REPLACE_ONE,
 ) -> Guarantee:
     """Calibrate private-data noise to (ε, δ).
 
@@ -85,7 +89,7 @@ def guarantee_for(
         ε > 0 and 0 < δ < 1; δ well below one over the number of records.
     clipping_norm : float
         The norm that `clip_rows` enforces. Choose it from public knowledge: chosen from the data it leaks.
-    neighbours : Neighbours, default REPLACE_ONE
+    neighboring : NeighboringRelation, default REPLACE_ONE
 
     Returns
     -------
@@ -97,7 +101,7 @@ def guarantee_for(
 
     Examples
     --------
-    >>> round(guarantee_for(1.0, 1e-5, clipping_norm=1.0).data_noise_scale, 2)
+    >>> round(calibrate_gaussian(1.0, 1e-5, clipping_norm=1.0).data_noise_scale, 2)
     7.46
     """
     _require_positive("epsilon", epsilon)
@@ -109,21 +113,23 @@ def guarantee_for(
             got=str(delta),
             cure="Choose it well below one over the number of records.",
         )
-    if not isinstance(neighbours, Neighbours):
+    if not isinstance(neighboring, NeighboringRelation):
         raise InputError(
-            "neighbours",
-            expected="a member of mooring.Neighbours",
-            got=repr(neighbours),
-            cure="Neighbours.REPLACE_ONE is the default.",
+            "neighboring",
+            expected="a member of mooring.NeighboringRelation",
+            got=repr(neighboring),
+            cure="NeighboringRelation.REPLACE_ONE is the default.",
         )
     try:
         from dp_accounting.pld.accountant import get_smallest_gaussian_noise
         from dp_accounting.pld.common import DifferentialPrivacyParameters
     except ImportError:
         raise MissingExtraError(needed_for="Calibrating noise to (ε, δ)", package="dp-accounting", extra="dp") from None
-    sensitivity = {Neighbours.REPLACE_ONE: 2.0, Neighbours.BLANK_ONE: 1.0}[neighbours] * clipping_norm
+    sensitivity = {NeighboringRelation.REPLACE_ONE: 2.0, NeighboringRelation.ZERO_OUT_ONE: 1.0}[
+        neighboring
+    ] * clipping_norm
     scale = float(get_smallest_gaussian_noise(DifferentialPrivacyParameters(epsilon, delta), sensitivity=sensitivity))
-    return Guarantee(epsilon, delta, neighbours, clipping_norm, scale)
+    return Guarantee(epsilon, delta, neighboring, clipping_norm, scale)
 
 
 def _require_positive(name: str, value: float) -> None:

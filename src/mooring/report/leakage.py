@@ -31,13 +31,13 @@ _MEASURES = {
 LIMITATIONS: Sequence[str] = (
     "Every leakage figure is the strongest attack <em>we</em> know, and so a lower bound. A better attack may exist.",
     "Anchor noise is no privacy guarantee: the uploaded rows carry none of it. Private-data noise can carry a formal "
-    "guarantee (<code>mooring.guarantee_for</code>); the figures here are measurements, not that guarantee.",
-    "The attacker's accomplice holds rows of the same kind as the target's. Where organisations differ more than the "
+    "guarantee (<code>mooring.calibrate_gaussian</code>); the figures here are measurements, not that guarantee.",
+    "The attacker's colluder holds rows of the same kind as the target's. Where organisations differ more than the "
     "participants simulated here, attacks by moments get weaker; where they differ less, stronger.",
     "Rows known to the attacker from elsewhere, and the same rows uploaded twice, are not part of these figures unless "
     "asked for: as many known rows as components plus one give everything away where rows carry no noise.",
     "Errors are relative to what the public projection keeps. What it drops is not out of reach: the attacker learns from "
-    "the accomplice's records to tell it from what is kept. Decoded figures are by that decoder or by the projection's "
+    "the colluder's records to tell it from what is kept. Decoded figures are by that decoder or by the projection's "
     "pseudoinverse, whichever serves the attacker; a better decoder may exist.",
 )
 

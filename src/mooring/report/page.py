@@ -77,7 +77,7 @@ def audit_sections(
     parts += [points_table(result), heading("Attack by attack")]
     parts.append(
         "<p>Error of the rebuilt rows relative to the spread of the true ones: 0 is exact recovery, and about 1 is what the "
-        "mean of the accomplices' rows would score. The lowest error at each point is the envelope: what to reckon with, "
+        "mean of the colluders' rows would score. The lowest error at each point is the envelope: what to reckon with, "
         "at the least.</p>"
     )
     line = envelope(result)

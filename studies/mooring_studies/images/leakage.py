@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mooring import attacks
 from mooring.attacks import (
-    Accomplice,
+    Colluder,
     CollusionView,
     DoesNotApply,
     Reconstruction,
@@ -257,6 +257,6 @@ class Attacker:
             labels=(self.deployment.labels[own], labels),
             alignment=None,
             target=TARGET,
-            accomplices=(Accomplice(COLLUDER, colluder_rows, colluder_rows, secret),),
+            colluders=(Colluder(COLLUDER, colluder_rows, colluder_rows, secret),),
             anchor=None if anchor_upload is None else self.deployment.anchor,
         )
