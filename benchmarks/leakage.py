@@ -23,7 +23,7 @@ from benchmarks.machine import described
 from mooring import Projection, Simulation, attacks, gaussian_projection, public_svd_projection, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import bootstrap_ratio, build_galleries, link
-from mooring.tables import Deal, deal, read_images
+from mooring.tables import Partition, partition, read_images
 
 RESULTS = Path(__file__).parent / "results"
 ATTACKS = ("pseudoinverse", "procrustes", "alignment-map", "moments", "joint-moments")
@@ -34,7 +34,7 @@ class Setting:
     """Rows, a projection, and the noise levels to attack; None stands for I-GDP, which has no anchor."""
 
     name: str
-    dealt: Deal
+    dealt: Partition
     projection: Projection
     anchor_noise_scales: tuple[float | None, ...]
 
@@ -66,7 +66,7 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
     rng = np.random.default_rng([seed, 100])
     if given.mnist is not None:
         records = read_images(given.mnist)
-        dealt = deal(records, n_participants=10, test_share=0.0, rng=rng)
+        dealt = partition(records, n_participants=10, test_share=0.0, rng=rng)
         projection = gaussian_projection(records.n_features, 100, rng=rng)
         yield Setting("MNIST, 10 × 6,000, h = 100 Gaussian, r = 400", dealt, projection, (0.05, 0.2, 0.5, None))
     if given.celeba is not None:
@@ -77,7 +77,7 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
         small = replace(
             private, rows=projection.encode(private.rows), image_shape=None, feature_names=(), feature_kinds=()
         )
-        dealt = deal(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
+        dealt = partition(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
         flat = Projection(np.eye(400), np.eye(400), "public-svd")  # the rows are projected already
         yield Setting(
             "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600", dealt, flat, (0.02, 0.06, 0.25, None)

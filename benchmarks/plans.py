@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
 from mooring import Lens, Plan, plan_study
-from mooring.tables import Deal, Records, deal, read_images
+from mooring.tables import Partition, Records, partition, read_images
 
 TARGET = "reconstruction error at least 0.5"
 
@@ -60,17 +60,17 @@ def main() -> None:
         print(name, f"{seconds:.0f} s", plan.verdict, flush=True)
 
 
-def _deployments(given: argparse.Namespace) -> Iterator[tuple[str, Deal, int | None]]:
+def _deployments(given: argparse.Namespace) -> Iterator[tuple[str, Partition, int | None]]:
     rows, labels = load_breast_cancer(return_X_y=True)
     clinics = Records(rows=StandardScaler().fit_transform(rows), labels=labels)
     rng = np.random.default_rng([given.seed, 200])
-    yield "breast cancer, 5 clinics", deal(clinics, n_participants=5, rng=rng), None
+    yield "breast cancer, 5 clinics", partition(clinics, n_participants=5, rng=rng), None
     if given.mnist is None:
         return
     images = read_images(given.mnist)
     for p, n in ((20, 300), (100, 40)):
         rng = np.random.default_rng([given.seed, 201])
-        dealt = deal(images, n_participants=p, rows_each=n, test_share=0.05, public_share=0.1, rng=rng)
+        dealt = partition(images, n_participants=p, rows_each=n, test_share=0.05, public_share=0.1, rng=rng)
         yield f"MNIST, {p} × {n}", dealt, 30
 
 

@@ -15,7 +15,7 @@ from mooring.audit import AuditResult, Lens
 from mooring.audit.decoding import WaysBack, ways_back
 from mooring.mechanisms.projection import Projection
 from mooring.metrics import Figure
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 D, H = 30, 8
 POINTS: dict[str, Any] = {
@@ -40,11 +40,11 @@ def F() -> Projection:
     return gaussian_projection(D, H, rng=np.random.default_rng(11))
 
 
-def dealt(*, mixing_seed: int = 7) -> Deal:
+def dealt(*, mixing_seed: int = 7) -> Partition:
     """The first two and the others are of one kind, unless told otherwise."""
     parts = [records(120, seed=k, mixing_seed=7 if k < 2 else mixing_seed) for k in range(4)]
     labels = [np.arange(120) % 2 for _ in parts]
-    return Deal.from_parts(parts, labels, rng=np.random.default_rng(0))
+    return Partition.from_parts(parts, labels, rng=np.random.default_rng(0))
 
 
 def by_pseudoinverse_alone(monkeypatch: pytest.MonkeyPatch) -> None:

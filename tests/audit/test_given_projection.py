@@ -40,9 +40,9 @@ def test_a_projection_of_another_width_is_refused(F: object) -> None:
 
 def test_an_absolute_scale_comes_back_as_it_was() -> None:
     F, rows = gaussian_projection(4, 2, rng=np.random.default_rng(5)), parts()
-    from mooring.tables import Deal
+    from mooring.tables import Partition
 
-    dealt = Deal.from_parts(rows, rng=np.random.default_rng(0))
+    dealt = Partition.from_parts(rows, rng=np.random.default_rng(0))
     level = 0.321 / root_mean_square(dealt.train, F)
     point = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
     result = run_audit(dealt, projection=F, points=[point], attacks=["procrustes"])

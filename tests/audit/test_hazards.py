@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mooring.audit.hazards import hazards
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 
-def dealt(rows: np.ndarray, n_participants: int = 2) -> Deal:
-    return Deal.from_parts(np.array_split(rows, n_participants), rng=np.random.default_rng(0), test_share=0.0)
+def dealt(rows: np.ndarray, n_participants: int = 2) -> Partition:
+    return Partition.from_parts(np.array_split(rows, n_participants), rng=np.random.default_rng(0), test_share=0.0)
 
 
 def gaussian(n: int = 400, m: int = 5, seed: int = 0) -> np.ndarray:

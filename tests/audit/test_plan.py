@@ -12,12 +12,12 @@ from mooring import Plan, plan_study
 from mooring.attacks import REGISTRY
 from mooring.audit import Target
 from mooring.audit.leakage import DENOISED
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 Refused = Callable[..., None]
 
 
-def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Deal:
+def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Partition:
     rng = np.random.default_rng(0)
     centres = apart * rng.standard_normal((n_classes, n_features))
 
@@ -27,7 +27,7 @@ def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_cla
 
     train = [draw(n_train) for _ in range(n_participants)]
     test = [draw(n_test) for _ in range(n_participants)]
-    return Deal.from_parts(
+    return Partition.from_parts(
         [rows for rows, _ in train],
         [classes for _, classes in train],
         test=[rows for rows, _ in test],
@@ -49,13 +49,13 @@ def small_search() -> Any:
 
 
 @pytest.fixture(scope="module")
-def many_small() -> Deal:
+def many_small() -> Partition:
     """Twelve participants with twelve rows each: joining pays."""
     return study(12, 12, 40, 6, 4, 1.2)
 
 
 @pytest.fixture(scope="module")
-def plan(many_small: Deal, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, list[Any]]:
+def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, list[Any]]:
     folder, told = tmp_path_factory.mktemp("plan"), []
     found = plan_study(
         many_small,
@@ -174,7 +174,7 @@ def test_progress_ends_at_the_total(plan: tuple[Plan, Path, list[Any]]) -> None:
 
 
 def test_an_interrupted_plan_goes_on_where_it_stopped(
-    plan: tuple[Plan, Path, list[Any]], many_small: Deal, monkeypatch: pytest.MonkeyPatch
+    plan: tuple[Plan, Path, list[Any]], many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, folder, _ = plan
 
@@ -187,12 +187,12 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 
 
 @pytest.fixture(scope="module")
-def few_large() -> Deal:
+def few_large() -> Partition:
     """Three participants with all the rows they need: joining does not pay."""
     return study(3, 60, 20, 3, 2, 6.0)
 
 
-def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Deal) -> None:
+def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Partition) -> None:
     found = plan_study(few_large, target="error at least 0.2", learner="linear", targets=[1])
     assert found.recommended is None
     assert "Joining does not pay here" in found.verdict
@@ -201,7 +201,7 @@ def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: D
     assert json.loads(found.to_json())["recommended"] is None
 
 
-def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Deal) -> None:
+def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
     found = plan_study(few_large, target="error at least 5", learner="linear", targets=[1])
     assert found.recommended is None
     assert "No operating point that was tried keeps to the target (error at least 5)" in found.verdict
@@ -209,7 +209,7 @@ def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Deal)
 
 
 def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(
-    many_small: Deal, monkeypatch: pytest.MonkeyPatch
+    many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
     monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("independent-components",))
@@ -222,7 +222,7 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(
         assert "not recommended" in found.verdict or "Joining does not pay" in found.verdict
 
 
-def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Deal) -> None:
+def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
     found = plan_study(list(few_large.train), target="error at least 0.3", targets=[1])
     assert found.recommended is not None
     assert found.target.met_at(found.recommended)
@@ -230,7 +230,7 @@ def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unkn
     assert found.frontier == ()
 
 
-def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Deal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("procrustes",))
     alike = [np.full(60, 0.5) for _ in range(3)]
     found = plan_study(list(few_large.train), alike, target="error at least 0.2", targets=[1], learner="linear")
@@ -248,6 +248,6 @@ def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Deal, monkeyp
     ],
 )
 def test_what_cannot_be_planned_is_refused(
-    few_large: Deal, options: dict[str, Any], what: str, refused: Refused
+    few_large: Partition, options: dict[str, Any], what: str, refused: Refused
 ) -> None:
     refused(lambda: plan_study(few_large, learner="linear", **options), what=what, expected="", got="")

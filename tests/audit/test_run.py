@@ -21,7 +21,7 @@ from mooring.attacks.decoding import learned_decoder
 from mooring.audit import AuditResult, Lens, OperatingPoint, PointResult
 from mooring.audit.leakage import DENOISED
 from mooring.metrics import Figure
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 Refused = Callable[..., None]
 Parts = tuple[list[np.ndarray], list[np.ndarray]]
@@ -119,7 +119,7 @@ def test_each_figure_stands_beside_chance_control_and_floor_and_has_an_interval(
 
 def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> None:
     """What the colluder's class means and overall mean would score, and what the exact projected rows leave out."""
-    deal = Deal.from_parts(*parts, rng=np.random.default_rng([0, 9]))
+    deal = Partition.from_parts(*parts, rng=np.random.default_rng([0, 9]))
     assert deal.train_labels is not None
     projection = mooring.audit.auditor.make_projection(deal, "auto", 3, np.random.default_rng([0, 0, 3]))
     known, truth = projection.encode(deal.train[0]), projection.encode(deal.train[1])
@@ -236,7 +236,7 @@ def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
 def test_private_data_noise_is_in_units_of_the_root_mean_square_of_the_projected_rows(parts: Parts) -> None:
     point = OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5)
     result = run_audit(*parts, points=[point], attacks=["known-anchor"], learner="linear").points[0]
-    train = np.concatenate(Deal.from_parts(*parts, rng=np.random.default_rng([0, 9])).train)
+    train = np.concatenate(Partition.from_parts(*parts, rng=np.random.default_rng([0, 9])).train)
     assert result.data_noise_scale == pytest.approx(0.5 * np.sqrt(np.mean(train**2)))
 
 
@@ -352,7 +352,7 @@ def test_other_rows_and_labels_do_not_load_what_was_found_with_these(
 def test_another_seed_on_the_same_deal_does_not_load_what_was_found_with_this_one(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deal = Deal.from_parts(*parts, rng=np.random.default_rng(0))
+    deal = Partition.from_parts(*parts, rng=np.random.default_rng(0))
     options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
     run_audit(deal, seed=0, **options)
     no_more_simulations(monkeypatch)
@@ -466,7 +466,7 @@ def test_numbers_that_are_all_alike(parts: Parts) -> None:
 
 
 def test_no_test_rows(parts: Parts) -> None:
-    deal = Deal.from_parts(*parts, rng=np.random.default_rng(0), test_share=0.0)
+    deal = Partition.from_parts(*parts, rng=np.random.default_rng(0), test_share=0.0)
     result = sound(run_audit(deal, **QUICK))
     assert result.trustworthy
     assert result.references.local_only is None
@@ -555,7 +555,7 @@ def test_what_cannot_be_audited_is_refused(
 def test_a_study_of_one_and_labels_beside_a_deal_are_refused(parts: Parts, refused: Refused) -> None:
     rows, labels = parts
     refused(lambda: run_audit(rows[:1], labels[:1], **QUICK), what="datasets", expected="two", got="1")
-    deal = Deal.from_parts(rows, labels, rng=np.random.default_rng(0))
+    deal = Partition.from_parts(rows, labels, rng=np.random.default_rng(0))
     refused(lambda: run_audit(deal, labels, **QUICK), what="labels", expected="absent", got="given")
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from mooring_studies.data import digits, downloads, faces, tables
-from mooring_studies.data.digits import deal_digits, load_digits
+from mooring_studies.data.digits import load_digits, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.face_packing import pack_faces
-from mooring_studies.data.faces import deal_faces, face_galleries, load_faces
+from mooring_studies.data.faces import face_galleries, load_faces, partition_faces
 
 from mooring import InputError, MissingExtraError
 from mooring.errors import StorageError
@@ -151,7 +151,7 @@ def digit_labels() -> tuple[np.ndarray, np.ndarray]:
 
 def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
     train, test = digit_labels
-    dealt = deal_digits(train, test, n_participants=7, n_validation=200, streams=STREAMS)
+    dealt = partition_digits(train, test, n_participants=7, n_validation=200, streams=STREAMS)
     assert dealt.n_participants == 7
     assert sorted(np.concatenate([*dealt.train, *dealt.validation])) == list(range(1200))
     assert sorted(np.concatenate(dealt.test)) == list(range(400))
@@ -166,7 +166,7 @@ def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, n
 def test_the_same_streams_deal_the_same_digits(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
     def dealt(seed: int) -> np.ndarray:
         streams = Streams.for_experiment(seed=seed)
-        return np.concatenate(deal_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams).train)
+        return np.concatenate(partition_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams).train)
 
     assert (dealt(1) == dealt(1)).all()
     assert (dealt(1) != dealt(2)).any()
@@ -174,7 +174,9 @@ def test_the_same_streams_deal_the_same_digits(digit_labels: tuple[np.ndarray, n
 
 def test_a_quick_run_deals_fewer_digits_in_the_same_shares(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
     train, test = digit_labels
-    dealt = deal_digits(train, test, n_participants=2, n_validation=200, rows_limit=(300, 100, 9999), streams=STREAMS)
+    dealt = partition_digits(
+        train, test, n_participants=2, n_validation=200, rows_limit=(300, 100, 9999), streams=STREAMS
+    )
     assert [sum(map(len, part)) for part in (dealt.train, dealt.validation, dealt.test)] == [300, 100, 400]
     assert not set(np.concatenate(dealt.train)) & set(np.concatenate(dealt.validation))
     share = np.bincount(train[np.concatenate(dealt.train)], minlength=10) / np.bincount(train, minlength=10)
@@ -185,7 +187,7 @@ def test_a_deal_of_digits_that_cannot_be_is_refused(
     digit_labels: tuple[np.ndarray, np.ndarray], refused: Refused
 ) -> None:
     def deal(**changes: Any) -> None:
-        deal_digits(*digit_labels, **{"n_participants": 2, "n_validation": 200, "streams": STREAMS, **changes})
+        partition_digits(*digit_labels, **{"n_participants": 2, "n_validation": 200, "streams": STREAMS, **changes})
 
     refused(lambda: deal(n_validation=1200), what="n_validation", expected="between 1 and 1199", got="1200")
     refused(lambda: deal(n_participants=0), what="n_participants", expected="between 1", got="0")
@@ -313,7 +315,7 @@ def test_identities_are_split_as_in_the_paper(
     people: tuple[np.ndarray, np.ndarray], each: int, sizes: tuple[int, int, int]
 ) -> None:
     identity, _ = people
-    dealt = deal_faces(*people, n_participants=2, identities_each=each, streams=STREAMS)
+    dealt = partition_faces(*people, n_participants=2, identities_each=each, streams=STREAMS)
     for k in range(2):
         split = [set(identity[part[k]]) for part in (dealt.train, dealt.validation, dealt.test)]
         assert tuple(map(len, split)) == sizes
@@ -322,7 +324,7 @@ def test_identities_are_split_as_in_the_paper(
 
 def test_every_image_has_one_holder_and_references_stay_at_home(people: tuple[np.ndarray, np.ndarray]) -> None:
     identity, pool = people
-    dealt = deal_faces(*people, n_participants=10, identities_each=25, streams=STREAMS)
+    dealt = partition_faces(*people, n_participants=10, identities_each=25, streams=STREAMS)
     uploaded = np.concatenate([*dealt.train, *dealt.validation, *dealt.test])
     everything = np.concatenate([uploaded, dealt.references])
     assert len(set(everything.tolist())) == len(everything)
@@ -337,8 +339,8 @@ def test_every_image_has_one_holder_and_references_stay_at_home(people: tuple[np
 
 
 def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, np.ndarray]) -> None:
-    many = deal_faces(*people, n_participants=12, identities_each=20, streams=STREAMS)
-    few = deal_faces(*people, n_participants=3, identities_each=20, streams=STREAMS)
+    many = partition_faces(*people, n_participants=12, identities_each=20, streams=STREAMS)
+    few = partition_faces(*people, n_participants=3, identities_each=20, streams=STREAMS)
     for name in ("train", "validation", "test", "identities", "reserved", "queries"):
         for one, other in zip(getattr(few, name), getattr(many.first(3), name), strict=True):
             assert one.tolist() == other.tolist()
@@ -346,7 +348,7 @@ def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, 
 
 def test_other_streams_deal_other_people(people: tuple[np.ndarray, np.ndarray]) -> None:
     deals = [
-        deal_faces(*people, n_participants=2, identities_each=20, streams=Streams.for_experiment(seed=seed))
+        partition_faces(*people, n_participants=2, identities_each=20, streams=Streams.for_experiment(seed=seed))
         for seed in (1, 1, 2)
     ]
     assert deals[0].train[1].tolist() == deals[1].train[1].tolist()
@@ -357,7 +359,7 @@ def test_too_many_identities_are_refused_with_what_would_do(
     people: tuple[np.ndarray, np.ndarray], refused: Refused
 ) -> None:
     def deal(n_participants: int, identities_each: int) -> None:
-        deal_faces(*people, n_participants=n_participants, identities_each=identities_each, streams=STREAMS)
+        partition_faces(*people, n_participants=n_participants, identities_each=identities_each, streams=STREAMS)
 
     deal(10, 25)
     refused(lambda: deal(10, 26), what="identities_each", expected="at most 250 identities", got="26")
@@ -370,7 +372,7 @@ def test_a_gallery_holds_the_reserved_image_of_the_query_and_of_nine_others(
     people: tuple[np.ndarray, np.ndarray],
 ) -> None:
     identity, _ = people
-    dealt = deal_faces(*people, n_participants=4, identities_each=20, streams=STREAMS)
+    dealt = partition_faces(*people, n_participants=4, identities_each=20, streams=STREAMS)
     galleries = face_galleries(dealt, target=1, seed=3)
     assert galleries.candidates.shape == (200, 10)
     assert galleries.n_dropped == 0

@@ -18,9 +18,9 @@ import pytest
 from mooring_studies.comparison import claims_fits
 from mooring_studies.comparison.claims_study import Study
 from mooring_studies.comparison.results import Results
-from mooring_studies.data.digits import DigitRows, deal_digits
+from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
-from mooring_studies.data.faces import deal_faces
+from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
 from mooring_studies.images.auditing import Auditing, Decoder
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
@@ -489,7 +489,7 @@ def faces(face_file: Path, monkeypatch: pytest.MonkeyPatch) -> FaceStudy:
 
 def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces: FaceStudy) -> None:
     read = faces.faces
-    dealt = deal_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
+    dealt = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
     prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
     auditing = prepared.auditing
     np.testing.assert_array_equal(auditing.references.numpy(), read.rows(dealt.references))
@@ -537,7 +537,7 @@ def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeyp
     seeing = SimpleNamespace(embedded=lambda images: images[:, :20], validation_accuracy=0.9)
     monkeypatch.setattr(DigitStudy, "auditor", seeing)
     DigitStudy(spec_of(data=1, anchor=1), data_dir=None, device="cpu").prepare(STREAMS, n_participants=P)
-    dealt = deal_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
+    dealt = partition_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
     known = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
     assert len(known) == 80
     (images,) = given

@@ -22,12 +22,12 @@ from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
 from mooring_studies.tabular.scaling import Scaling
 from mooring_studies.tabular.scores import ranked, scored, utility
 from mooring_studies.tabular.skipped_attacks import NotRun, notes_of
-from mooring_studies.tabular.study import TableOptions, deal_tables, run_tables
+from mooring_studies.tabular.study import TableOptions, partition_tables, run_tables
 
 from mooring.attacks import REGISTRY, DoesNotApply
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
 SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
@@ -221,9 +221,9 @@ def test_a_label_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.
 # --- scaling ---------------------------------------------------------------------------------------------------------
 
 
-def dealt_of(tables: TableRows, **options: Any) -> Deal:
+def dealt_of(tables: TableRows, **options: Any) -> Partition:
     chosen = TableOptions.of(OPTIONS | {"public_share": 0.1} | options)
-    return deal_tables(tables, chosen, 0, Streams.for_experiment(4))[0]
+    return partition_tables(tables, chosen, 0, Streams.for_experiment(4))[0]
 
 
 def with_other_values(heart: Path, chosen: np.ndarray) -> TableRows:

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.tables import Records, read_records, set_aside
+from mooring.tables import Records, hold_out, read_records
 
 Refused = Callable[..., None]
 
@@ -26,7 +26,7 @@ def records() -> Records:
 
 
 def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
-    rest, values, kind = set_aside(records, "town")
+    rest, values, kind = hold_out(records, "town")
     assert rest.feature_names == ("age", "town size", "smoker")
     assert rest.feature_kinds == ("number", "number", "integer")
     assert kind == "category"
@@ -41,14 +41,14 @@ def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
 
 
 def test_a_number_stays_a_number(records: Records) -> None:
-    rest, values, kind = set_aside(records, "age")
+    rest, values, kind = hold_out(records, "age")
     assert kind == "number"
     np.testing.assert_array_equal(values, records.rows[:, 0])
     assert rest.n_features == 5
 
 
 def test_a_number_of_few_values_is_a_category(records: Records) -> None:
-    rest, values, kind = set_aside(records, "smoker")
+    rest, values, kind = hold_out(records, "smoker")
     assert kind == "category"
     assert values.shape == (30,)
     assert values.tolist() == (np.arange(30) % 2).tolist()
@@ -56,7 +56,7 @@ def test_a_number_of_few_values_is_a_category(records: Records) -> None:
 
 
 def test_what_the_file_tells_besides_the_rows_takes_no_feature_away(records: Records) -> None:
-    rest, values, kind = set_aside(records, "sex")
+    rest, values, kind = hold_out(records, "sex")
     assert rest is records
     assert kind == "category"
     assert values.tolist() == [0, 1, 0] * 10
@@ -64,22 +64,22 @@ def test_what_the_file_tells_besides_the_rows_takes_no_feature_away(records: Rec
 
 def test_the_given_records_are_left_alone(records: Records) -> None:
     before = records.rows.copy()
-    set_aside(records, "town")
+    hold_out(records, "town")
     np.testing.assert_array_equal(records.rows, before)
     assert records.n_features == 6
 
 
 def test_unknown_and_only_columns_are_refused(records: Records, refused: Refused) -> None:
-    refused(lambda: set_aside(records, "weight"), what="attribute", expected="6 columns", got="'weight'")
-    refused(lambda: set_aside(records, "tow"), what="attribute", expected="6 columns", got="'tow'")
+    refused(lambda: hold_out(records, "weight"), what="attribute", expected="6 columns", got="'weight'")
+    refused(lambda: hold_out(records, "tow"), what="attribute", expected="6 columns", got="'tow'")
     only = Records(rows=np.eye(3), feature_names=("town=a", "town=b", "town=c"))
-    refused(lambda: set_aside(only, "town"), what="attribute", expected="among others", got="the only one")
+    refused(lambda: hold_out(only, "town"), what="attribute", expected="among others", got="the only one")
 
 
 def test_a_column_as_it_comes_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("age,smoker,ill\n" + "".join(f"{40 + k},{'yes' if k % 3 else 'no'},{k % 2}\n" for k in range(30)))
-    rest, values, kind = set_aside(read_records(path, label="ill"), "smoker")
+    rest, values, kind = hold_out(read_records(path, label="ill"), "smoker")
     assert rest.feature_names == ("age",)
     assert kind == "category"
     assert values.tolist() == [int(k % 3 > 0) for k in range(30)]

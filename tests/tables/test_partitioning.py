@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.tables import Deal, Records, deal
+from mooring.tables import Partition, Records, partition
 
 Refused = Callable[..., None]
 
@@ -32,12 +32,12 @@ shares = st.sampled_from([0.0, 0.1, 0.25, 0.4])
 participants = st.integers(1, 6)
 
 
-def check_every_row_is_in_one_place(dealt: Deal, n_rows: int) -> None:
+def check_every_row_is_in_one_place(dealt: Partition, n_rows: int) -> None:
     places = [*dealt.train_indices, *dealt.test_indices, dealt.public_indices, dealt.unused_indices]
     assert np.array_equal(np.sort(np.concatenate(places)), np.arange(n_rows))
 
 
-def check_rows_and_labels_follow_their_indices(dealt: Deal, records: Records) -> None:
+def check_rows_and_labels_follow_their_indices(dealt: Partition, records: Records) -> None:
     for rows, indices in zip((*dealt.train, *dealt.test), (*dealt.train_indices, *dealt.test_indices), strict=True):
         assert np.array_equal(rows, records.rows[indices])
     labels = (*dealt.train_labels, *dealt.test_labels)
@@ -57,7 +57,7 @@ def test_every_row_goes_to_exactly_one_place_and_classes_are_even(
     n_test = int(test_share * records.n_rows + 0.5)
     assume(test_share == 0 or n_test >= p)
     keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
-    dealt = deal(records, rng=np.random.default_rng(seed), **keywords)
+    dealt = partition(records, rng=np.random.default_rng(seed), **keywords)
     check_every_row_is_in_one_place(dealt, records.n_rows)
     check_rows_and_labels_follow_their_indices(dealt, records)
     for side in (dealt.train, dealt.test):
@@ -80,7 +80,7 @@ def test_groups_are_never_split(
 ) -> None:
     keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
     try:
-        dealt = deal(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
+        dealt = partition(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
     except ValueError:
         assume(False)
     check_every_row_is_in_one_place(dealt, records.n_rows)
@@ -106,7 +106,7 @@ def test_the_same_seed_deals_the_same_rows(records: Records, by_group: bool, see
     assume(np.unique(records.groups).size >= 2)
     keywords = {"n_participants": 2, "by_group": by_group, "public_share": 0.1, "rows_each": 5}
     try:
-        first, second = (deal(records, rng=np.random.default_rng(seed), **keywords) for _ in range(2))
+        first, second = (partition(records, rng=np.random.default_rng(seed), **keywords) for _ in range(2))
     except ValueError:
         assume(False)
     for one, other in zip(first.train_indices, second.train_indices, strict=True):
@@ -118,7 +118,7 @@ def test_the_same_seed_deals_the_same_rows(records: Records, by_group: bool, see
 
 def test_another_seed_deals_other_rows() -> None:
     records = make_records(90, 3, 5, 0)
-    first, second = (deal(records, n_participants=3, rng=np.random.default_rng(seed)) for seed in (0, 1))
+    first, second = (partition(records, n_participants=3, rng=np.random.default_rng(seed)) for seed in (0, 1))
     assert not np.array_equal(first.train_indices[0], second.train_indices[0])
     assert not np.array_equal(first.test_indices[0], second.test_indices[0])
 
@@ -127,7 +127,7 @@ def test_groups_go_to_the_participant_with_the_fewest_rows() -> None:
     """Sizes 8, 5, 4, 3: the largest alone first, then 5, then 4 to the 5, then 3 to the 8."""
     sizes = [3, 8, 4, 5]
     records = Records(rows=np.zeros((20, 1)), groups=np.repeat(np.arange(4), sizes))
-    dealt = deal(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
+    dealt = partition(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
     held = [set(records.groups[own].tolist()) for own in dealt.train_indices]
     assert held == [{0, 1}, {2, 3}]
     assert dealt.test[0].shape == (0, 1)
@@ -136,7 +136,7 @@ def test_groups_go_to_the_participant_with_the_fewest_rows() -> None:
 
 def test_a_natural_split_tests_on_each_groups_own_rows() -> None:
     records = Records(rows=np.zeros((60, 1)), labels=[0, 1] * 30, groups=np.repeat([0, 1, 2], [8, 12, 40]))
-    dealt = deal(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
+    dealt = partition(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
     assert [len(rows) for rows in dealt.test] == [2, 3, 10]
     for k, own in enumerate(dealt.test_indices):
         assert set(records.groups[own]) == {k}
@@ -145,13 +145,15 @@ def test_a_natural_split_tests_on_each_groups_own_rows() -> None:
 
 def test_a_group_that_was_taken_out_leaves_the_names_right() -> None:
     records = Records(rows=np.zeros((12, 1)), groups=np.arange(12) % 3, group_names=("a", "b", "c"))
-    dealt = deal(records.take(records.groups != 1), n_participants=2, rng=np.random.default_rng(0), by_group=True)
+    dealt = partition(records.take(records.groups != 1), n_participants=2, rng=np.random.default_rng(0), by_group=True)
     assert dealt.names == ("a", "c")
 
 
 def test_one_class_numbers_and_no_labels_are_dealt() -> None:
     for labels in (np.zeros(20, dtype=int), np.arange(20) / 7, None):
-        dealt = deal(Records(rows=np.zeros((20, 2)), labels=labels), n_participants=3, rng=np.random.default_rng(0))
+        dealt = partition(
+            Records(rows=np.zeros((20, 2)), labels=labels), n_participants=3, rng=np.random.default_rng(0)
+        )
         assert sum(len(rows) for rows in dealt.train) == 15
         assert (dealt.train_labels is None) == (labels is None)
         assert dealt.public is None
@@ -178,15 +180,17 @@ def test_deals_that_cannot_be_made_are_refused(
     change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
 ) -> None:
     keywords = {"n_participants": 2, "rng": np.random.default_rng(0), **change}
-    refused(lambda: deal(Records(rows=np.zeros((20, 1))), **keywords), what=what, expected=expected, got=got)
+    refused(lambda: partition(Records(rows=np.zeros((20, 1))), **keywords), what=what, expected=expected, got=got)
 
 
 def test_too_few_or_too_small_groups_are_refused(refused: Refused) -> None:
     keywords = {"rng": np.random.default_rng(0), "by_group": True}
     records = Records(rows=np.zeros((9, 1)), groups=[0] * 8 + [1])
-    refused(lambda: deal(records, n_participants=3, **keywords), what="n_participants", expected="groups, 2", got="3")
     refused(
-        lambda: deal(records, n_participants=2, **keywords),
+        lambda: partition(records, n_participants=3, **keywords), what="n_participants", expected="groups, 2", got="3"
+    )
+    refused(
+        lambda: partition(records, n_participants=2, **keywords),
         what="the rows of participant 2",
         expected="at least 2",
         got="1",
@@ -201,7 +205,9 @@ def test_parts_are_split_within_each_participant(sizes: list[int], test_share: f
     datasets = [np.arange(float(start), start + n)[:, None] for start, n in zip(starts[:-1], sizes, strict=True)]
     labels = [np.arange(n) % 2 for n in sizes]
     public = np.arange(100.0, 103.0)[:, None]
-    dealt = Deal.from_parts(datasets, labels, rng=np.random.default_rng(seed), test_share=test_share, public=public)
+    dealt = Partition.from_parts(
+        datasets, labels, rng=np.random.default_rng(seed), test_share=test_share, public=public
+    )
     check_every_row_is_in_one_place(dealt, sum(sizes) + 3)
     for k, n in enumerate(sizes):
         together = np.concatenate([dealt.train[k], dealt.test[k]])
@@ -216,7 +222,7 @@ def test_parts_are_split_within_each_participant(sizes: list[int], test_share: f
 def test_parts_with_test_rows_are_kept_as_they_are() -> None:
     train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((4, 2))]
     train_labels, test_labels = [[0, 1, 1], [0]], [[0.5, 1.5], [1, 1, 1, 1]]
-    dealt = Deal.from_parts(
+    dealt = Partition.from_parts(
         train,
         train_labels,
         rng=np.random.default_rng(0),
@@ -256,4 +262,4 @@ def test_parts_that_do_not_fit_are_refused(
     change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
 ) -> None:
     keywords = {"datasets": [np.zeros((3, 2))] * 2, "rng": np.random.default_rng(0), **change}
-    refused(lambda: Deal.from_parts(**keywords), what=what, expected=expected, got=got)
+    refused(lambda: Partition.from_parts(**keywords), what=what, expected=expected, got=got)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from mooring.tables.prefetch import reading_ahead
+from mooring.tables.prefetch import read_ahead
 
 
 def test_items_come_in_order_and_completely() -> None:
-    assert list(reading_ahead(iter(range(1000)))) == list(range(1000))
+    assert list(read_ahead(iter(range(1000)))) == list(range(1000))
 
 
 def test_an_error_is_raised_after_the_items_before_it() -> None:
@@ -20,7 +20,7 @@ def test_an_error_is_raised_after_the_items_before_it() -> None:
 
     seen = []
     with pytest.raises(ValueError, match="damaged"):
-        seen.extend(iter_into(seen, reading_ahead(items())))
+        seen.extend(iter_into(seen, read_ahead(items())))
     assert seen == [1, 2]
 
 
@@ -39,7 +39,7 @@ def test_no_more_is_read_than_asked_for_and_leaving_early_ends_the_thread() -> N
             yield item
 
     before = threading.active_count()
-    ahead = reading_ahead(items(), at_most=2)
+    ahead = read_ahead(items(), at_most=2)
     assert next(ahead) == 0
     ahead.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before

@@ -22,7 +22,7 @@ from mooring.audit.utility import References, references, utility
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import LEARNERS
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring.typing import Array
 from mooring.version import __version__
 
@@ -38,7 +38,7 @@ class Auditor:
 
     Parameters
     ----------
-    dealt : Deal
+    dealt : Partition
         Who holds which rows.
     whom : Targets
     lens : Lens
@@ -49,7 +49,7 @@ class Auditor:
     folder : Path or None
     """
 
-    dealt: Deal
+    dealt: Partition
     whom: Targets
     lens: Lens
     learner: str
@@ -173,7 +173,7 @@ class Auditor:
 
 
 def make_auditor(
-    datasets: Deal | Sequence[Array],
+    datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None,
     *,
     colluders: Sequence[int],
@@ -188,12 +188,14 @@ def make_auditor(
     folder: str | Path | None,
 ) -> Auditor:
     """Check what is asked for, choose targets, and deal matrices out where no deal is given."""
-    if isinstance(datasets, Deal):
+    if isinstance(datasets, Partition):
         if labels is not None:
-            raise InputError("labels", expected="absent beside a Deal", got="given", cure="A Deal has its own labels.")
+            raise InputError(
+                "labels", expected="absent beside a Partition", got="given", cure="A Partition has its own labels."
+            )
         dealt = datasets
     else:
-        dealt = Deal.from_parts(datasets, labels, rng=np.random.default_rng([seed, 9]))
+        dealt = Partition.from_parts(datasets, labels, rng=np.random.default_rng([seed, 9]))
     if learner not in LEARNERS:
         raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="'auto' chooses.")
     lens = lens or Lens()
@@ -223,7 +225,7 @@ def make_auditor(
     return Auditor(dealt, whom, lens, learner, projection, seed, device, place)
 
 
-def _check_lens(lens: Lens, dealt: Deal) -> None:
+def _check_lens(lens: Lens, dealt: Partition) -> None:
     """Groups and attributes have one value a record that was dealt."""
     needed = 1 + max(int(part.max()) for part in (*dealt.train_indices, *dealt.test_indices) if part.size)
     for name, values in (("groups", lens.groups), ("attribute", lens.attribute)):
@@ -236,7 +238,7 @@ def _check_lens(lens: Lens, dealt: Deal) -> None:
             )
 
 
-def make_projection(dealt: Deal, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:
+def make_projection(dealt: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:
     """The public projection that a study of this kind would use."""
     m = dealt.n_features
     if kind == "auto":

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import PointResult
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 _FEW_VALUES = 2
 _STRANGE = 1.2
@@ -19,7 +19,7 @@ _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 
 
-def hazards(dealt: Deal, n_components: int) -> tuple[str, ...]:
+def hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
     """Sentences about the rows given, each a known way in; empty if none was found.
 
     Covers columns of whole numbers or of two values (a lattice, which lattice reduction can find: d = 14 has been broken in
@@ -68,7 +68,7 @@ def strangers(results: Sequence[PointResult]) -> tuple[str, ...]:
     return ()
 
 
-def projected_as_they_are(dealt: Deal, n_components: int) -> bool:
+def projected_as_they_are(dealt: Partition, n_components: int) -> bool:
     """Whether columns reach the upload unmixed by a projection."""
     return n_components == dealt.n_features
 

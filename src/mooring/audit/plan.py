@@ -20,7 +20,7 @@ from mooring.audit.target import Target
 from mooring.errors import InputError
 from mooring.learners import Score
 from mooring.mechanisms.projection import Projection
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring.typing import Array
 
 ATTACKS = tuple(REGISTRY)
@@ -88,7 +88,7 @@ class Plan:
 
 
 def plan_study(
-    datasets: Deal | Sequence[Array],
+    datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None = None,
     *,
     target: Target | str = "reconstruction error at least 0.5",

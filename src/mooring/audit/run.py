@@ -14,14 +14,14 @@ from mooring.audit.specification import Lens
 from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import Projection
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring.typing import Array
 
 Progress = Callable[[int, int, str], None]
 
 
 def run_audit(
-    datasets: Deal | Sequence[Array],
+    datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None = None,
     *,
     points: Sequence[OperatingPoint] | None = None,
@@ -47,8 +47,8 @@ def run_audit(
 
     Parameters
     ----------
-    datasets : Deal, or sequence of arrays of shape (n_i, n_features)
-        Rows a participant: as `mooring.tables.deal` gives them, or one matrix each, of which a quarter is kept for
+    datasets : Partition, or sequence of arrays of shape (n_i, n_features)
+        Rows a participant: as `mooring.tables.partition` gives them, or one matrix each, of which a quarter is kept for
         testing.
     labels : sequence of arrays of shape (n_i,), optional
         With matrices: integers for classes, floats for numbers.

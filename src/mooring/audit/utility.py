@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Score, fit, score
-from mooring.tables import Deal
+from mooring.tables import Partition
 
 _MOST_ALONE = 12
 
@@ -49,7 +49,7 @@ class References:
         return cls(scores[0], scores[1], plain["n_alone"])
 
 
-def references(dealt: Deal, *, learner: str, seed: int) -> References:
+def references(dealt: Partition, *, learner: str, seed: int) -> References:
     """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows."""
     kind = learnable(dealt)
     if kind is None:
@@ -68,7 +68,7 @@ def references(dealt: Deal, *, learner: str, seed: int) -> References:
     return References(_mean(alone), score(truth, pooled(test), kind=kind, rng=rng), int(chosen.size))
 
 
-def utility(simulation: Simulation, dealt: Deal, *, learner: str, seed: int) -> tuple[Score | None, Score | None]:
+def utility(simulation: Simulation, dealt: Partition, *, learner: str, seed: int) -> tuple[Score | None, Score | None]:
     """Score the joint model as deployed (new rows mapped by their owner, without noise) and with noise on test rows too.
 
     The second is what the paper measures; it is None where there is no private-data noise, and so no difference.
@@ -93,7 +93,7 @@ def utility(simulation: Simulation, dealt: Deal, *, learner: str, seed: int) -> 
     return scored(0.0), scored(noise) if noise > 0 else None
 
 
-def learnable(dealt: Deal) -> Literal["classes", "number"] | None:
+def learnable(dealt: Partition) -> Literal["classes", "number"] | None:
     """What there is to learn: classes, a number, or nothing."""
     if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
         return None

@@ -17,9 +17,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.typing import Progress
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
@@ -179,10 +181,10 @@ def command_line() -> str:
 
 
 @contextmanager
-def progress(words: str) -> Iterator[Callable[[float, float], None]]:
+def progress(words: str) -> Iterator[Progress]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
     console = Console(stderr=True)
-    bar = Progress(
+    bar = ProgressBar(
         TextColumn("{task.description}"),
         BarColumn(),
         TimeElapsedColumn(),
@@ -193,14 +195,14 @@ def progress(words: str) -> Iterator[Callable[[float, float], None]]:
     )
     with bar:
         task = bar.add_task(words, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total, what="": bar.update(task, completed=done, total=total)
 
 
 @contextmanager
-def counted_progress() -> Iterator[Callable[[int, int, str], None]]:
+def counted_progress() -> Iterator[Progress]:
     """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
     console = Console(stderr=True)
-    bar = Progress(
+    bar = ProgressBar(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -211,4 +213,4 @@ def counted_progress() -> Iterator[Callable[[int, int, str], None]]:
     )
     with bar:
         task = bar.add_task("starting", total=1)
-        yield lambda done, total, words: bar.update(task, completed=done, total=total, description=words)
+        yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what)

@@ -17,7 +17,7 @@ from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
 from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.metrics import onnx_embedding, train_digit_auditor
-from mooring.tables import Deal, Records, deal, read_records, set_aside
+from mooring.tables import Partition, Records, hold_out, partition, read_records
 
 _TEST_ROWS = 3000
 
@@ -27,7 +27,7 @@ class Given:
     """What a command was given, read and dealt out."""
 
     records: Records
-    dealt: Deal
+    dealt: Partition
     lens: Lens
     colluders: tuple[int, ...]
     targets: tuple[int, ...] | None
@@ -85,7 +85,7 @@ def read_and_deal(
     records = read_records(path, label=label, group_by=split_by, drop=drop or (), missing=missing or (), size=size)
     values, kind = None, "category"
     if attribute is not None:
-        records, values, kind = set_aside(records, attribute)
+        records, values, kind = hold_out(records, attribute)
     h = components or min(30, records.n_features)
     wants_public = projection == "public-svd" or (
         projection == "auto" and h < records.n_features and records.n_rows > 20 * h
@@ -95,7 +95,7 @@ def read_and_deal(
     n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
     if 0 < n_groups < participants:
         participants = n_groups  # a natural split, one group each
-    dealt = deal(
+    dealt = partition(
         records,
         n_participants=participants,
         rows_each=rows_each,
@@ -132,7 +132,7 @@ def _dealt_by_study(
     seed: int,
 ) -> Given:
     records = studied.records
-    dealt = deal(
+    dealt = partition(
         records,
         n_participants=participants,
         rows_each=rows_each,
@@ -144,7 +144,7 @@ def _dealt_by_study(
     return Given(records, dealt, studied.lens, colluding, targets, studied.projection, studied)
 
 
-def _numbered(name: str, dealt: Deal) -> int:
+def _numbered(name: str, dealt: Partition) -> int:
     if name not in dealt.names:
         raise InputError(
             "participant", expected=f"one of {', '.join(dealt.names)}", got=repr(name), cure="Check its name."
@@ -152,7 +152,7 @@ def _numbered(name: str, dealt: Deal) -> int:
     return dealt.names.index(name)
 
 
-def _embedding(auditor: str, records: Records, dealt: Deal, seed: int) -> Any:
+def _embedding(auditor: str, records: Records, dealt: Partition, seed: int) -> Any:
     if records.image_shape is None:
         raise typer.BadParameter("an auditor compares images, and these are not images", param_hint="--auditor")
     if auditor == "digits":

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from mooring import METHODS, InputError, Lens, OperatingPoint, Projection
 from mooring.audit import PointResult, grid
 from mooring.audit.auditor import root_mean_square
-from mooring.tables import Deal, Records
+from mooring.tables import Partition, Records
 
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
 _ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study itself does not have
@@ -55,7 +55,7 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 
 def points_of(
     studied: StudiedRows,
-    dealt: Deal,
+    dealt: Partition,
     *,
     methods: Sequence[str],
     anchor_noise_scales: Sequence[float],

@@ -1,10 +1,10 @@
 """Files as rows to study, and rows dealt to participants."""
 
-from mooring.tables.holdout import set_aside
+from mooring.tables.holdout import hold_out
 from mooring.tables.images.reader import read_images
-from mooring.tables.partitioning import Deal, deal
+from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_records
 from mooring.tables.records import Records
 from mooring.tables.table_records import read_table
 
-__all__ = ["Deal", "Records", "deal", "read_images", "read_records", "read_table", "set_aside"]
+__all__ = ["Partition", "Records", "hold_out", "partition", "read_images", "read_records", "read_table"]

@@ -22,7 +22,8 @@ from mooring.mechanisms.projection import Projection, gaussian_projection, no_pr
 from mooring.protocol.messages.study import Study
 from mooring.tables.column_encoder import MISSING_WORDS, Offence, encode_column, encode_numbers
 from mooring.tables.schema import Column
-from mooring.tables.streaming import Progress, TableFile, open_table, table_batches
+from mooring.tables.streaming import TableFile, open_table, table_batches
+from mooring.typing import Progress
 
 Labels = Literal["require", "allow", "ignore"]
 

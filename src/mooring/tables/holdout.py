@@ -12,7 +12,7 @@ from mooring.errors import InputError
 from mooring.tables.records import Records
 
 
-def set_aside(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
+def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
     """Take a column of the table out of the rows.
 
     Parameters
@@ -30,7 +30,7 @@ def set_aside(records: Records, column: str) -> tuple[Records, npt.NDArray[Any],
     --------
     >>> rows = np.array([[0.5, 1.0, 0.0], [0.1, 0.0, 1.0]])
     >>> records = Records(rows=rows, feature_names=("age", "smoker=no", "smoker=yes"))
-    >>> rest, values, kind = set_aside(records, "smoker")
+    >>> rest, values, kind = hold_out(records, "smoker")
     >>> rest.feature_names, values.tolist(), kind
     (('age',), [0, 1], 'category')
     """

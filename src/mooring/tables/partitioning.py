@@ -24,7 +24,7 @@ from mooring.typing import Indices, Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Deal:
+class Partition:
     """Who holds which rows.
 
     Attributes
@@ -80,7 +80,7 @@ class Deal:
         test_share: float = 0.25,
         public: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
-    ) -> Deal:
+    ) -> Partition:
         """Make a deal of matrices that the participants hold already.
 
         Parameters
@@ -105,7 +105,7 @@ class Deal:
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> parts = Deal.from_parts([np.zeros((8, 2)), np.ones((4, 2))], [[0, 1] * 4, [0, 1] * 2], rng=rng)
+        >>> parts = Partition.from_parts([np.zeros((8, 2)), np.ones((4, 2))], [[0, 1] * 4, [0, 1] * 2], rng=rng)
         >>> [rows.shape[0] for rows in parts.train], [rows.shape[0] for rows in parts.test]
         ([6, 3], [2, 1])
         """
@@ -151,7 +151,7 @@ class Deal:
         )
 
 
-def deal(
+def partition(
     records: Records,
     *,
     n_participants: int,
@@ -160,7 +160,7 @@ def deal(
     test_share: float = 0.25,
     public_share: float = 0.0,
     by_group: bool = False,
-) -> Deal:
+) -> Partition:
     """Deal rows to participants.
 
     Parameters
@@ -190,7 +190,7 @@ def deal(
     Examples
     --------
     >>> records = Records(rows=np.arange(24.0).reshape(12, 2), labels=[0, 1] * 6)
-    >>> dealt = deal(records, n_participants=2, rng=np.random.default_rng(0), test_share=1 / 3)
+    >>> dealt = partition(records, n_participants=2, rng=np.random.default_rng(0), test_share=1 / 3)
     >>> [np.bincount(labels).tolist() for labels in dealt.train_labels]
     [[2, 2], [2, 2]]
     """
@@ -255,10 +255,10 @@ def _assembled(
     test: tuple[Indices, ...],
     public: Indices | None,
     names: tuple[str, ...],
-) -> Deal:
+) -> Partition:
     nobody = np.zeros(0, dtype=np.int64)
     used = np.concatenate([*train, *test, nobody if public is None else public])
-    return Deal(
+    return Partition(
         train=tuple(rows[own] for own in train),
         train_labels=None if labels is None else tuple(labels[own] for own in train),
         test=tuple(rows[own] for own in test),

@@ -10,14 +10,14 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def reading_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
+def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
     """The same items in the same order, made by another thread, at most so many ahead.
 
     An error of the other thread is raised here, in its place among the items; leaving early stops the other thread.
 
     Examples
     --------
-    >>> list(reading_ahead(range(3)))
+    >>> list(read_ahead(range(3)))
     [0, 1, 2]
     """
     waiting: Queue[tuple[Item | None, BaseException | None]] = Queue(at_most)

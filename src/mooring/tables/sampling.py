@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mooring.protocol.messages.study import Study
 from mooring.tables.encoder import EncodedRows, encoded_batches
-from mooring.tables.prefetch import reading_ahead
+from mooring.tables.prefetch import read_ahead
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 
@@ -49,7 +49,7 @@ def sampled_rows(
     kept: EncodedRows | None = None
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
-    for block in reading_ahead(encoded_batches(study, path, ignore=tuple(ignore))):
+    for block in read_ahead(encoded_batches(study, path, ignore=tuple(ignore))):
         if study.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
         drawn = np.asarray(rng.random(block.rows.shape[0]))

@@ -20,10 +20,10 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mooring.errors import InputError, StorageError
+from mooring.typing import Progress
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
-Progress = Callable[[float, float], None]
 _LONGEST_HEADER = 2**22
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups

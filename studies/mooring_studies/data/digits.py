@@ -61,7 +61,7 @@ class DigitRows:
 
 
 @dataclass(frozen=True, eq=False)
-class DigitDeal:
+class DigitPartition:
     """Who holds which rows: one index array a participant.
 
     Attributes
@@ -110,7 +110,7 @@ def load_digits(
     )
 
 
-def deal_digits(
+def partition_digits(
     labels_train: npt.ArrayLike,
     labels_test: npt.ArrayLike,
     *,
@@ -118,7 +118,7 @@ def deal_digits(
     streams: Streams,
     n_validation: int = 10_000,
     rows_limit: tuple[int, int, int] | None = None,
-) -> DigitDeal:
+) -> DigitPartition:
     """Deal rows to participants, digit by digit.
 
     Parameters
@@ -137,7 +137,7 @@ def deal_digits(
     --------
     >>> labels = np.arange(60) % 10
     >>> streams = Streams.for_experiment(seed=0)
-    >>> dealt = deal_digits(labels, labels, n_participants=2, n_validation=20, streams=streams)
+    >>> dealt = partition_digits(labels, labels, n_participants=2, n_validation=20, streams=streams)
     >>> [len(rows) for rows in (*dealt.train, *dealt.validation, *dealt.test)]
     [20, 20, 10, 10, 30, 30]
     """
@@ -169,7 +169,7 @@ def deal_digits(
         part: round_robin(chosen, strata[part], n_participants, rng=streams.named(f"digits/deal/{part}"))
         for part, chosen in rows.items()
     }
-    return DigitDeal(**dealt)
+    return DigitPartition(**dealt)
 
 
 def _locate(folder: Path, name: str) -> Path:

@@ -97,7 +97,7 @@ class FaceRows:
 
 
 @dataclass(frozen=True, eq=False)
-class FaceDeal:
+class FacePartition:
     """Who holds which images: one index array a participant, into the `FaceRows`.
 
     Attributes
@@ -129,7 +129,7 @@ class FaceDeal:
         """All reserved images, participant after participant."""
         return np.concatenate(self.reserved)
 
-    def first(self, n_participants: int) -> FaceDeal:
+    def first(self, n_participants: int) -> FacePartition:
         """The same deal with only the first participants in it."""
         if not 1 <= n_participants <= self.n_participants:
             raise InputError(
@@ -139,7 +139,7 @@ class FaceDeal:
                 cure="Deal to more participants.",
             )
         parts = (self.train, self.validation, self.test, self.identities, self.reserved, self.queries)
-        return FaceDeal(*(part[:n_participants] for part in parts))
+        return FacePartition(*(part[:n_participants] for part in parts))
 
     def query_places(self, participant: int) -> Indices:
         """Where a participant's queries stand among all uploaded rows.
@@ -181,14 +181,14 @@ def load_faces(path: Path) -> FaceRows:
     return faces
 
 
-def deal_faces(
+def partition_faces(
     identity: npt.ArrayLike,
     pool: npt.ArrayLike,
     *,
     n_participants: int,
     identities_each: int,
     streams: Streams,
-) -> FaceDeal:
+) -> FacePartition:
     """Deal the participants' pool by identity.
 
     Parameters
@@ -202,7 +202,7 @@ def deal_faces(
     Notes
     -----
     Identities with a single image are left out. The others are shuffled once, and every participant takes the next
-    `identities_each`; so a deal to fewer participants is the beginning of a deal to more, as `FaceDeal.first` gives it.
+    `identities_each`; so a deal to fewer participants is the beginning of a deal to more, as `FacePartition.first` gives it.
     A participant's first 70 % of identities are for training, the next 15 % for validation, the last 15 % for testing.
     """
     identity, dealt = np.asarray(identity, dtype=np.int64), np.flatnonzero(np.asarray(pool) == PARTICIPANTS)
@@ -223,17 +223,17 @@ def deal_faces(
         uploaded = [_joined([few[1:] for few in images[a:b]]) for a, b in pairwise(cuts)]
         firsts, seconds = (np.array([few[k] for few in images], dtype=np.int64) for k in (0, 1))
         deals.append((*uploaded, shuffled[own.start : own.stop], firsts, seconds))
-    return FaceDeal(*(tuple(part) for part in zip(*deals, strict=True)))
+    return FacePartition(*(tuple(part) for part in zip(*deals, strict=True)))
 
 
 def face_galleries(
-    deal: FaceDeal, *, target: int, seed: int, n_candidates: int = 10, galleries_per_query: int = 10
+    deal: FacePartition, *, target: int, seed: int, n_candidates: int = 10, galleries_per_query: int = 10
 ) -> Galleries:
     """Build the galleries of cross-image linkage: a query against its identity's reserved image and other people's.
 
     Parameters
     ----------
-    deal : FaceDeal
+    deal : FacePartition
         Of all participants that are active: impostors come from everybody's reserved images.
     target : int
         Whose queries.

@@ -14,7 +14,7 @@ from mooring.mechanisms.projection import gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
 from mooring.typing import Indices
-from mooring_studies.data.digits import SIDE, DigitRows, deal_digits, load_digits
+from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
 from mooring_studies.images.auditing import Auditing, Decoder
 from mooring_studies.images.deployment import SPLITS, Split, deployed
@@ -63,7 +63,7 @@ class DigitStudy:
         data = self.spec.data
         images, labels = self.digits, {"train": self.digits.train_labels, "test": self.digits.test_labels}
         limits = (data.n_train or 10**9, data.n_validation or _VALIDATION_ROWS, data.n_test or 10**9)
-        dealt = deal_digits(
+        dealt = partition_digits(
             labels["train"],
             labels["test"],
             n_participants=n_participants,

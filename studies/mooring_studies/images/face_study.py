@@ -17,7 +17,7 @@ from mooring.randomness import Streams
 from mooring_studies.data.downloads import find, sha256_of
 from mooring_studies.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
 from mooring_studies.data.face_model_on_gpu import FaceModelOnGpu, face_model_on_gpu
-from mooring_studies.data.faces import PUBLIC, FaceRows, deal_faces, face_galleries, load_faces
+from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
 from mooring_studies.images.auditing import Auditing, Decoder, Embedder
 from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
 from mooring_studies.images.preparation import Prepared, in_pieces, on_device, root_mean_square
@@ -69,7 +69,7 @@ class FaceStudy:
 
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> Prepared:
         """Deal, project and set the galleries up for the first participants of an allocation."""
-        dealt = deal_faces(
+        dealt = partition_faces(
             self.faces.identity, self.faces.pool, n_participants=most, identities_each=identities_each, streams=streams
         ).first(n_participants)
         held: dict[Split, Any] = {"train": dealt.train, "validation": dealt.validation, "test": dealt.test}

@@ -24,7 +24,7 @@ import numpy as np
 from mooring.learners import LEARNERS
 from mooring.mechanisms.projection import public_svd_projection
 from mooring.randomness import Streams
-from mooring.tables import Records, deal
+from mooring.tables import Records, partition
 from mooring.typing import Matrix
 from mooring_studies.data.digits import SHAPES, load_digits
 from mooring_studies.data.downloads import data_folder
@@ -278,7 +278,7 @@ def _pool(
 
 
 def _scene(pool: Pool, rows_each: int, p: int, options: LandscapeOptions, streams: Streams) -> Scene:
-    dealt = deal(pool.train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
+    dealt = partition(pool.train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
     assert dealt.train_labels is not None
     assert pool.test.labels is not None
     return make_scene(

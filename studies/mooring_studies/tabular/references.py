@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring_studies.tabular.deployment import Row
 from mooring_studies.tabular.jobs import Job, renamed
 from mooring_studies.tabular.scores import alone, leaning, ranked, scored, train
@@ -17,7 +17,7 @@ from mooring_studies.tabular.scores import alone, leaning, ranked, scored, train
 class _Alone:
     """Training on rows as they are, one participant's or everybody's, when it is called."""
 
-    dealt: Deal
+    dealt: Partition
     who: Sequence[int]
     learners: Sequence[str]
     seed: int
@@ -43,7 +43,7 @@ class _EachOwn:
     hospitals' patients is not to blame for failing on them.
     """
 
-    dealt: Deal
+    dealt: Partition
     learners: Sequence[str]
     seed: int
 
@@ -68,7 +68,7 @@ class _EachOwn:
         return columns
 
 
-def reference_jobs(dealt: Deal, *, learners: Sequence[str], most_alone: int, seed: int) -> list[Job]:
+def reference_jobs(dealt: Partition, *, learners: Sequence[str], most_alone: int, seed: int) -> list[Job]:
     """Participants alone, each own model on its own test rows, and everybody's rows pooled as they are."""
     p = dealt.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(most_alone, p)).round().astype(int)).tolist()

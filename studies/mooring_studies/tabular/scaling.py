@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring.typing import Matrix
 from mooring_studies.data.tables import TableRows
 
@@ -63,12 +63,12 @@ class Scaling:
         return np.asarray((filled - self.centres) / self.scales)
 
 
-def on_one_scale(dealt: Deal, tables: TableRows) -> Deal:
+def on_one_scale(dealt: Partition, tables: TableRows) -> Partition:
     """The same deal with everybody's rows standardised by its training and public rows.
 
     Parameters
     ----------
-    dealt : Deal
+    dealt : Partition
         Of `tables.records`.
     tables : TableRows
     """

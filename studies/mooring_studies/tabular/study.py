@@ -21,7 +21,7 @@ from mooring.errors import InputError
 from mooring.learners import LEARNERS
 from mooring.mechanisms.projection import Projection, no_projection, public_svd_projection
 from mooring.randomness import Streams
-from mooring.tables import Deal, deal
+from mooring.tables import Partition, partition
 from mooring_studies.data.tables import TableRows, load_tables
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
@@ -125,7 +125,7 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     facts: dict[str, Any] = first_facts(spec) | {"parts": []}
     for deployment, rows_each in parts:
         streams = Streams(int(Streams.for_experiment(spec.seed).named(f"deployment/{deployment}").integers(2**62)))
-        dealt, projection = deal_tables(tables, options, rows_each, streams)
+        dealt, projection = partition_tables(tables, options, rows_each, streams)
         scene = scene_of_tables(dealt, projection, options, streams)
         identity = {
             "deployment": deployment,
@@ -181,9 +181,11 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     )
 
 
-def deal_tables(tables: TableRows, options: TableOptions, rows_each: int, streams: Streams) -> tuple[Deal, Projection]:
+def partition_tables(
+    tables: TableRows, options: TableOptions, rows_each: int, streams: Streams
+) -> tuple[Partition, Projection]:
     """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection."""
-    dealt_as_written = deal(
+    dealt_as_written = partition(
         tables.records,
         n_participants=options.n_participants,
         rows_each=rows_each or None,
@@ -205,7 +207,7 @@ def deal_tables(tables: TableRows, options: TableOptions, rows_each: int, stream
     return dealt, public_svd_projection(dealt.public, options.n_components, rng=streams.named("projection"))
 
 
-def scene_of_tables(dealt: Deal, projection: Projection, options: TableOptions, streams: Streams) -> Scene:
+def scene_of_tables(dealt: Partition, projection: Projection, options: TableOptions, streams: Streams) -> Scene:
     """The scene in which all points of one deployment are measured."""
     assert dealt.train_labels is not None
     assert dealt.test_labels is not None
@@ -246,7 +248,7 @@ class _Measuring:
         return columns
 
 
-def _facts_of(scene: Scene, dealt: Deal) -> Row:
+def _facts_of(scene: Scene, dealt: Partition) -> Row:
     return {
         "rms": scene.rms,
         "n_components": int(scene.anchor.shape[1]),

@@ -20,7 +20,7 @@ from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import make_folder
 from mooring.protocol.transport.addresses import is_url, local_path
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 MOST_ANCHOR_BYTES = 2**31
 """Of anchor representations in one process; more are left with the workers."""

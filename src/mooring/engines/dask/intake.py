@@ -31,8 +31,7 @@ from mooring.protocol.analyst.intake import (
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import make_folder, write_durably
-from mooring.tables.streaming import Progress
-from mooring.typing import Matrix
+from mooring.typing import Matrix, Progress
 
 GROUP_BYTES, MOST_IN_GROUP = 2**25, 256
 _GROUP_FILE_BYTES = 2**26

@@ -48,7 +48,7 @@ from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, checked_parts
 from mooring.protocol.analyst.training import Training, folds_of, keep_model, require_label, written
 from mooring.protocol.messages.study import Study
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 IN_PIECES = ("waves", "linear", "xgboost")
 _ROWS_SCORED = 50_000

@@ -49,7 +49,7 @@ from mooring.protocol.storage.atomic_io import (
     make_folder,
     sync_folder,
 )
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 _BLOCKS_A_PART = 16
 _PARTS_A_TASK, _TASKS_A_BUNDLE = 8, 4

@@ -29,6 +29,7 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.atomic_io import clear_partial_files, explained, make_folder, place_copy
+from mooring.typing import Progress
 
 _HEADER, _A_RECIPIENT = 2**17, 512
 _COMMAND = "mooring flare"
@@ -195,11 +196,11 @@ def _announced(told: Message, name: str) -> dict[str, Any]:
     return {"size": size, "digest": digest}
 
 
-def _in_tenths(what: str, tell: Callable[[str], None]) -> Callable[[float, float], None]:
+def _in_tenths(what: str, tell: Callable[[str], None]) -> Progress:
     """Progress as words, each tenth once."""
     said = [0]
 
-    def progress(done: float, total: float) -> None:
+    def progress(done: float, total: float, _what: str = "", /) -> None:
         tenth = int(10 * done / total) if total else 0
         if tenth > said[0]:
             said[0] = tenth

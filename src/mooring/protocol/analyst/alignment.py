@@ -23,8 +23,8 @@ from mooring.protocol.analyst.outliers import Fits, fits_among
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import make_folder
-from mooring.tables.streaming import Progress
 from mooring.theory import transition_scale
+from mooring.typing import Progress
 
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 

@@ -24,7 +24,7 @@ from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.signed_file import digest_of
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import durable_file
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 TABLE_FILE = "collaboration.parquet"
 _NUMBERS_AT_ONCE = 2**22

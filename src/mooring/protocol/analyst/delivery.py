@@ -26,8 +26,7 @@ from mooring.protocol.messages.study import Member, Study
 from mooring.protocol.storage.atomic_io import make_folder, write_durably
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import folder_at, send_folder
-from mooring.tables.streaming import Progress
-from mooring.typing import Vector
+from mooring.typing import Progress, Vector
 
 DELIVERY_FILE, MAP_FILE = "delivery.json", "map.safetensors"
 KIND = "map"

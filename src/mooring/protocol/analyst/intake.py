@@ -15,7 +15,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import explained, make_folder, write_durably
 from mooring.protocol.transport.addresses import is_url, local_path, without_secrets
 from mooring.protocol.transport.inbox import Candidate, Copy, downloaded
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9

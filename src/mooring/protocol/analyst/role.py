@@ -16,7 +16,7 @@ from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 
 class Engine(Protocol):

@@ -21,8 +21,7 @@ from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.atomic_io import write_durably
-from mooring.tables.streaming import Progress
-from mooring.typing import Matrix
+from mooring.typing import Matrix, Progress
 
 TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
 _MOST_ROWS = 50_000

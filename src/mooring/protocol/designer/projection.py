@@ -15,7 +15,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import read_plain
 from mooring.protocol.storage.atomic_io import write_durably
 from mooring.tables.encoder import encoded_batches, projection_file_name
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 
 def project_study(

@@ -18,7 +18,7 @@ from mooring.learners import Score, fit, score
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
-from mooring.tables import Deal
+from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows, study_projection
 from mooring.tables.stratification import round_robin, split_off, strata_of
 from mooring.typing import Matrix
@@ -189,7 +189,7 @@ def _self_attack(
     if chosen.size > n_attacked:
         chosen, _ = split_off(chosen, strata, n_attacked, rng=rng)
     halves = split_off(chosen, strata, chosen.size // 2, rng=rng)
-    dealt = Deal.from_parts(
+    dealt = Partition.from_parts(
         [rows[half] for half in halves],
         None if labels is None else [labels[half] for half in halves],
         rng=rng,

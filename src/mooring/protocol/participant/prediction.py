@@ -20,7 +20,7 @@ from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import Labels, encoded_batches, read_encoded, study_projection
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 _MEAN_TOLERANCE = 1e-4
 

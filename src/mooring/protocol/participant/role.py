@@ -12,7 +12,7 @@ from mooring.protocol.messages.study import Member, Study
 from mooring.protocol.participant.upload import Shared, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.sampling import sampled_rows
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection

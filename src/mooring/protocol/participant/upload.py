@@ -36,8 +36,8 @@ from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import EncodedRows, encoded_batches, study_projection
-from mooring.tables.prefetch import reading_ahead
-from mooring.tables.streaming import Progress
+from mooring.tables.prefetch import read_ahead
+from mooring.typing import Progress
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
@@ -117,9 +117,9 @@ def share_rows(
     vault.membership(study)
     vault.floors.require(study)
     dealt = open_anchor(vault, study, anchor)
-    tell = progress or (lambda done, total: None)
+    tell = progress or (lambda done, total, what="": None)
     with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
-        surveyed, rows, order = _survey(vault, study, data, ignore, lambda done, total: tell(0.4 * done, total))
+        surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
         entry = ledger.intend(study.digest, study.name, rows)
@@ -167,7 +167,7 @@ def _survey(
     labels: list[npt.NDArray[Any]] = []
     counts = np.zeros(len(study.label.classes), dtype=np.int64)
     checksum = _Checksum()
-    for block in reading_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
+    for block in read_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
         prints.add(block.values[:, : len(study.columns)])
         checksum.add(block)
         labels += [] if block.labels is None else [block.labels.astype(small)]
@@ -206,8 +206,10 @@ def _write(
     checksum, start = _Checksum(), 0
     with durable_file(path, mode=0o600, what="the bundle") as file:
         file.truncate(offsets["representation"] + 4 * n_rows * h + (0 if labels is None else 4 * n_rows))
-        blocks = encoded_batches(study, data, ignore=tuple(ignore), progress=lambda d, t: tell(0.4 * (t + d), t))
-        for block in reading_ahead(blocks):
+        blocks = encoded_batches(
+            study, data, ignore=tuple(ignore), progress=lambda d, t, what="": tell(0.4 * (t + d), t)
+        )
+        for block in read_ahead(blocks):
             checksum.add(block)
             here = places[start : start + block.rows.shape[0]]
             if here.size < block.rows.shape[0]:

@@ -20,7 +20,7 @@ from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import digest_of
 from mooring.protocol.storage.atomic_io import make_folder
 from mooring.protocol.transport.object_stores import download, file_system, refusal
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 NO_ROOM = ("the disk is full", "the quota is used up")
 _VERSIONS = ("etag", "md5hash", "checksum", "generation")

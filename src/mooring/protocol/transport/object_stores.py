@@ -17,7 +17,7 @@ from mooring.protocol.storage.atomic_io import durable_file
 from mooring.protocol.transport.addresses import is_presigned, scheme_of, shown
 from mooring.protocol.transport.store_errors import is_absent, is_denied, is_passing, lacks_credentials
 from mooring.protocol.transport.store_errors import refusal as refusal
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 WAITS: tuple[float, ...] = (0.5, 2.0, 8.0)
 """Seconds between one try and the next; there is one try more than there are waits."""

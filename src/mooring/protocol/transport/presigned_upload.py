@@ -19,7 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 from mooring.errors import StorageError
 from mooring.protocol.transport.addresses import in_the_open, is_this_machine, shown
 from mooring.protocol.transport.object_stores import CHANGED, BrokenOffError
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 TIMEOUT = 60.0
 _BLOCK = 2**20

@@ -31,7 +31,7 @@ from mooring.protocol.transport.destination import (
 )
 from mooring.protocol.transport.object_stores import CHANGED, BrokenOffError, persistently, upload
 from mooring.protocol.transport.presigned_upload import Answer, put
-from mooring.tables.streaming import Progress
+from mooring.typing import Progress
 
 KINDS = {bundle.KIND: bundle.FIELDS, anchor_file.KIND: ("study", "nonce", "bytes")}
 _BLOCK = 2**20
