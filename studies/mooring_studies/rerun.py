@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError, StorageError
-from mooring_studies.settings import sections
-from mooring_studies.settings.noise_ranges import JointRange, NoiseRange
+from mooring_studies.settings.sections import convert, suggest_name
 from mooring_studies.settings.spec import Spec
-from mooring_studies.settings.toml_table import nearest_to
 from mooring_studies.storage.finished import read_finished
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
@@ -113,7 +111,7 @@ def read_choice(text: str) -> Row:
                 "row", expected="column=value, separated by commas", got=repr(part), cure="Such as deployment=0,draw=4."
             )
         if name not in NAMED_BY:
-            cure = nearest_to(name, NAMED_BY) or "Name deployment, method and draw."
+            cure = suggest_name(name, NAMED_BY) or "Name deployment, method and draw."
             raise InputError("a column of row", expected=f"one of {', '.join(NAMED_BY)}", got=repr(name), cure=cure)
         if name in choice:
             raise InputError(name, expected="given once", got="twice", cure="A row has one value in a column.")
@@ -157,21 +155,7 @@ def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> Asked:
 def spec_of(facts: Mapping[str, Any]) -> Spec:
     """The settings that a study was made with, from its facts."""
     try:
-        plain: dict[str, Any] = dict(facts["spec"])
-        data, noise = dict(plain["data"]), plain["noise"]
-        data["n_participants"] = tuple(data["n_participants"])
-        data["identities_each"] = tuple((most, each) for most, each in data["identities_each"])
-        plain["data"] = sections.DataSettings(**data)
-        plain["network"] = sections.NetworkSettings(**plain["network"])
-        plain["auditor"] = sections.AuditorSettings(**plain["auditor"])
-        plain["attacks"] = sections.AttackSettings(**plain["attacks"])
-        plain["solver"] = sections.SolverSettings(**plain["solver"])
-        plain["noise"] = sections.NoiseSettings(
-            data=tuple(NoiseRange(**one) for one in noise["data"]),
-            anchor=tuple(NoiseRange(**one) for one in noise["anchor"]),
-            both=tuple(JointRange(**one) for one in noise["both"]),
-        )
-        return Spec(**plain)
+        return convert(facts["spec"], Spec)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise StorageError(
             "facts.json",

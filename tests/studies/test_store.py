@@ -92,59 +92,53 @@ def test_options_are_free_and_quick_ones_go_over_them() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "what", "expected", "got"),
     [
-        ("network.epoch", 3, "a key of [network]", "epochs", "'epoch'"),
-        ("nois", {}, "a key of the study's file", "noise", "'nois'"),
-        ("quick.network.epoch", 3, "a key of [network]", "epochs", "'epoch'"),
-        ("study.kind", "digit", "kind of [study]", "digits", "'digit'"),
-        ("network.epochs", 0, "epochs of [network]", "1 or more", "0"),
-        ("network.epochs", True, "epochs of [network]", "whole number", "True"),
-        ("network.epochs", 2.5, "epochs of [network]", "whole number", "2.5"),
-        ("network.learning_rate", float("nan"), "learning_rate of [network]", "above 0", "nan"),
-        ("network", 3, "[network]", "a table", "a number"),
-        ("data.n_participants", [10, 10], "n_participants of [data]", "different", "[10, 10]"),
-        ("data.n_participants", 1, "n_participants of [data]", "2 or more", "1"),
-        ("data.n_anchor_rows", 100, "n_anchor_rows of [data]", "more than", "100"),
-        ("data.projection", "svd", "projection of [data]", "public-svd", "'svd'"),
-        ("noise.data.0.high", -1.0, "low and high of [[noise.data]] number 1", "first below", "-1"),
-        ("noise.anchor.1.unit", "rms", "unit of [[noise.anchor]] number 2", "absolute", "'rms'"),
-        ("noise.both.0.anchor_hihg", 1.0, "a key of [[noise.both]] number 1", "anchor_high", "'anchor_hihg'"),
-        ("noise.data", {}, "data of [noise]", "a list of tables", "{}"),
-        ("noise.anchor", [], "[[noise.anchor]]", "given", "nothing"),
-        ("attacks.every", 0, "every of [attacks]", "1 or more", "0"),
-        ("solver.name", "gmp", "solver", "gpm", "'gmp'"),
+        ("network.epoch", 3, "network.epoch", "epochs", "'epoch'"),
+        ("nois", {}, "nois", "noise", "'nois'"),
+        ("quick.network.epoch", 3, "network.epoch", "epochs", "'epoch'"),
+        ("study.kind", "digit", "kind", "enum value", "'digit'"),
+        ("network.epochs", 0, "network.epochs", ">= 1", "0"),
+        ("network.epochs", True, "network.epochs", "int", "True"),
+        ("network.epochs", 2.5, "network.epochs", "int", "2.5"),
+        ("network.learning_rate", float("nan"), "network.learning_rate", "> 0", "nan"),
+        ("network", 3, "network", "object", "3"),
+        ("data.n_participants", [10, 10], "data", "different", "{"),
+        ("data.n_participants", 1, "data.n_participants[0]", ">= 2", "1"),
+        ("data.n_anchor_rows", 100, "data", "above n_components", "{"),
+        ("data.projection", "svd", "data.projection", "enum value", "'svd'"),
+        ("noise.data.0.high", -1.0, "noise.data[0].high", ">= 0", "-1"),
+        ("noise.data.0.low", 9.0, "noise.data[0]", "first below", "{"),
+        ("noise.anchor.1.unit", "rms", "noise.anchor[1].unit", "enum value", "'rms'"),
+        ("noise.both.0.anchor_hihg", 1.0, "noise.both[0].anchor_hihg", "anchor_high", "'anchor_hihg'"),
+        ("noise.data", {}, "noise.data", "array", "{}"),
+        ("noise.anchor", [], "noise.anchor", "given", "nothing"),
+        ("attacks.every", 0, "attacks.every", ">= 1", "0"),
+        ("solver.name", "gmp", "solver.name", "enum value", "'gmp'"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(
     path: str, value: Any, what: str, expected: str, got: str, refused: Refused
 ) -> None:
-    what = "name of [solver]" if what == "solver" else what
     refused(lambda: spec_from(with_change(path, value)), what=what, expected=expected, got=got)
 
 
 def test_the_nearest_known_name_is_offered() -> None:
     for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.evry", 3, "every")):
-        with pytest.raises(InputError, match=f"Perhaps '{near}' is meant"):
+        with pytest.raises(InputError, match=f"'{near}'"):
             spec_from(with_change(path, value))
 
 
-def test_a_key_that_is_missing_is_named_with_what_may_be_meant(refused: Refused) -> None:
-    plain = plain_spec()
-    plain["data"]["n_component"] = plain["data"].pop("n_components")
-    refused(lambda: spec_from(plain), what="n_components of [data]", expected="given", got="nothing")
-    with pytest.raises(InputError, match="Perhaps it is called 'n_component'"):
-        spec_from(plain)
-
-
 @pytest.mark.parametrize("value", [1, [[10, 99]], [[50]], "many", [[50, 19.0]]])
-def test_allocations_must_reach_all_participants(value: Any, refused: Refused) -> None:
-    plain = with_change("data.identities_each", value, "participants")
-    refused(lambda: spec_from(plain), what="identities_each of [data]", expected="one of them for 50", got=repr(value))
+def test_allocations_must_reach_all_participants(value: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        spec_from(with_change("data.identities_each", value, "participants"))
+    assert caught.value.what.startswith("data")
 
 
-def test_a_study_of_faces_says_how_many_identities_each_has(refused: Refused) -> None:
-    plain = plain_spec("celeba")
-    del plain["data"]["identities_each"]
-    refused(lambda: spec_from(plain), what="identities_each of [data]", expected="given", got="nothing")
+@pytest.mark.parametrize(("study", "key"), [("celeba", "identities_each"), ("mnist", "n_components")])
+def test_an_image_study_says_all_of_its_sizes(study: str, key: str, refused: Refused) -> None:
+    plain = plain_spec(study)
+    del plain["data"][key]
+    refused(lambda: spec_from(plain), what=f"data.{key}", expected="given", got="nothing")
 
 
 def test_files_that_are_no_settings_are_refused(tmp_path: Path, refused: Refused) -> None:

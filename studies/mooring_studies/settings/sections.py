@@ -1,15 +1,64 @@
-"""The sections of a study's file: what each holds, and how it is checked."""
+"""The sections of a study's file, as types: what each holds, and the limits of its values.
+
+Legend: p participants, h components, r anchor rows, v scale of anchor noise, σ scale of private-data noise.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
-from mooring.errors import InputError
-from mooring_studies.settings.noise_ranges import JointRange, NoiseRange
-from mooring_studies.settings.toml_table import SpecTable
+import msgspec
+
+from mooring import InputError
 
 IMAGE_KINDS = ("digits", "faces", "faces-by-participants")
+AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+AtLeastTwo = Annotated[int, msgspec.Meta(ge=2)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Scale = Annotated[float, msgspec.Meta(ge=0)]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NoiseRange:
+    """A number of uniform levels between two; in units of "rms" they are multiples of the rows' root mean square."""
+
+    count: AtLeastZero  # none where few draws are shared out over several ranges
+    high: Scale
+    low: Scale = 0.0
+    unit: Literal["absolute", "rms"] = "absolute"
+
+    def __post_init__(self) -> None:
+        _require_order(self.low, self.high, "low and high")
+
+
+@dataclass(frozen=True)
+class AnchorRange(NoiseRange):
+    """Levels of anchor noise, which are absolute."""
+
+    unit: Literal["absolute"] = "absolute"
+
+
+@dataclass(frozen=True)
+class JointRange:
+    """A number of pairs of levels, each uniform; the unit is that of private-data noise."""
+
+    count: AtLeastZero  # none where few draws are shared out over several ranges
+    anchor_high: Scale
+    data_high: Scale
+    anchor_low: Scale = 0.0
+    data_low: Scale = 0.0
+    unit: Literal["absolute", "rms"] = "absolute"
+
+    def __post_init__(self) -> None:
+        _require_order(self.anchor_low, self.anchor_high, "anchor_low and anchor_high")
+        _require_order(self.data_low, self.data_high, "data_low and data_high")
 
 
 @dataclass(frozen=True)
@@ -24,14 +73,23 @@ class DataSettings:
         Allocations of faces: (most participants, identities each). Empty where there are none.
     """
 
-    n_participants: tuple[int, ...] = (10,)
-    n_components: int = 0
-    n_anchor_rows: int = 0
+    n_participants: tuple[AtLeastTwo, ...] = (10,)
+    n_components: AtLeastZero = 0
+    n_anchor_rows: AtLeastZero = 0
     projection: Literal["gaussian", "public-svd"] = "gaussian"
-    n_train: int = 0
-    n_validation: int = 0
-    n_test: int = 0
-    identities_each: tuple[tuple[int, int], ...] = ()
+    n_train: AtLeastZero = 0
+    n_validation: AtLeastZero = 0
+    n_test: AtLeastZero = 0
+    identities_each: tuple[tuple[AtLeastTwo, AtLeastTwo], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.n_participants)) < len(self.n_participants):
+            raise ValueError("Expected different numbers in n_participants")
+        if self.n_anchor_rows and self.n_anchor_rows <= self.n_components:
+            raise ValueError(f"Expected n_anchor_rows above n_components = {self.n_components}")
+        most = max(self.n_participants)
+        if self.identities_each and max(pair[0] for pair in self.identities_each) < most:
+            raise ValueError(f"Expected a pair of most participants and identities for {most} in identities_each")
 
     def allocations(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """Of each allocation: most participants, identities each, and the p's that fit into it."""
@@ -42,17 +100,17 @@ class DataSettings:
 class NetworkSettings:
     """How the analyst's network is trained."""
 
-    epochs: int = 15
-    batch_size: int = 256
-    learning_rate: float = 1e-3
+    epochs: AtLeastOne = 15
+    batch_size: AtLeastOne = 256
+    learning_rate: Positive = 1e-3
 
 
 @dataclass(frozen=True)
 class AuditorSettings:
     """How the auditor's network is trained; 0 rows takes all."""
 
-    epochs: int = 10
-    rows: int = 0
+    epochs: AtLeastOne = 10
+    rows: AtLeastZero = 0
 
 
 @dataclass(frozen=True)
@@ -60,15 +118,15 @@ class NoiseSettings:
     """Ranges of noise levels: on private data, on anchors, on both."""
 
     data: tuple[NoiseRange, ...] = ()
-    anchor: tuple[NoiseRange, ...] = ()
+    anchor: tuple[AnchorRange, ...] = ()
     both: tuple[JointRange, ...] = ()
 
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """How many draws get the costly attacks beside the paper's: one in so many, spread over the noise levels."""
+    """One draw in `every` gets the costly attacks beside the paper's, spread over the noise levels."""
 
-    every: int = 8
+    every: AtLeastOne = 8
 
 
 @dataclass(frozen=True)
@@ -76,108 +134,67 @@ class SolverSettings:
     """The solver of the alignment."""
 
     name: Literal["gpm", "accelerated", "spectral"] = "gpm"
-    max_iterations: int = 500
-    tolerance: float = 1e-7
+    max_iterations: AtLeastOne = 500
+    tolerance: Positive = 1e-7
 
 
-def read_data(table: SpecTable, kind: str) -> DataSettings:
-    """Who takes part with what; an image study must say all of it."""
-    images, faces = kind in IMAGE_KINDS, kind in ("faces", "faces-by-participants")
-    least = int(images)  # tables and the landscape may leave sizes to their own options
-    projection: Any = table.choice("projection", ("gaussian", "public-svd"), "gaussian")
-    n_participants = table.wholes("n_participants", None if images else (10,), least=2)
-    identities = table.anything("identities_each", None if faces else [])
-    settings = DataSettings(
-        n_participants=n_participants,
-        n_components=table.whole("n_components", None if images else 0, least=least),
-        n_anchor_rows=table.whole("n_anchor_rows", None if images else 0, least=least),
-        projection=projection,
-        n_train=table.whole("n_train", 0),
-        n_validation=table.whole("n_validation", 0),
-        n_test=table.whole("n_test", 0),
-        identities_each=_allocations(identities, max(n_participants)),
-    )
-    table.finish()
-    if settings.n_anchor_rows and settings.n_anchor_rows <= settings.n_components:
+def convert(values: Mapping[str, Any], into: type[T]) -> T:
+    """Return the tables of a file as an instance of the dataclass `into`; a mistake is named by its key.
+
+    Raises
+    ------
+    InputError
+        For an unknown or missing key, and for a value of another type or outside its limits.
+    """
+    _refuse_unknown_keys(values, into, "")
+    try:
+        return msgspec.convert(values, into)
+    except msgspec.ValidationError as problem:
+        message, _, path = str(problem).partition(" - at `$")
+        path, value = path.strip("`."), values
+        for step in re.findall(r"\w+", path):
+            value = value[int(step)] if isinstance(value, list) else value[step]
         raise InputError(
-            "n_anchor_rows of [data]",
-            expected=f"more than n_components = {settings.n_components}",
-            got=str(settings.n_anchor_rows),
-            cure="The paper has four times as many.",
-        )
-    return settings
+            path or "the study's file", expected=message.removeprefix("Expected "), got=_shorten(value), cure=_CURE
+        ) from None
 
 
-def _allocations(value: Any, most: int) -> tuple[tuple[int, int], ...]:
-    """A number of identities for everybody, or pairs of most participants and identities each."""
-    pairs = [[most, value]] if isinstance(value, int) and not isinstance(value, bool) else value
-    fitting = isinstance(pairs, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(type(one) is int and one >= 2 for one in pair)
-        for pair in pairs
-    )
-    if not fitting or (pairs and max(pair[0] for pair in pairs) < most):
-        raise InputError(
-            "identities_each of [data]",
-            expected=f"a number, 2 or more, or pairs of most participants and identities, one of them for {most}",
-            got=repr(value),
-            cure="Write 99, or [[50, 19], [10, 99]].",
-        )
-    return tuple((pair[0], pair[1]) for pair in pairs)
+def suggest_name(word: str, among: Sequence[str]) -> str:
+    """Return a sentence that names the nearest known word; empty where none is near.
+
+    Examples
+    --------
+    >>> suggest_name("epoch", ["epochs", "batch_size"])
+    "Perhaps 'epochs' is meant."
+    """
+    near = get_close_matches(word, among, n=1)
+    return f"Perhaps {near[0]!r} is meant." if near else ""
 
 
-def read_network(table: SpecTable) -> NetworkSettings:
-    """How the analyst's network is trained."""
-    settings = NetworkSettings(
-        table.whole("epochs", 15, least=1),
-        table.whole("batch_size", 256, least=1),
-        table.number("learning_rate", 1e-3, above=0.0),
-    )
-    table.finish()
-    return settings
+_CURE = "Correct the study's file."
 
 
-def read_auditor(table: SpecTable) -> AuditorSettings:
-    """How the auditor's network is trained."""
-    settings = AuditorSettings(table.whole("epochs", 10, least=1), table.whole("rows", 0))
-    table.finish()
-    return settings
+def _refuse_unknown_keys(values: Any, kind: Any, path: str) -> None:
+    if isinstance(values, list):
+        for k, one in enumerate(values):
+            _refuse_unknown_keys(one, (get_args(kind) or (None,))[0], f"{path}[{k}]")
+    if not (isinstance(values, Mapping) and dataclasses.is_dataclass(kind)):
+        return
+    known = get_type_hints(kind)
+    for key, value in values.items():
+        where = f"{path}.{key}".lstrip(".")
+        if key not in known:
+            raise InputError(
+                where, expected=f"one of {', '.join(known)}", got=repr(key), cure=suggest_name(key, [*known]) or _CURE
+            )
+        _refuse_unknown_keys(value, known[key], where)
 
 
-def read_noise(table: SpecTable) -> NoiseSettings:
-    """Ranges of noise levels."""
-    settings = NoiseSettings(
-        tuple(NoiseRange.read(one, units=("absolute", "rms")) for one in table.tables("data")),
-        tuple(NoiseRange.read(one, units=("absolute",)) for one in table.tables("anchor")),
-        tuple(JointRange.read(one) for one in table.tables("both")),
-    )
-    table.finish()
-    return settings
+def _require_order(low: float, high: float, names: str) -> None:
+    if not low < high < float("inf"):
+        raise ValueError(f"Expected {names} finite and the first below the second")
 
 
-def read_attacks(table: SpecTable) -> AttackSettings:
-    """How many draws get the attacks beside the paper's."""
-    settings = AttackSettings(table.whole("every", 8, least=1))
-    table.finish()
-    return settings
-
-
-def read_solver(table: SpecTable) -> SolverSettings:
-    """How uploads are aligned."""
-    name: Any = table.choice("name", ("gpm", "accelerated", "spectral"), "gpm")
-    settings = SolverSettings(
-        name, table.whole("max_iterations", 500, least=1), table.number("tolerance", 1e-7, above=0.0)
-    )
-    table.finish()
-    return settings
-
-
-def read_extra_draws(table: SpecTable) -> int:
-    """Draws of each noise in deployments after the first."""
-    draws = table.whole("draws", 50, least=1)
-    table.finish()
-    return draws
-
-
-def read_stages(table: SpecTable) -> dict[str, float]:
-    """Relative times of a step of each stage, by its name."""
-    return {name: table.number(name, above=0.0) for name in table.values}
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

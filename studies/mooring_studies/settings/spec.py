@@ -18,24 +18,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 import mooring
-from mooring.errors import InputError
-from mooring.randomness import Streams
+from mooring import InputError, Streams
 from mooring.typing import Matrix
-from mooring_studies.settings import sections
-from mooring_studies.settings.noise_ranges import NoiseKind, drawn, shared_out
+from mooring_studies.settings.noise_ranges import NoiseKind, draw_levels, share_out
 from mooring_studies.settings.sections import (
     IMAGE_KINDS,
+    AtLeastOne,
     AttackSettings,
     AuditorSettings,
     DataSettings,
     NetworkSettings,
     NoiseSettings,
     SolverSettings,
+    convert,
+    suggest_name,
 )
-from mooring_studies.settings.toml_table import SpecTable, nearest_to, overridden
 
 STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape")
-KINDS = ("digits", "faces", "faces-by-participants", "tables", "landscape")
 _TELLING = ("cli", "demo", "report")
 _TELLING_OF_STUDIES = (
     "cli",
@@ -66,7 +65,7 @@ class Spec:
     title: str
     kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape"]
     seed: int = 0
-    deployments: int = 1
+    deployments: AtLeastOne = 1
     paper_section: str = ""
     needs: str = ""
     takes: str = ""
@@ -78,7 +77,7 @@ class Spec:
     noise: NoiseSettings = field(default_factory=NoiseSettings)
     attacks: AttackSettings = field(default_factory=AttackSettings)
     solver: SolverSettings = field(default_factory=SolverSettings)
-    extra_draws: int = 50
+    extra_draws: AtLeastOne = 50
     options: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
 
@@ -94,7 +93,7 @@ class Spec:
                 cure="--quick makes it smaller.",
             )
         noise = NoiseSettings(
-            shared_out(self.noise.data, n), shared_out(self.noise.anchor, n), shared_out(self.noise.both, n)
+            share_out(self.noise.data, n), share_out(self.noise.anchor, n), share_out(self.noise.both, n)
         )
         return replace(self, noise=noise, extra_draws=min(self.extra_draws, n))
 
@@ -155,9 +154,8 @@ def read_spec(
 def spec_from(plain: Mapping[str, Any], *, quick: bool = False) -> Spec:
     """Settings from what a TOML file holds; its [quick] tables go over the others when asked for."""
     base = {key: value for key, value in plain.items() if key != "quick"}
-    smaller = SpecTable("[quick]", plain.get("quick", {})).values
-    small = _read(overridden(base, smaller), quick=True)  # checked also where it is not used
-    return small if quick else _read(base, quick=False)
+    small = _convert_spec(_override(base, plain.get("quick", {})), quick=True)  # checked also where it is not used
+    return small if quick else _convert_spec(base, quick=False)
 
 
 def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tuple[Matrix, Matrix]:
@@ -178,7 +176,7 @@ def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tu
     tuple of arrays of shape (n,)
         v and σ of each draw, absolute.
     """
-    return drawn(getattr(spec.noise, kind), kind, streams, rms)
+    return draw_levels(getattr(spec.noise, kind), kind, streams, rms)
 
 
 def digest(spec: Spec, code_digest: str) -> str:
@@ -206,43 +204,41 @@ def _shipped(name: str) -> Path:
             "study",
             expected=f"one of {', '.join(STUDIES)}",
             got=repr(name),
-            cure=nearest_to(name, STUDIES) or "'mooring reproduce' alone lists them.",
+            cure=suggest_name(name, STUDIES) or "'mooring reproduce' alone lists them.",
         )
     return Path(__file__).parent / "specs" / f"{name}.toml"
 
 
-def _read(plain: Mapping[str, Any], *, quick: bool) -> Spec:
-    file = SpecTable("the study's file", plain)
-    study = file.table("study")
-    kind: Any = study.choice("kind", KINDS)
-    spec = Spec(
-        name=study.text("name"),
-        title=study.text("title"),
-        kind=kind,
-        seed=study.whole("seed", 0),
-        deployments=study.whole("deployments", 1, least=1),
-        paper_section=study.text("paper_section", ""),
-        needs=study.text("needs", ""),
-        takes=study.text("takes", ""),
-        takes_quick=study.text("takes_quick", ""),
-        quick=quick,
-        data=sections.read_data(file.table("data"), kind),
-        network=sections.read_network(file.table("network")),
-        auditor=sections.read_auditor(file.table("auditor")),
-        noise=sections.read_noise(file.table("noise")),
-        attacks=sections.read_attacks(file.table("attacks")),
-        solver=sections.read_solver(file.table("solver")),
-        extra_draws=sections.read_extra_draws(file.table("extra_deployments")),
-        options=dict(file.table("options").values),
-        stages=sections.read_stages(file.table("stages")),
-    )
-    study.finish()
-    file.finish()
-    missing = [name for name in ("data", "anchor") if kind in IMAGE_KINDS and not getattr(spec.noise, name)]
-    if kind == "faces-by-participants":
-        missing = [name for name in missing if name == "anchor"]
-    if missing:
-        raise InputError(
-            f"[[noise.{missing[0]}]]", expected="given", got="nothing", cure="An image study draws noise levels."
-        )
+def _convert_spec(plain: Mapping[str, Any], *, quick: bool) -> Spec:
+    """Return checked settings; [study] holds a spec's own values, every other table is one of its sections."""
+    study, data = plain.get("study", {}), dict(plain.get("data", {}))
+    if not isinstance(study, Mapping):
+        raise InputError("study", expected="a table", got=repr(study), cure="Write [study] and keys below it.")
+    if isinstance(data.get("n_participants"), int):
+        data["n_participants"] = [data["n_participants"]]
+    if isinstance(data.get("identities_each"), int):
+        data["identities_each"] = [[max(data["n_participants"]), data["identities_each"]]]
+    sections = {key: value for key, value in plain.items() if key not in ("study", "data")}
+    extra = sections.pop("extra_deployments", {})
+    values = {**study, **sections, "data": data, "quick": quick, **{f"extra_{key}": n for key, n in extra.items()}}
+    spec = convert(values, Spec)
+    required = [f"data.{key}" for key in ("n_participants", "n_components", "n_anchor_rows") if key not in data]
+    if spec.kind in ("faces", "faces-by-participants") and not spec.data.identities_each:
+        required.append("data.identities_each")
+    if not spec.noise.data and spec.kind != "faces-by-participants":
+        required.append("noise.data")
+    if not spec.noise.anchor:
+        required.append("noise.anchor")
+    if spec.kind in IMAGE_KINDS and required:
+        raise InputError(required[0], expected="given", got="nothing", cure="An image study needs it.")
     return spec
+
+
+def _override(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `override` over it: tables are merged, everything else, lists too, is replaced."""
+    merged = dict(base)
+    for key, value in override.items():
+        below = merged.get(key)
+        nested = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = _override(below, value) if nested else value  # type: ignore[arg-type]
+    return merged
