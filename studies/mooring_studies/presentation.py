@@ -22,7 +22,7 @@ def present(folder: Path) -> list[Figure]:
     folder : Path
         The study's output folder; gets figures/, claims.json and index.html.
     """
-    from mooring.protocol.storage.atomic_io import write_durably
+    from mooring.atomic_io import write_atomically
     from mooring_studies.comparison.claims_page import as_dicts
     from mooring_studies.page import render_study
 
@@ -31,9 +31,9 @@ def present(folder: Path) -> list[Figure]:
     comparisons = compared({finished.study: finished}, only=finished.study)
     rows = plain(as_dicts(comparisons))
     content = json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_durably(folder / CLAIMS, content.encode(), what="the comparison with the paper")
+    write_atomically(folder / CLAIMS, content.encode(), what="the comparison with the paper")
     page = render_study(finished, figures, rows)
-    write_durably(folder / PAGE, page.encode(), what="the page")
+    write_atomically(folder / PAGE, page.encode(), what="the page")
     return figures
 
 

@@ -44,7 +44,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
             got=f"none of {', '.join(STUDIES)} in {results}",
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
-    from mooring.protocol.storage.atomic_io import make_folder, write_durably
+    from mooring.atomic_io import make_folder, write_atomically
     from mooring_studies.comparison.claims_page import markdown
     from mooring_studies.comparison.findings import findings
     from mooring_studies.gallery import gallery
@@ -66,7 +66,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         GALLERY: gallery(figures, titles, under=docs),
     }
     for name, text in pages.items():
-        write_durably(docs / name, text.encode(), what=f"the page {name}")
+        write_atomically(docs / name, text.encode(), what=f"the page {name}")
         say(f"{docs / name}")
     return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.anchor import deal_anchor, open_anchor
 from mooring.protocol.messages.bundle import verify_bundle
-from mooring.protocol.storage.atomic_io import place_copy
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 
@@ -346,8 +346,8 @@ def test_a_large_bundle_is_linked_or_copied_to_the_same_bytes(tmp_path, monkeypa
     source, target = tmp_path / "kept", tmp_path / "out" / "target"
     source.write_bytes(b"bundle")
     target.parent.mkdir()
-    monkeypatch.setattr("mooring.protocol.storage.atomic_io._WORTH_LINKING", 1)
-    place_copy(source, target)
+    monkeypatch.setattr("mooring.atomic_io._WORTH_LINKING", 1)
+    copy_atomically(source, target)
     assert target.read_bytes() == b"bundle"
 
     def no_links(*_: object) -> None:
@@ -355,7 +355,7 @@ def test_a_large_bundle_is_linked_or_copied_to_the_same_bytes(tmp_path, monkeypa
 
     monkeypatch.setattr(os, "link", no_links)
     target.unlink()
-    place_copy(source, target)
+    copy_atomically(source, target)
     assert (target.read_bytes(), target.samefile(source)) == (b"bundle", False)
     assert [path.name for path in Path(target.parent).iterdir()] == ["target"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from mooring.atomic_io import write_atomically
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.result import PointResult
-from mooring.errors import InputError
+from mooring.errors import InputError, StorageError
 
 
 class PointStore:
@@ -57,13 +57,10 @@ class PointStore:
             return None
 
     def save(self, result: PointResult) -> None:
-        """Keep a result: written beside its place, then moved there, so that no half file is ever read."""
+        """Keep a result."""
         if self.folder is None:
             return
-        path = self._path(result.point)
-        beside = path.with_suffix(f".{os.getpid()}.tmp")
-        beside.write_text(json.dumps(result.as_dict(), allow_nan=False), encoding="utf-8")
-        beside.replace(path)
+        write_atomically(self._path(result.point), json.dumps(result.as_dict(), allow_nan=False).encode())
 
     def _path(self, point: OperatingPoint) -> Path:
         assert self.folder is not None
@@ -78,10 +75,8 @@ def _take_examples_out(path: Path) -> None:
         if plain["examples"] is None:
             return
         plain["examples"] = None
-        beside = path.with_suffix(f".{os.getpid()}.tmp")
-        beside.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
-        beside.replace(path)
-    except (OSError, ValueError, KeyError, TypeError):
+        write_atomically(path, json.dumps(plain, allow_nan=False).encode())
+    except (OSError, ValueError, KeyError, TypeError, StorageError):
         path.unlink(missing_ok=True)
 
 

@@ -49,14 +49,14 @@ def check(
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
     with running(format) as console:
+        from mooring.atomic_io import require_writable, write_atomically
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.atomic_io import require_place, write_durably
         from mooring.protocol.storage.vault import Vault
         from mooring.report.check import render_check
 
         if output is not None:
-            require_place(output, what="the page", inputs=(data, study, anchor))
+            require_writable(output, what="the page", inputs=(data, study, anchor))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         if anchor is not None:
@@ -66,7 +66,7 @@ def check(
         record = {"command": command_line(), **found.as_dict()}
         participant.vault.write(agreed, "check.json", json.dumps(record).encode())
         page = output or participant.vault.study_folder(agreed) / "check.html"
-        write_durably(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
+        write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 
         def say(console: Console) -> None:
             console.print(

@@ -35,14 +35,14 @@ def deal(
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """
     with running(format) as console:
+        from mooring.atomic_io import require_writable
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.atomic_io import require_place
         from mooring.protocol.storage.vault import Vault
 
         agreed = Study.read(study)
         path = output or Path(f"{agreed.name}.anchor")
-        require_place(path, what="the anchor", inputs=(study,))
+        require_writable(path, what="the anchor", inputs=(study,))
         digest = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault))).deal(path)
         result = {"anchor": str(path), "digest": digest, "participants": len(agreed.participants)}
         tell(

@@ -55,13 +55,13 @@ def predict(
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
     with running(format) as console:
+        from mooring.atomic_io import require_writable, write_atomically
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.atomic_io import require_place, write_durably
         from mooring.protocol.storage.vault import Vault
         from mooring.protocol.transport.addresses import is_url, local_path
 
-        require_place(output, what="the predictions", inputs=(data, study, beside))
+        require_writable(output, what="the predictions", inputs=(data, study, beside))
         agreed = Study.read(study)
         participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
         if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
@@ -77,7 +77,7 @@ def predict(
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["prediction"])
         writer.writerows([value] for value in found.values.tolist())
-        write_durably(output, text.getvalue().encode(), mode=0o600, what="the predictions")
+        write_atomically(output, text.getvalue().encode(), mode=0o600, what="the predictions")
         record = {"command": command_line(), **found.as_dict()}
         if found.score is not None or not (participant.vault.study_folder(agreed) / "predict.json").exists():
             participant.vault.write(

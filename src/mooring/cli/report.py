@@ -53,7 +53,7 @@ def report(
 
     Example: mooring report vault --study study.toml --output report.html
     """
-    from mooring.protocol.storage.atomic_io import write_durably
+    from mooring.atomic_io import write_atomically
     from mooring.report import collect_records, read_audit, render_report, summarise
 
     with running(format) as console:
@@ -69,7 +69,7 @@ def report(
             )
         summary = summarise(known, records if examples else _without_examples(records), found)
         # readable by its owner only: it may hold rows
-        write_durably(output, render_report(summary).encode(), mode=0o600, what="the page")
+        write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
         tell(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
 
 

@@ -112,10 +112,10 @@ def init(
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
     """
     with running(format) as console:
+        from mooring.atomic_io import write_atomically
         from mooring.protocol.designer.draft import Known, draft_study, open_entries
         from mooring.protocol.messages.study import Study
         from mooring.protocol.messages.study_file import parsed
-        from mooring.protocol.storage.atomic_io import write_durably
 
         if output.exists() and not force:
             raise RefusedError(
@@ -146,7 +146,7 @@ def init(
         )
         left = open_entries(text)
         drafted = None if left else Study.from_dict(parsed(text))
-        write_durably(output, text.encode(), what="the draft")
+        write_atomically(output, text.encode(), what="the draft")
 
         def say(console: Console) -> None:
             console.print(f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.", highlight=False)

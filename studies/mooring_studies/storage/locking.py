@@ -20,9 +20,9 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        from mooring.protocol.storage.atomic_io import explained
+        from mooring.atomic_io import explain_os_errors
 
-        with explained("the folder of results"):
+        with explain_os_errors("the folder of results"):
             self._descriptor: int | None = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _hold(self._descriptor, folder)
@@ -48,14 +48,14 @@ def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
     make : bool
         Whether to make it where it is missing; otherwise there is nothing to hold.
     """
-    from mooring.protocol.storage.atomic_io import explained, make_folder
+    from mooring.atomic_io import explain_os_errors, make_folder
 
     if make:
         make_folder(folder, what="the folder of results")
     if not folder.is_dir() or os.name == "nt":  # Windows opens no folders
         yield
         return
-    with explained("the folder of results"):
+    with explain_os_errors("the folder of results"):
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         _hold(descriptor, folder)

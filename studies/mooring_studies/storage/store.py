@@ -62,7 +62,7 @@ class ResultStore:
     """
 
     def __init__(self, folder: Path, key: str, facts: Mapping[str, Any]) -> None:
-        from mooring.protocol.storage.atomic_io import PARTIAL, explained, make_folder
+        from mooring.atomic_io import PARTIAL, explain_os_errors, make_folder
 
         self.folder, self.key = folder, key
         self.place = folder / "store" / key
@@ -70,7 +70,7 @@ class ResultStore:
         make_folder(self.place / "kept", what="the folder of results")
         self._lock = FolderLock(self.place)
         try:
-            with explained("the folder of results"):
+            with explain_os_errors("the folder of results"):
                 for left in sorted([*self.place.glob(f".*{PARTIAL}"), *self.place.glob(f"kept/.*{PARTIAL}")]):
                     self._set_aside(left, "was being written when a run was ended")
                 chunks = _chunks_in(self.place)
@@ -239,9 +239,9 @@ class ResultStore:
         self.notes.append(f"{path.name} {why}; it is set aside as {aside.relative_to(self.folder)}")
 
     def _write(self, path: Path, content: bytes) -> None:
-        from mooring.protocol.storage.atomic_io import write_durably
+        from mooring.atomic_io import write_atomically
 
-        write_durably(path, content, what="the results")
+        write_atomically(path, content, what="the results")
 
 
 def _chunks_in(place: Path) -> dict[int, Path]:

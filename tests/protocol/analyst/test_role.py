@@ -13,23 +13,22 @@ import onnx
 import pyarrow.parquet as pq
 import pytest
 
-from mooring import RigidMap, make_anchor
+from mooring import RigidMap, atomic_io, make_anchor
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import train_learner
 from mooring.learners.onnx_export import to_onnx
+from mooring.protocol.analyst import collaboration_matrix as collaboration_file
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.delivery import MAP_FILE, deliver, read_result
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.outliers import Fits, fits_among
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.analyst.role import collaboration_matrix as collaboration_file
 from mooring.protocol.analyst.training import train
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_small_bundle
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage import atomic_io as durable
 from mooring.tables.schema import Column, Label
 from mooring.theory import transition_scale
 
@@ -525,11 +524,11 @@ def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, mon
                 raise KeyboardInterrupt
             replaced(*paths)
 
-        monkeypatch.setattr(durable.os, "replace", failing)
+        monkeypatch.setattr(atomic_io.os, "replace", failing)
         if kill_at < 3:
             with pytest.raises(KeyboardInterrupt):
                 align_bundles(study, bundles, work, late=True)
-        monkeypatch.setattr(durable.os, "replace", replaced)
+        monkeypatch.setattr(atomic_io.os, "replace", replaced)
         assert read_space(work, study).orthogonals[:3].tobytes() == before
         if read_space(work, study).names[-1] == "site-3":
             break

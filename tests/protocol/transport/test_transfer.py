@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mooring import RigidMap, make_anchor
+from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, MissingExtraError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver, read_result
@@ -30,7 +31,6 @@ from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.anchor import deal_anchor
 from mooring.protocol.messages.bundle import write_small_bundle
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage.atomic_io import durable_file
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import inbox as receiving
 from mooring.protocol.transport import object_stores as stores
@@ -936,7 +936,7 @@ def test_one_file_that_fills_the_disk_does_not_keep_the_others_out(
 
     def full(system: Any, name: str, target: Path, **rest: Any) -> str | None:
         if "site-1" in name:
-            with durable_file(target, what=rest["what"]):
+            with open_atomically(target, what=rest["what"]):
                 raise OSError(trouble[0], "")
         return really(system, name, target, **rest)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mooring.atomic_io import make_folder
 from mooring.engines.dask.bundle_locations import BundleAway, places_at
 from mooring.engines.dask.cluster import Client, explained, require_seen, require_shared
 from mooring.engines.dask.intake import Taken, collect_on_workers
@@ -18,7 +19,6 @@ from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.analyst.training import Training
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import make_folder
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 

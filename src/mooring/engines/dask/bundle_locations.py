@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
+from mooring.atomic_io import explain_os_errors
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import printable
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage.atomic_io import explained
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.inbox import Copy
 from mooring.protocol.transport.object_stores import download, file_system, refusal
@@ -97,7 +97,7 @@ def places_at(source: str | Path) -> list[Place]:
             key=lambda place: place.path,
         )
     folder = local_path(source).absolute()
-    with explained(_WHAT):
+    with explain_os_errors(_WHAT):
         if not folder.is_dir():
             raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand, kept_places
 from mooring.engines.dask.cluster import Client, Future
 from mooring.errors import MooringError, RefusedError, StorageError
@@ -30,7 +31,6 @@ from mooring.protocol.analyst.intake import (
 )
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import make_folder, write_durably
 from mooring.typing import Matrix, Progress
 
 GROUP_BYTES, MOST_IN_GROUP = 2**25, 256
@@ -239,4 +239,4 @@ def _write_record(folder: Path, study: Study, intake: Intake, remembered: dict[s
     copies = _copies_before(folder, remembered)  # of downloads that a local run made; there are none here
     record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
     record["set_aside"] = record["set_aside"][:_MOST_RECORDED]
-    write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    write_atomically(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")

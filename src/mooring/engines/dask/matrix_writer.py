@@ -16,6 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mooring.atomic_io import (
+    PARTIAL,
+    clear_partial_files,
+    explain_os_errors,
+    make_folder,
+    open_atomically,
+    sync_folder,
+)
 from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand
 from mooring.engines.dask.cluster import Client, in_turn
 from mooring.errors import StorageError
@@ -41,14 +49,6 @@ from mooring.protocol.analyst.collaboration_parts import (
 from mooring.protocol.analyst.intake import MOST_BYTES
 from mooring.protocol.messages.bundle import Bundle, bundle_offsets, data_start_of
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import (
-    PARTIAL,
-    clear_partial_files,
-    durable_file,
-    explained,
-    make_folder,
-    sync_folder,
-)
 from mooring.typing import Progress
 
 _BLOCKS_A_PART = 16
@@ -170,12 +170,12 @@ def write_parts(study: Study, work: Work) -> int:
                 own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
                 beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
                 staged.append((beside, target))
-                with durable_file(beside, mode=0o600, what=WHAT) as file, table_writer(file, own) as writer:
+                with open_atomically(beside, mode=0o600, what=WHAT) as file, table_writer(file, own) as writer:
                     for rows, labels in blocks_between(bundle, facts.start, facts.stop, work.block):
                         writer.write_table(table_of(own, study, work.name, work.space.bring(0, rows), labels))
             if not work.place.is_away:  # whoever can write there could have changed it while it was read
                 require_unchanged(path, work.digest, work.name)
-            with explained(WHAT):
+            with explain_os_errors(WHAT):
                 for beside, target in staged:
                     os.replace(beside, target)
                 sync_folder(work.folder / PARTS_FOLDER)
@@ -274,7 +274,7 @@ def _from_one_file(folder: Path, study: Study, space: CommonSpace, names: Sequen
 
 
 def _write_whole(path: Path, table: pa.Table) -> None:
-    with durable_file(path, mode=0o600, what=WHAT) as file, table_writer(file, table.schema) as writer:
+    with open_atomically(path, mode=0o600, what=WHAT) as file, table_writer(file, table.schema) as writer:
         writer.write_table(table)
 
 

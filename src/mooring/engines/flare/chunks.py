@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, sync_folder
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.signed_file import digest_of, opened
-from mooring.protocol.storage.atomic_io import durable_file, explained, make_folder, sync_folder
 
 PIECE = 2**22
 Value = str | int | bytes
@@ -49,7 +49,7 @@ def fetch_file(
     if not 0 < size <= most:
         raise RefusedError(what, reason="it is larger than any of this study", cure="Ask the analyst.")
     whole, came = hashlib.sha256(), 0
-    with durable_file(path, mode=0o600, what=what) as file:
+    with open_atomically(path, mode=0o600, what=what) as file:
         while came < size:
             answer = _answer(ask, {"do": "get", "ticket": ticket, "file": name, "offset": came})
             piece = answer.get("piece")
@@ -109,7 +109,7 @@ class Arrival:
                 "the file", reason="another one came before, and what was taken stays", cure="Ask the analyst."
             )
         make_folder(self.path.parent, mode=0o700, what="the work folder")
-        with explained("the work folder"):
+        with explain_os_errors("the work folder"):
             self.partial.write_bytes(b"")
             self.partial.chmod(0o600)
         self._size, self._digest, self._came, self._whole = size, digest, 0, hashlib.sha256()
@@ -123,7 +123,7 @@ class Arrival:
             return {"ok": 1}
         if offset != self._came or self._came + len(piece) > self._size:
             raise RefusedError("the piece", reason="it is not the next one", cure=_SEND_AGAIN)
-        with explained("the work folder"), self.partial.open("ab") as file:
+        with explain_os_errors("the work folder"), self.partial.open("ab") as file:
             file.write(piece)
         self._whole.update(piece)
         self._came += len(piece)
@@ -136,7 +136,7 @@ class Arrival:
         if self._came != self._size or self._whole.hexdigest() != self._digest:
             raise RefusedError("the file", reason="it is not what was announced", cure=_SEND_AGAIN)
         self.accept(self.partial)
-        with explained("the work folder"):
+        with explain_os_errors("the work folder"):
             with self.partial.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(self.partial, self.path)

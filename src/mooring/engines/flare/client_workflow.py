@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import clear_partial_files, copy_atomically, explain_os_errors, make_folder
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.settings import SiteSettings, opened_vault, require_same_study
 from mooring.errors import InputError, StorageError
@@ -28,7 +29,6 @@ from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
-from mooring.protocol.storage.atomic_io import clear_partial_files, explained, make_folder, place_copy
 from mooring.typing import Progress
 
 _HEADER, _A_RECIPIENT = 2**17, 512
@@ -153,7 +153,7 @@ class ParticipantsPart:
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
         names = (MODEL_FILE, MAP_FILE) if delivered.model is not None else (MAP_FILE,)
         for name in names:
-            place_copy(arriving / name, self.settings.result / name, what="the result")
+            copy_atomically(arriving / name, self.settings.result / name, what="the result")
         for name in (MODEL_FILE, MAP_FILE):
             with suppress(OSError):
                 (arriving / name).unlink()
@@ -169,7 +169,7 @@ def _tidied(folder: Path, *others: Path) -> Iterator[None]:
     except ImportError:  # Windows: what was left stays
         yield
         return
-    with explained("the site's folder"):
+    with explain_os_errors("the site's folder"):
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

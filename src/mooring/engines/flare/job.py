@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError
-from mooring.protocol.storage.atomic_io import make_folder, write_durably
 
 if TYPE_CHECKING:  # the guard reads this module in every process of a site's, and needs little of mooring
     from mooring.protocol.messages.study import Study
@@ -71,4 +71,4 @@ def to_json(content: dict[str, Any]) -> bytes:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    write_durably(path, to_json(content), what="the job")
+    write_atomically(path, to_json(content), what="the job")

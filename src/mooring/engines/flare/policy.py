@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from mooring.atomic_io import write_atomically
 from mooring.engines.flare.job import CONTROLLER, EXECUTOR
 from mooring.errors import InputError, StorageError
-from mooring.protocol.storage.atomic_io import write_durably
 
 ROLES = ("project_admin", "org_admin", "lead", "member")
 GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.engines.flare.guard.ServerGuard"}
@@ -78,7 +78,7 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
     connections["internal"] = _INTERNAL
     files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
     for name, content in files.items():
-        write_durably(folder / name, json.dumps(content, indent=2).encode(), what="the policy")
+        write_atomically(folder / name, json.dumps(content, indent=2).encode(), what="the policy")
 
 
 def _resources(folder: Path) -> dict[str, Any]:

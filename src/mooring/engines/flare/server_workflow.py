@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import explain_os_errors, make_folder, write_atomically
 from mooring.engines.flare.chunks import Arrival, Counter, Message
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
 from mooring.errors import InputError, RefusedError
@@ -25,7 +26,6 @@ from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import SUFFIX, verify_bundle
 from mooring.protocol.messages.signed_file import digest_of, opened, verified_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import explained, make_folder, write_durably
 from mooring.protocol.transport.transfer import checked
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
@@ -147,7 +147,7 @@ class AnalystsPart:
         """Write down what each site answered."""
         record = {"study": self.study.digest, "outcome": outcome, "sites": {name: dict(sites[name]) for name in sites}}
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
-        write_durably(self.settings.folder / RECORD, text, what="the record")
+        write_atomically(self.settings.folder / RECORD, text, what="the record")
 
     def answer(self, request: Message) -> Message:
         """Answer a site's request about a file."""
@@ -188,7 +188,7 @@ def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
 def _held(folder: Path) -> int:
     import fcntl  # there is none on Windows, where the server does not run
 
-    with explained("the work folder"):
+    with explain_os_errors("the work folder"):
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

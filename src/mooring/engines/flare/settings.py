@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import toml_value
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.protocol.storage.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"
@@ -208,7 +208,7 @@ def _write(folder: Path, head: str, plain: Mapping[str, Any]) -> None:
         name: str(value).lower() if isinstance(value, bool) else toml_value(value) for name, value in plain.items()
     }
     text = head + "".join(f"{name} = {word}\n" for name, word in words.items())
-    write_durably(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")
+    write_atomically(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")
 
 
 def _paths(

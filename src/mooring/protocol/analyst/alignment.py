@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mooring.atomic_io import make_folder
 from mooring.errors import InputError
 from mooring.protocol.analyst.alignment_state import (
     CommonSpace,
@@ -22,7 +23,6 @@ from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, 
 from mooring.protocol.analyst.outliers import Fits, fits_among
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import make_folder
 from mooring.theory import transition_scale
 from mooring.typing import Progress
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.geometry.rigid import RigidMap
 from mooring.protocol.messages.container import TensorSpec, array_from, pack, read_header, require_header
 from mooring.protocol.messages.signed_file import opened
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
@@ -99,8 +99,8 @@ def write_space(folder: Path, space: CommonSpace) -> None:
     }
     metadata = {"study": space.study_digest, "participants": str(len(space.names)), "record": str(len(text))}
     tensors = _tensors(len(space.names), r, h, len(text))
-    write_durably(folder / STATE_FILE, pack(arrays, tensors, metadata), mode=0o600, what=_WHAT)
-    write_durably(folder / RECORD_FILE, text, what=_WHAT)
+    write_atomically(folder / STATE_FILE, pack(arrays, tensors, metadata), mode=0o600, what=_WHAT)
+    write_atomically(folder / RECORD_FILE, text, what=_WHAT)
 
 
 def read_space(folder: Path, study: Study) -> CommonSpace:

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import STATE_FILE, CommonSpace
 from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, WHAT, part_tables
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.signed_file import digest_of
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import durable_file
 from mooring.typing import Progress
 
 TABLE_FILE = "collaboration.parquet"
@@ -73,7 +73,7 @@ def write_table(
     """Write everybody's rows; of participants without a bundle, those of the file that is there."""
     schema = schema_of(study, space)
     done, total = 0, sum(space.rows.values())
-    with durable_file(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
+    with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
         with table_writer(file, schema) as writer:
             kept = [name for name in space.names if name not in bundles]
             for table in tables_of(folder, space, kept) if kept else ():
@@ -160,7 +160,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     space = _space_of(folder)
     metadata = {_KEY: _maps_of(space, space.names)}
     writer = None
-    with durable_file(path, mode=0o600, what=WHAT) as file:
+    with open_atomically(path, mode=0o600, what=WHAT) as file:
         try:
             for found in tables_of(folder, space, space.names):
                 table = found.replace_schema_metadata(metadata)

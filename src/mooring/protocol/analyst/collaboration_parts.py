@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mooring.atomic_io import explain_os_errors
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import CommonSpace
-from mooring.protocol.storage.atomic_io import explained
 
 PARTS_FOLDER = "collaboration"
 WHAT = "the collaboration matrix"
@@ -61,7 +61,7 @@ def facts_of(path: Path, name: str) -> PartFacts | None:
 def parts_in(folder: Path) -> dict[str, list[Path]]:
     """The parts that are there, by participant, in order."""
     found: dict[str, list[tuple[int, Path]]] = {}
-    with explained(WHAT):
+    with explain_os_errors(WHAT):
         for path in (folder / PARTS_FOLDER).iterdir() if (folder / PARTS_FOLDER).is_dir() else ():
             match = _NAME.fullmatch(path.name)
             if match:

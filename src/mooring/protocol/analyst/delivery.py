@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.geometry.rigid import RigidMap
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
@@ -23,7 +24,6 @@ from mooring.protocol.messages.container import TensorSpec
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.signed_file import opened, read_signed, write_signed
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage.atomic_io import make_folder, write_durably
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import folder_at, send_folder
 from mooring.typing import Progress, Vector
@@ -133,7 +133,7 @@ def deliver(
             place = here / member.name
             make_folder(place, mode=0o700, what="the folder of results")
             if model is not None:
-                write_durably(place / MODEL_FILE, model, what="the model")
+                write_atomically(place / MODEL_FILE, model, what="the model")
             write_signed(
                 place / MAP_FILE,
                 kind=KIND,
@@ -154,7 +154,7 @@ def deliver(
                 progress(index + 1, len(space.names))
     delivery = Delivery(space.names, digest)
     record = {"command": command, **delivery.as_dict()}
-    write_durably(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
+    write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import explain_os_errors, make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import explained, make_folder, write_durably
 from mooring.protocol.transport.addresses import is_url, local_path, without_secrets
 from mooring.protocol.transport.inbox import Candidate, Copy, downloaded
 from mooring.typing import Progress
@@ -130,7 +130,7 @@ def collect(
     record["set_aside"] = record["set_aside"][
         :_MOST_RECORDED
     ]  # anybody can fill an inbox, and the record is read again
-    write_durably(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    write_atomically(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
     for path in (path for path, (downloaded_from, _) in origins.items() if downloaded_from and path.name not in copies):
         with suppress(OSError):
             path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
@@ -229,7 +229,7 @@ def _candidates(
         yield from downloaded(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
         return
     place = local_path(source)
-    with explained("the folder of bundles"):
+    with explain_os_errors("the folder of bundles"):
         if not place.is_dir():
             raise StorageError("the folder of bundles", reason="it is not there", cure="Check the path.")
         paths = sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))

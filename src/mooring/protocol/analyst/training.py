@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, Fitted, Score, fit, score, train_learner
 from mooring.learners.onnx_export import to_onnx
@@ -20,7 +21,6 @@ from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.typing import Matrix, Progress
 
 TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
@@ -150,8 +150,8 @@ def train(
 def keep_model(folder: Path, study: Study, space: CommonSpace, found: Training, data: bytes, *, command: str) -> None:
     """Write the model, and the record that 'mooring deliver' compares it with."""
     record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
-    write_durably(folder / MODEL_FILE, data, what="the model")
-    write_durably(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+    write_atomically(folder / MODEL_FILE, data, what="the model")
+    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
 
 
 def require_label(study: Study) -> Kind:

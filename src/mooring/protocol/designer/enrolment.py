@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Literal, Protocol
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import is_sealing_key, verify
 from mooring.protocol.messages.members import CARD_CURE, Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import member_text, parsed, read_text
-from mooring.protocol.storage.atomic_io import write_durably
 
 Role = Literal["participant", "analyst"]
 _MOST_BYTES = 4096
@@ -54,7 +54,7 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: Signer) 
         *(f'{key} = "{value}"' for key, value in member.as_dict().items()),  # all of plain letters and digits
         f'proof = "{proof.hex()}"',
     ]
-    write_durably(Path(path), ("\n".join(lines) + "\n").encode(), what="the card")
+    write_atomically(Path(path), ("\n".join(lines) + "\n").encode(), what="the card")
 
 
 def read_card(path: str | Path) -> tuple[Role, Member]:
@@ -132,6 +132,6 @@ def write_enrolled(study: Study, path: Path) -> None:
     except InputError:
         same = False
     if same:
-        write_durably(path, text.encode(), what="the study's file")
+        write_atomically(path, text.encode(), what="the study's file")
     else:
         study.write(path)

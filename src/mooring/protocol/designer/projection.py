@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.projection import public_svd_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import read_plain
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.tables.encoder import encoded_batches, projection_file_name
 from mooring.typing import Progress
 
@@ -79,6 +79,6 @@ def project_study(
     content = save({"matrix": np.ascontiguousarray(found.matrix, dtype=np.float64)})
     digest = hashlib.sha256(content).hexdigest()
     projected = replace(study, projection="public-svd", projection_digest=digest)
-    write_durably(path.parent / projection_file_name(study), content, what="the projection's file")
+    write_atomically(path.parent / projection_file_name(study), content, what="the projection's file")
     projected.write(path)
     return projected

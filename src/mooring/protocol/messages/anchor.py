@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.anchors import anchor_from_gaussian, check_anchor
 from mooring.protocol.crypto.derivation import Stream, derive
@@ -20,7 +21,6 @@ from mooring.protocol.crypto.keys import is_sealing_key, seal
 from mooring.protocol.messages.container import TensorSpec, array_from, header_bytes, pack
 from mooring.protocol.messages.signed_file import Fields, digest_of, opened, read_signed, write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.protocol.storage.vault import Vault
 
 KIND = "anchor"
@@ -85,7 +85,7 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
             arrays = {"sealed": sealed}
             write_signed(kept, kind=KIND, fields=fields, arrays=arrays, signer=vault.signing_key, mode=0o600)
         with opened(kept, what="the anchor file") as file:
-            write_durably(path, file.read(), what="the anchor file")
+            write_atomically(path, file.read(), what="the anchor file")
     return digest_of(path, what="the anchor file")
 
 

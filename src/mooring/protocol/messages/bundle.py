@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import open_atomically
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.container import Header, TensorSpec, require_header
 from mooring.protocol.messages.signed_file import Fields, header_length, opened, signed_header, verified_header
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage.atomic_io import durable_file
 from mooring.tables.encoder import study_projection
 
 KIND = "bundle"
@@ -138,7 +138,7 @@ def write_small_bundle(
     stored = [np.asarray(arrays[name], dtype="<f4").reshape(spec.shape).tobytes() for name, spec in tensors.items()]
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest=anchor_digest)
     header = signed_header(KIND, fields, tensors, hashlib.sha256(b"".join(stored)).hexdigest(), signer)
-    with durable_file(path, what=_WHAT) as file:
+    with open_atomically(path, what=_WHAT) as file:
         for part in (header, *stored):
             file.write(part)
     return hashlib.sha256(b"".join((header, *stored))).hexdigest()

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import open_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.keys import SigningKey, verify
 from mooring.protocol.messages.container import (
@@ -27,7 +28,6 @@ from mooring.protocol.messages.container import (
     read_header,
     require_header,
 )
-from mooring.protocol.storage.atomic_io import durable_file
 
 FORMAT = 1
 Fields = Mapping[str, str | int]
@@ -96,7 +96,7 @@ def write_signed(
     tensors = {name: _spec_of(array) for name, array in arrays.items()}
     stored = [as_stored(arrays[name], spec).tobytes() for name, spec in tensors.items()]
     header = signed_header(kind, fields, tensors, hashlib.sha256(b"".join(stored)).hexdigest(), signer)
-    with durable_file(path, mode=mode, what=f"the {kind} file") as file:
+    with open_atomically(path, mode=mode, what=f"the {kind} file") as file:
         for part in (header, *stored):
             file.write(part)
     return hashlib.sha256(b"".join((header, *stored))).hexdigest()

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.methods import Method, method_named
 from mooring.protocol.messages.members import CARD_CURE
 from mooring.protocol.messages.members import Member as Member
 from mooring.protocol.messages.members import require_name as require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render, study_entries
-from mooring.protocol.storage.atomic_io import write_durably
 from mooring.tables.schema import Column, Label, can_be_shown, require_width
 
 _MOST_COMPONENTS = 10_000
@@ -215,7 +215,7 @@ class Study:
 
     def write(self, path: str | Path) -> None:
         """Write the study as a commented TOML file, whole or not at all."""
-        write_durably(Path(path), render(self.as_dict()).encode(), what="the study's file")
+        write_atomically(Path(path), render(self.as_dict()).encode(), what="the study's file")
 
     def _check_columns(self) -> None:
         names = [column.name for column in self.columns]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from mooring.atomic_io import copy_atomically, open_atomically, require_writable
 from mooring.errors import RefusedError
 from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import (
@@ -31,7 +32,6 @@ from mooring.protocol.messages.bundle import (
 from mooring.protocol.messages.signed_file import digest_of, opened, signed_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.secrets import Perturbation
-from mooring.protocol.storage.atomic_io import durable_file, place_copy, require_place
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
 from mooring.protocol.storage.vault import Vault
@@ -111,7 +111,7 @@ def share_rows(
     progress : callable, optional
         Told how much is done, and of how much.
     """
-    require_place(
+    require_writable(
         output, what="the bundle", inputs=(data, anchor)
     )  # a typing error there must not use up the one upload
     vault.membership(study)
@@ -148,7 +148,7 @@ def share_rows(
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
         _keep_anchor(vault.study_folder(study) / _USED_ANCHOR, anchor, dealt.file_digest)
-        place_copy(kept, output, what="the bundle")
+        copy_atomically(kept, output, what="the bundle")
     assert entry.bundle is not None
     return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
 
@@ -204,7 +204,7 @@ def _write(
     stretch = max(1, _STRETCH_BYTES // (4 * h))
     cursors = np.arange(-(-n_rows // stretch)) * stretch
     checksum, start = _Checksum(), 0
-    with durable_file(path, mode=0o600, what="the bundle") as file:
+    with open_atomically(path, mode=0o600, what="the bundle") as file:
         file.truncate(offsets["representation"] + 4 * n_rows * h + (0 if labels is None else 4 * n_rows))
         blocks = encoded_batches(
             study, data, ignore=tuple(ignore), progress=lambda d, t, what="": tell(0.4 * (t + d), t)
@@ -330,7 +330,7 @@ def _keep_anchor(kept: Path, given: Path, digest: str) -> None:
     if kept.exists() and digest_of(kept, what="the vault") == digest:
         return
     copied = hashlib.sha256()
-    with opened(given, what="the anchor file") as source, durable_file(kept, mode=0o600, what="the vault") as target:
+    with opened(given, what="the anchor file") as source, open_atomically(kept, mode=0o600, what="the vault") as target:
         for block in iter(lambda: source.read(2**20), b""):
             copied.update(block)
             target.write(block)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import explain_os_errors, open_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.keys import Secret
-from mooring.protocol.storage.atomic_io import durable_file, explained
 from mooring.protocol.storage.fingerprints import Words, digest_of_rows, seen_before
 
 _MOST_SHARED = 0.01
@@ -99,7 +99,7 @@ class Ledger:
                 "study, without the old ones.",
             )
         self._require_unseen(study_digest, rows)
-        with durable_file(self._file(study_digest), mode=0o600, what="the ledger") as file:
+        with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
             file.write(np.ascontiguousarray(rows.prints, "<u8").data.cast("B"))
         entry = Entry(study_digest, name, rows.digest, int(rows.prints.size), rows.column_tags, None)
         with self._connected() as connection, connection:
@@ -146,7 +146,7 @@ class Ledger:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
-            with explained("the ledger"), closing(sqlite3.connect(self._path, timeout=60.0)) as connection:
+            with explain_os_errors("the ledger"), closing(sqlite3.connect(self._path, timeout=60.0)) as connection:
                 self._path.chmod(0o600)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")

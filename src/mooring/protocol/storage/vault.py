@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import clear_partial_files, explain_os_errors, make_folder, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, lock_with_passphrase, unlock_with_passphrase
 from mooring.protocol.messages.study import Member, Study
-from mooring.protocol.storage.atomic_io import clear_partial_files, explained, make_folder, write_durably
 
 FORMAT = 1
 _PLAIN, _LOCKED = "identity.json", "identity.age"
@@ -99,9 +99,9 @@ class Vault:
         with vault.locked():  # of two that join at once in one folder, one has a vault and the other is told so
             _require_no_vault(folder)
             if passphrase is None:
-                write_durably(folder / _PLAIN, text, mode=0o600, what="the vault")
+                write_atomically(folder / _PLAIN, text, mode=0o600, what="the vault")
             else:
-                write_durably(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
+                write_atomically(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
         return vault
 
     @classmethod
@@ -156,13 +156,16 @@ class Vault:
         """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
         with self.locked():
             path = self.study_folder(study) / name
-            write_durably(path, data, mode=0o600, what="the vault")
+            write_atomically(path, data, mode=0o600, what="the vault")
         return path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
-        with explained("the vault"), suppress(FileExistsError):  # closing a lock that another holds would let go of it
+        with (
+            explain_os_errors("the vault"),
+            suppress(FileExistsError),
+        ):  # closing a lock that another holds would let go of it
             os.close(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         try:
             with closing(sqlite3.connect(self.folder / "lock", timeout=_WAIT_SECONDS, isolation_level=None)) as lock:

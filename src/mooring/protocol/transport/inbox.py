@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import make_folder
 from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import digest_of
-from mooring.protocol.storage.atomic_io import make_folder
 from mooring.protocol.transport.object_stores import download, file_system, refusal
 from mooring.typing import Progress
 

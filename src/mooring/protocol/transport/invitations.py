@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
-from mooring.protocol.storage.atomic_io import make_folder, write_durably
 from mooring.protocol.transport.addresses import is_url, scheme_of
 from mooring.protocol.transport.object_stores import file_system, refusal
 
@@ -91,7 +91,7 @@ def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict
     make_folder(folder, mode=0o700, what="the folder of addresses")
     paths = {one.name: folder / f"{one.name}{ADDRESS_SUFFIX}" for one in invitations}
     for one in invitations:
-        write_durably(paths[one.name], f"{one.address}\n".encode(), mode=0o600, what="an address")
+        write_atomically(paths[one.name], f"{one.address}\n".encode(), mode=0o600, what="an address")
     return paths
 
 

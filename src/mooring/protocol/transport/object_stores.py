@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.protocol.storage.atomic_io import durable_file
 from mooring.protocol.transport.addresses import is_presigned, scheme_of, shown
 from mooring.protocol.transport.store_errors import is_absent, is_denied, is_passing, lacks_credentials
 from mooring.protocol.transport.store_errors import refusal as refusal
@@ -176,7 +176,7 @@ def download(
         return TOO_LARGE
 
     def attempt() -> None:
-        with durable_file(target, what=what) as file, _opened(system, name) as stream:
+        with open_atomically(target, what=what) as file, _opened(system, name) as stream:
             copied = 0
             while block := _read(stream):
                 copied += len(block)

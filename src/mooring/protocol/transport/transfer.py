@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mooring.atomic_io import explain_os_errors, open_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages import anchor as anchor_file
 from mooring.protocol.messages import bundle
 from mooring.protocol.messages.signed_file import digest_of, opened, verified_header
-from mooring.protocol.storage.atomic_io import durable_file, explained
 from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, presigned_parts, shown
 from mooring.protocol.transport.destination import (
     MD5,
@@ -162,7 +162,7 @@ def send_file(
         Called with bytes sent and bytes in all.
     """
     path = Path(path)
-    with explained("the file"):
+    with explain_os_errors("the file"):
         if path.is_dir():
             raise _nothing_else()
     with opened(path, what="the file") as file:
@@ -284,7 +284,7 @@ def _digest(file: BinaryIO) -> str:
 
 
 def _copied(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> Sent:
-    with explained("the place to send to"):
+    with explain_os_errors("the place to send to"):
         if is_folder or not is_file_name(str(target), parcel.kind) or target.is_dir():
             target = target / name_for(parcel.path, parcel.kind)
         there = target.exists()
@@ -292,7 +292,7 @@ def _copied(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | 
         raise taken_by_another()
     if not there:
         parcel.file.seek(0)
-        with durable_file(target, what="the place to send to") as file:
+        with open_atomically(target, what="the place to send to") as file:
             done, digest = 0, hashlib.sha256()
             while block := parcel.file.read(_BLOCK):
                 file.write(block)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: a temporary file beside the target, fsync, rename, fsync of the folder."""
+"""Atomic writes: a temporary file beside the target, fsync, rename, fsync of the folder. A crash leaves the old file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mooring.errors import InputError, StorageError
+
+__all__ = [
+    "PARTIAL",
+    "clear_partial_files",
+    "copy_atomically",
+    "explain_os_errors",
+    "make_folder",
+    "open_atomically",
+    "require_writable",
+    "sync_folder",
+    "write_atomically",
+]
 
 PARTIAL = ".partial"
 _WORTH_LINKING = 2**28
@@ -28,8 +40,8 @@ _REASONS = {
 
 
 @contextmanager
-def durable_file(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iterator[BinaryIO]:
-    """Open a new file for reading and writing that takes the place of `path` when all went well.
+def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iterator[BinaryIO]:
+    """Open a new file for reading and writing; it replaces `path` when the block ends without an error.
 
     Parameters
     ----------
@@ -37,10 +49,10 @@ def durable_file(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iter
     mode : int
         Permissions, from the first byte on.
     what : str
-        How an error calls the file; its name may say something of the data.
+        What an error calls the file, since its name may say something of the data.
     """
     beside = path.parent / f".{secrets.token_hex(8)}{PARTIAL}"
-    with explained(what):
+    with explain_os_errors(what):
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(descriptor, "w+b") as file:
@@ -55,9 +67,18 @@ def durable_file(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iter
         sync_folder(path.parent)
 
 
-def require_place(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) -> None:
-    """Before anything is begun: the folder of `path` is there and may be written, and `path` is no file that is read."""
-    with explained(what):
+def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a `path` that could not be written, or that is one of the command's own inputs.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What an error calls the file.
+    inputs : iterable of Path or None
+        Files that are read.
+    """
+    with explain_os_errors(what):
         if not path.parent.is_dir():
             raise OSError(errno.ENOENT, "")
         if path.is_dir():
@@ -74,23 +95,38 @@ def require_place(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) 
         )
 
 
-def write_durably(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
-    """Write a whole file durably."""
-    with durable_file(path, mode=mode, what=what) as file:
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
+    """Replace the content of `path`.
+
+    Parameters
+    ----------
+    path : Path
+    data : bytes
+    mode, what
+        As for `open_atomically`.
+    """
+    with open_atomically(path, mode=mode, what=what) as file:
         file.write(data)
 
 
-def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
-    """Put a copy of a finished file elsewhere, durably; a large one is linked where the disk allows."""
-    with explained(what):
+def copy_atomically(source: Path, target: Path, *, what: str = "a file") -> None:
+    """Replace `target` with a copy of `source`; a large file is hard-linked where the disk allows.
+
+    Parameters
+    ----------
+    source, target : Path
+    what : str
+        What an error calls the file.
+    """
+    with explain_os_errors(what):
         if source.stat().st_size < _WORTH_LINKING:
-            write_durably(target, source.read_bytes(), what=what)
+            write_atomically(target, source.read_bytes(), what=what)
             return
         beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
         try:
             os.link(source, beside)
         except OSError:  # another disk, or one that knows no links
-            with source.open("rb") as old, durable_file(target, what=what) as new:
+            with source.open("rb") as old, open_atomically(target, what=what) as new:
                 shutil.copyfileobj(old, new, 2**20)
             return
         try:
@@ -102,15 +138,26 @@ def place_copy(source: Path, target: Path, *, what: str = "a file") -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder", tighten: bool = False) -> None:
-    """Make a folder with these permissions, and those above it; one that is there keeps its own, unless `tighten`."""
-    with explained(what):
+    """Make a folder and those above it.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int
+        Permissions of a new folder.
+    what : str
+        What an error calls the folder.
+    tighten : bool, default False
+        Whether a folder that exists gets these permissions too.
+    """
+    with explain_os_errors(what):
         path.mkdir(mode, parents=True, exist_ok=True)  # with its permissions from the first moment
         if tighten:
             path.chmod(mode)
 
 
 def sync_folder(path: Path) -> None:
-    """Make a rename last."""
+    """Make the renames in a folder durable."""
     if os.name == "nt":
         return  # Windows cannot open folders, and writes renames through
     descriptor = os.open(path, os.O_RDONLY)
@@ -121,15 +168,15 @@ def sync_folder(path: Path) -> None:
 
 
 def clear_partial_files(folder: Path) -> None:
-    """Remove what interrupted writers left; only while no other can be writing there."""
+    """Remove what interrupted writers left; call it only while nobody else writes there."""
     for left in folder.glob(f".*{PARTIAL}"):
         with suppress(OSError):
             left.unlink()
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Turn the system's errors into ones that say what to do, without a file's name."""
+def explain_os_errors(what: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that says what to do and does not name a file."""
     try:
         yield
     except OSError as problem:
