@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.anchors import check_anchor, make_anchor
-    from mooring.mechanisms.methods import METHODS, Method, Upload, coupled_noise, represent
+    from mooring.mechanisms.kernel import GivenNoise, NoiseStream, Upload, UploadNoise, coupled_noise, represent
+    from mooring.mechanisms.methods import METHODS, Method
     from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
     from mooring.protocol.analyst.role import Analyst
     from mooring.protocol.messages.study import Study
@@ -35,7 +36,8 @@ _HOMES = {
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.anchors": ("check_anchor", "make_anchor"),
-    "mechanisms.methods": ("METHODS", "Method", "Upload", "coupled_noise", "represent"),
+    "mechanisms.kernel": ("GivenNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
+    "mechanisms.methods": ("METHODS", "Method"),
     "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
     "protocol.analyst.role": ("Analyst",),
     "protocol.messages.study": ("Study",),
@@ -52,6 +54,7 @@ __all__ = [
     "Certificate",
     "Collaboration",
     "CollusionView",
+    "GivenNoise",
     "Guarantee",
     "InputError",
     "Lens",
@@ -59,6 +62,7 @@ __all__ = [
     "MissingExtraError",
     "MooringError",
     "NeighboringRelation",
+    "NoiseStream",
     "OperatingPoint",
     "Participant",
     "Plan",
@@ -71,6 +75,7 @@ __all__ = [
     "Study",
     "Termination",
     "Upload",
+    "UploadNoise",
     "align",
     "align_batch",
     "align_to_reference",

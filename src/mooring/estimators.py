@@ -26,6 +26,7 @@ from mooring.alignment.result import map_around
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.kernel import DrawnNoise, map_rows, represent_rows
 from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.typing import Matrix
@@ -81,7 +82,7 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """X O + 1 Ψᵀ, without noise."""
         check_is_fitted(self)
-        return np.asarray(self.secret_.apply(_checked(self, X, reset=False)))
+        return np.asarray(map_rows(_checked(self, X, reset=False), self.secret_))
 
     def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
         """The rows that `transform` gave X for."""
@@ -95,8 +96,8 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         rows = np.ascontiguousarray(_checked(self, X, reset=False))
         sigma = float(self.data_noise_scale)
         digest = hashlib.sha256(rows.tobytes()).hexdigest()
-        noise = self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}").standard_normal(rows.shape)
-        return np.asarray(self.secret_.apply(rows) + sigma * noise)
+        noise = DrawnNoise(self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}"))
+        return np.asarray(represent_rows(rows, self.secret_, sigma, noise))
 
     def _require_scale(self) -> None:
         if not (math.isfinite(self.data_noise_scale) and self.data_noise_scale >= 0):

@@ -11,7 +11,7 @@ from mooring.attacks import DoesNotApply, Reconstruction, denoised, run
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import sample_orthogonal
-from mooring.mechanisms.methods import Upload
+from mooring.mechanisms.kernel import Upload
 from mooring.metrics import centred_error
 
 H = 6

@@ -54,8 +54,8 @@ def test_data_secret_and_anchor_of_two_libraries_are_refused(
     rng = np.random.default_rng(0)
     anchor = make_anchor(12, 3, rng=rng)
     rows = torch.ones((4, 3), dtype=torch.float64)
-    refused(lambda: represent("i-gdp", rows, numpy_map, rng=rng), **ONE_LIBRARY)
-    refused(lambda: represent("aa-i-gdp", rows, torch_map, rng=rng, anchor=anchor), **ONE_LIBRARY)
+    refused(lambda: represent("i-gdp", rows, numpy_map, noise=rng), **ONE_LIBRARY)
+    refused(lambda: represent("aa-i-gdp", rows, torch_map, noise=rng, anchor=anchor), **ONE_LIBRARY)
 
 
 @pytest.mark.parametrize("numpy_first", [True, False])
@@ -69,14 +69,6 @@ def test_composing_maps_of_two_libraries_is_refused(
 def test_projecting_rows_of_another_library_is_refused(torch: ModuleType, refused: Refused) -> None:
     projection = Projection(np.eye(3), np.eye(3), "none")
     refused(lambda: projection.encode(torch.ones((2, 3), dtype=torch.float64)), **ONE_LIBRARY)
-
-
-def test_given_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
-    rng, rows, noise = np.random.default_rng(0), np.ones((4, 3)), torch.ones((4, 3), dtype=torch.float64)
-    refused(
-        lambda: represent("c-gdp-data-noise", rows, numpy_map, rng=rng, data_noise_scale=1.0, data_noise=noise),
-        **ONE_LIBRARY,
-    )
 
 
 def test_coupling_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:

@@ -48,7 +48,7 @@ def made(method: Method, *, seed: int = 1, noisy: bool = True, **options: Any) -
     arguments = {
         "private_data": ROWS,
         "secret": SECRET,
-        "rng": np.random.default_rng(seed),
+        "noise": np.random.default_rng(seed),
         "anchor": ANCHOR if method.uses_anchor else None,
         "data_noise_scale": SIGMA if method.data_noise and noisy else 0.0,
         "anchor_noise_scale": V if method.anchor_noise and noisy else 0.0,

@@ -5,7 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mooring import METHODS, InputError, Method, RigidMap, Upload, coupled_noise, make_anchor, represent
+from mooring import (
+    METHODS,
+    GivenNoise,
+    InputError,
+    Method,
+    RigidMap,
+    Upload,
+    UploadNoise,
+    coupled_noise,
+    make_anchor,
+    represent,
+)
 from mooring.mechanisms.methods import method_named
 
 Refused = Callable[..., None]
@@ -16,24 +27,18 @@ SECRET = RigidMap.sample(3, rng=np.random.default_rng(5))
 ANCHOR = make_anchor(12, 3, rng=np.random.default_rng(6))
 
 
-STATED = {"rng": np.random.default_rng(7), "anchor": ANCHOR, "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}
+STATED = {"anchor": ANCHOR, "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}
 
 
 def made(method: Method | str, rows: object = ROWS, **options: object) -> Upload:
     """An upload without noise, unless options say otherwise."""
-    return represent(method, rows, SECRET, **STATED | {"rng": np.random.default_rng(7)} | options)
+    return represent(method, rows, SECRET, **STATED | {"noise": np.random.default_rng(7)} | options)
 
 
 @pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE | WITH_ANCHOR_NOISE))
 def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> None:
     argument = "data_noise_scale" if name in WITH_DATA_NOISE else "anchor_noise_scale"
     refused(lambda: made(name, **{argument: None}), what=argument, expected=f"stated for {name}", got="nothing")
-
-
-def test_given_noise_without_a_scale_is_refused(refused: Refused) -> None:
-    noise = np.ones_like(ROWS)
-    for name in ("aa-i-gdp-data-noise", "i-gdp"):
-        refused(lambda name=name: made(name, data_noise=noise), what="data_noise", expected="absent", got="an array")
 
 
 def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:
@@ -127,22 +132,22 @@ def test_the_two_noises_of_one_upload_are_not_the_same_draws() -> None:
 
 def test_noise_that_is_given_is_used_and_scaled() -> None:
     given = np.arange(12.0).reshape(4, 3)
-    upload = made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=given)
+    upload = made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(GivenNoise(given)))
     assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * given)
 
 
 def test_given_noise_of_another_shape_is_refused(refused: Refused) -> None:
     refused(
-        lambda: made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=np.ones((1, 3))),
-        what="data_noise",
-        expected="of shape (4, 3)",
+        lambda: made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(GivenNoise(np.ones((1, 3))))),
+        what="noise",
+        expected="at least 12 numbers",
         got="shape (1, 3)",
     )
 
 
 def test_given_noise_that_is_not_finite_is_refused() -> None:
     with pytest.raises(InputError):
-        made("c-gdp-data-noise", data_noise_scale=0.5, data_noise=np.full((4, 3), np.nan))
+        GivenNoise(np.full((4, 3), np.nan))
 
 
 def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:

@@ -48,7 +48,8 @@ from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import undone
 from mooring.geometry.rigid import RigidMap
 from mooring.learners.ensemble import DIGITS
-from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams

@@ -26,7 +26,8 @@ from mooring import attacks
 from mooring.alignment import align_batch
 from mooring.attacks import Colluder, CollusionView
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection
 from mooring.metrics import Galleries, build_galleries
 from mooring.randomness import Streams

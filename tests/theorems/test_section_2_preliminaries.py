@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from mooring import (
+    GivenNoise,
     InputError,
     RigidMap,
     Streams,
+    UploadNoise,
     align_to_reference,
     collaborate,
     make_anchor,
@@ -73,11 +75,11 @@ def test_def_cgdp_an_inversion_leaves_the_noise():
     rng = np.random.default_rng(4)
     for rows in data:
         W = rng.standard_normal(rows.shape)
-        upload = represent("c-gdp-data-noise", rows, common, rng=rng, data_noise_scale=sigma, data_noise=W)
+        upload = represent("c-gdp-data-noise", rows, common, noise=UploadNoise(GivenNoise(W)), data_noise_scale=sigma)
         recovered = (upload.representation - common.translation) @ common.orthogonal.T
         np.testing.assert_allclose(recovered, rows + sigma * W @ common.orthogonal.T, atol=1e-12)
-        silent = represent("c-gdp-data-noise", rows, common, rng=rng, data_noise_scale=0.0).representation
-        np.testing.assert_array_equal(silent, represent("c-gdp", rows, common, rng=rng).representation)
+        silent = represent("c-gdp-data-noise", rows, common, noise=rng, data_noise_scale=0.0).representation
+        np.testing.assert_array_equal(silent, represent("c-gdp", rows, common, noise=rng).representation)
 
 
 def test_def_independent_gdp_keeps_geometry_and_withholds_the_key():

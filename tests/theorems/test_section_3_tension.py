@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mooring import RigidMap, Streams, align_to_reference, collaborate, coupled_noise, make_anchor, represent
+from mooring import (
+    GivenNoise,
+    RigidMap,
+    Streams,
+    UploadNoise,
+    align_to_reference,
+    collaborate,
+    coupled_noise,
+    make_anchor,
+    represent,
+)
 
 N_COMPONENTS = 3
 ROWS = (5, 1, 8)
@@ -99,7 +109,7 @@ def test_prop_aaigdp_dp_aligned_representation(reference, anchor):
     for X, secret, map in zip(data, secrets, alignment.maps, strict=True):
         W = rng.standard_normal(X.shape)
         upload = represent(
-            "aa-i-gdp-data-noise", X, secret, rng=rng, anchor=_anchor(), data_noise_scale=SIGMA, data_noise=W
+            "aa-i-gdp-data-noise", X, secret, noise=UploadNoise(GivenNoise(W)), anchor=_anchor(), data_noise_scale=SIGMA
         )
         aligned.append(map.apply(upload.representation))
         expected.append(X @ Os + psi + SIGMA * (W @ secret.orthogonal.T @ Os))
@@ -211,9 +221,9 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
         turned = coupled_noise(W, own=secret, reference=common)
         np.testing.assert_allclose(turned, W @ secret.orthogonal.T @ common.orthogonal, atol=1e-13)
         np.testing.assert_allclose(coupled_noise(turned, own=common, reference=secret), W, atol=1e-13)
-        scales = {"rng": rng, "data_noise_scale": SIGMA}
-        own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), data_noise=W, **scales)
-        shared = represent("c-gdp-data-noise", X, common, data_noise=turned, **scales)
+        scales = {"data_noise_scale": SIGMA}
+        own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(GivenNoise(W)), **scales)
+        shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(GivenNoise(turned)), **scales)
         np.testing.assert_allclose(map.apply(own.representation), shared.representation, atol=1e-11)
 
     settings = {"streams": Streams.for_experiment(11), "data_noise_scale": SIGMA, "reference": reference}
@@ -238,12 +248,12 @@ def test_cor_aa_cgdp_equivalence_in_distribution(laws):
     alignment = align_to_reference([secret.apply(_anchor()) for secret in secrets], reference=reference)
     aa_noise, c_noise = np.random.default_rng(12), np.random.default_rng(13)
     own = [
-        represent("aa-i-gdp-data-noise", X, secret, rng=aa_noise, anchor=_anchor(), data_noise_scale=SIGMA)
+        represent("aa-i-gdp-data-noise", X, secret, noise=aa_noise, anchor=_anchor(), data_noise_scale=SIGMA)
         for X, secret in zip(records, secrets, strict=True)
     ]
     aa = [map.apply(upload.representation) for map, upload in zip(alignment.maps, own, strict=True)]
     c = [
-        represent("c-gdp-data-noise", X, secrets[reference], rng=c_noise, data_noise_scale=SIGMA).representation
+        represent("c-gdp-data-noise", X, secrets[reference], noise=c_noise, data_noise_scale=SIGMA).representation
         for X in records
     ]
     aa, c = np.concatenate(aa, axis=1) / SIGMA, np.concatenate(c, axis=1) / SIGMA

@@ -42,7 +42,7 @@ def _study(shape, *, v, seed):
     secrets = [RigidMap.sample(d, rng=rng) for _ in range(p)]
     assert all(np.any(secret.translation) for secret in secrets)
     uploads = [
-        represent("aa-i-gdp-anchor-noise", np.zeros((1, d)), own, rng=rng, anchor=anchor, anchor_noise_scale=v)
+        represent("aa-i-gdp-anchor-noise", np.zeros((1, d)), own, noise=rng, anchor=anchor, anchor_noise_scale=v)
         for own in secrets
     ]
     return secrets, anchor, [upload.anchor_representation for upload in uploads]

@@ -16,7 +16,8 @@ from mooring.alignment import Alignment
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.methods import Method, Upload
+from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.methods import Method
 from mooring.mechanisms.projection import Projection
 from mooring.typing import Array
 

@@ -14,7 +14,8 @@ from mooring.alignment.solve import Solver
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, namespace_of
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.methods import Method, Upload, coupled_noise, method_named, represent
+from mooring.mechanisms.kernel import GivenNoise, Upload, UploadNoise, coupled_noise, represent
+from mooring.mechanisms.methods import Method, method_named
 from mooring.randomness import Streams
 from mooring.typing import Array
 
@@ -121,22 +122,20 @@ def collaborate(
     secrets = [own[reference] if method.transform == "common" else secret for secret in own]
     uploads = []
     for i, part in enumerate(rows):
-        noise = None
+        noise = UploadNoise.drawn(streams.named(f"participant/{i}/noise"))
         if method.transform == "common" and (data_noise_scale or 0) > 0:
             drawn = streams.named(f"participant/{i}/noise").standard_normal(tuple(part.shape))
-            noise = coupled_noise(
-                namespace_of(part).asarray(drawn, device=part.device), own=own[i], reference=own[reference]
-            )
+            W = namespace_of(part).asarray(drawn, device=part.device)
+            noise = UploadNoise(GivenNoise(coupled_noise(W, own=own[i], reference=own[reference])))
         uploads.append(
             represent(
                 method,
                 part,
                 secrets[i],
-                rng=streams.named(f"participant/{i}/noise"),
+                noise=noise,
                 anchor=anchor,
                 data_noise_scale=data_noise_scale,
                 anchor_noise_scale=anchor_noise_scale,
-                data_noise=noise,
             )
         )
     alignment = _aligned(method, uploads, reference=reference, solver=solver, certify=certify)

@@ -19,7 +19,8 @@ from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import make_anchor
-from mooring.mechanisms.methods import METHODS, Method, Upload, method_named, represent
+from mooring.mechanisms.kernel import DrawnNoise, Upload, represent, represent_rows
+from mooring.mechanisms.methods import METHODS, Method, method_named
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
 from mooring.typing import Array
@@ -82,12 +83,9 @@ class Simulation:
         measures, where test rows are perturbed like uploaded ones.
         """
         secret = self.secrets[participant]
-        represented = secret.apply(self.projection.encode(like(as_float64(records), self.private_data[0])))
-        if data_noise_scale > 0:
-            rng = self.streams.named(f"participant/{participant}/test-noise")
-            represented = represented + data_noise_scale * like(
-                rng.standard_normal(tuple(represented.shape)), represented
-            )
+        rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
+        noise = DrawnNoise(self.streams.named(f"participant/{participant}/test-noise"))
+        represented = represent_rows(rows, secret, data_noise_scale, noise)
         return represented if self.alignment is None else self.alignment.maps[participant].apply(represented)
 
     def view(
@@ -170,7 +168,7 @@ class Simulation:
             self.method,
             rows,
             self.secrets[target] if self.method.transform == "common" else secret,
-            rng=streams.named("noise"),
+            noise=streams.named("noise"),
             anchor=self.anchor,
             data_noise_scale=self.data_noise_scale,
             anchor_noise_scale=self.anchor_noise_scale,

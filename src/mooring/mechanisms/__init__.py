@@ -1,1 +1,50 @@
 """The methods as data, the kernel that perturbs, anchors, projections, noise and privacy accounting."""
+
+from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
+from mooring.mechanisms.anchors import check_anchor, make_anchor
+from mooring.mechanisms.kernel import (
+    DrawnNoise,
+    GivenNoise,
+    NoiseStream,
+    Precision,
+    RowMap,
+    Upload,
+    UploadNoise,
+    add_noise,
+    coupled_noise,
+    map_rows,
+    represent,
+    represent_anchor,
+    represent_rows,
+)
+from mooring.mechanisms.methods import METHODS, Method, method_named
+from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+
+__all__ = [
+    "METHODS",
+    "DrawnNoise",
+    "GivenNoise",
+    "Guarantee",
+    "Method",
+    "NeighboringRelation",
+    "NoiseStream",
+    "Precision",
+    "Projection",
+    "RowMap",
+    "Upload",
+    "UploadNoise",
+    "add_noise",
+    "calibrate_gaussian",
+    "check_anchor",
+    "clip_rows",
+    "coupled_noise",
+    "gaussian_projection",
+    "make_anchor",
+    "map_rows",
+    "method_named",
+    "no_projection",
+    "public_svd_projection",
+    "represent",
+    "represent_anchor",
+    "represent_rows",
+]

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.geometry import sample_orthogonal
-from mooring.mechanisms.anchors import make_anchor
+from mooring.geometry import RigidMap, sample_orthogonal
+from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
 from mooring_studies.roles import COLLUDER
 
@@ -96,12 +96,16 @@ class Deployment:
         result = torch.empty_like(self.rows)
         for _, participant, where in self.blocks():
             i = COLLUDER if common else participant
-            result[where] = self.rows[where] @ self.orthogonals[i] + self.translations[i]
+            result[where] = map_rows(self.rows[where], self.map_of(i))
         return result
 
-    def anchor_uploads(self) -> Tensor:
-        """A O_i + 1 Ψ_iᵀ of everybody, without noise: shape (p, r, h)."""
-        return self.anchor @ self.orthogonals + self.translations[:, None, :]
+    def map_of(self, participant: int) -> RigidMap:
+        """(O_i, Ψ_i) of one participant."""
+        return RigidMap(self.orthogonals[participant], self.translations[participant])
+
+    def anchor_uploads(self, noise_scale: float | Tensor = 0.0, noise: NoiseStream | None = None) -> Tensor:
+        """B_i = A O_i + 1 Ψ_iᵀ + v W' of everybody: shape (p, r, h), behind the leading axes of `noise_scale`."""
+        return represent_anchor(self.anchor, RigidMap(self.orthogonals, self.translations), noise_scale, noise)
 
 
 def deployed(

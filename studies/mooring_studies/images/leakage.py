@@ -30,7 +30,8 @@ from mooring.attacks import (
     undone,
 )
 from mooring.geometry import RigidMap
-from mooring.mechanisms.methods import METHODS, Upload
+from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import Projection
 from mooring.typing import Matrix
 from mooring_studies.images.auditing import Auditing

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
+from mooring.mechanisms import GivenNoise, add_noise
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Deployment, Tensor
 from mooring_studies.images.gaussian_noise import standard_normals
@@ -69,16 +70,16 @@ def aligned_draws(
     p, (r, h) = deployment.n_participants, deployment.anchor.shape
     places = {f"anchor-noise/{draw}/{i}": (k, i) for k, draw in enumerate(draws) for i in range(p)}
     noise = standard_normals(deployment.streams, (len(draws), p, r, h), places, device=deployment.device)
-    noise *= torch.as_tensor(scales, device=deployment.device)[:, None, None, None]
-    noise += deployment.anchor_uploads()
+    v = torch.as_tensor(scales, device=deployment.device)[:, None, None, None]
+    uploads = deployment.anchor_uploads(v, GivenNoise(noise))
     _wait(deployment.device)
     began = time.perf_counter()
-    alignments = align_batch(noise, solver=solver, max_iterations=max_iterations, tolerance=tolerance)
+    alignments = align_batch(uploads, solver=solver, max_iterations=max_iterations, tolerance=tolerance)
     _wait(deployment.device)
     seconds = time.perf_counter() - began
     orthogonals = torch.stack([torch.stack([m.orthogonal for m in found.maps]) for found in alignments])
     diagnostics = tuple(_diagnostics(found, seconds, alignments) for found in alignments)
-    return AlignedDraws(noise[:, TARGET].clone(), orthogonals, noise.mean(dim=2), diagnostics)
+    return AlignedDraws(uploads[:, TARGET].clone(), orthogonals, uploads.mean(dim=2), diagnostics)
 
 
 def aligned_rows(deployment: Deployment, uploaded: Tensor, aligned: AlignedDraws) -> Tensor:
@@ -130,10 +131,10 @@ def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) 
     discrepancy = np.empty(D)
     for k, draw in enumerate(draws):
         E = float(scales[k]) * data_noise(deployment, draw)
-        Y_common = clean_common + E
+        Y_common = add_noise(clean_common, 1.0, GivenNoise(E))
         Y_own, Z = torch.empty_like(E), torch.empty_like(E)
         for _, i, where in deployment.blocks():
-            Y_own[where] = clean_own[where] + E[where] @ maps[i].orthogonal.T
+            Y_own[where] = add_noise(clean_own[where], 1.0, GivenNoise(E[where] @ maps[i].orthogonal.T))
             Z[where] = maps[i].apply(Y_own[where])
         discrepancy[k] = float(torch.linalg.norm(Z - Y_common) / torch.linalg.norm(Y_common))
         common[k], anchored[k] = Y_common.float(), Z.float()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from mooring.mechanisms.kernel import represent_anchor
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.anchor import Anchor
@@ -33,21 +34,21 @@ class Perturbation:
         key = derive(self.vault.master, "transform", self._circumstances() | {"components": self.study.n_components})
         return SecretMap.derived(key, n_components=self.study.n_components)
 
-    def anchor_representation(self) -> npt.NDArray[np.float32]:
-        """B_i = A O_i + 1 Ψ_iᵀ + v W, in the precision it is uploaded in."""
-        represented = self.map.apply(self.anchor.matrix)
-        scale = self.study.anchor_noise_scale
-        if scale > 0:
-            noise = Stream(self._noise_key("anchor noise", scale, represented.shape, self.anchor.digest))
-            represented += scale * noise.normals(0, represented.size).reshape(represented.shape)
-        return represented.astype(np.float32)
+    @property
+    def anchor_noise(self) -> Stream:
+        """W' of the anchor's representation."""
+        scale, shape = self.study.anchor_noise_scale, self.anchor.matrix.shape
+        return Stream(self._noise_key("anchor noise", scale, shape, self.anchor.digest))
 
-    def data_noise(self, n_rows: int, rows_digest: str) -> Stream | None:
-        """The stream of σ W's normal numbers, row after row of the bundle; None without private-data noise."""
-        scale = self.study.data_noise_scale
-        if scale == 0:
-            return None
-        return Stream(self._noise_key("data noise", scale, (n_rows, self.study.n_components), rows_digest))
+    def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
+        """W of the rows' representation, row after row of the bundle."""
+        shape = (n_rows, self.study.n_components)
+        return Stream(self._noise_key("data noise", self.study.data_noise_scale, shape, rows_digest))
+
+    def anchor_representation(self) -> npt.NDArray[np.float32]:
+        """B_i, as it is uploaded."""
+        scale = self.study.anchor_noise_scale
+        return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
 
     def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
         """A secret, uniformly random order of the rows."""

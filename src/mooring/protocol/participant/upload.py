@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import copy_atomically, open_atomically, require_writable
 from mooring.errors import RefusedError
+from mooring.mechanisms.kernel import add_noise, map_rows
 from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import (
     KIND,
@@ -215,7 +216,7 @@ def _write(
             if here.size < block.rows.shape[0]:
                 raise _changed()
             projected = block.rows if study.projection == "none" else projection.encode(block.rows)
-            mapped = secret.apply(projected).astype("<f4")
+            mapped = np.asarray(map_rows(projected, secret, precision="float32"), dtype="<f4")
             _scatter(file, mapped, here // stretch, cursors, offsets["representation"])
             if labels is not None:
                 labels[here] = block.labels
@@ -268,10 +269,8 @@ def _settle(
         came = np.frombuffer(file.read(4 * h * (end - begin)), dtype="<f4").reshape(end - begin, h)
         settled = np.empty_like(came)
         settled[places[stretches == which] - begin] = came  # rows lie as they came, and came in the file's order
-        if noise is not None:
-            drawn = noise.normals(begin * h, settled.size).reshape(settled.shape)
-            settled = (settled + study.data_noise_scale * drawn).astype("<f4")
-        stored = settled.data.cast("B")
+        noisy = add_noise(settled, study.data_noise_scale, noise, start=begin * h, precision="float32")
+        stored = np.asarray(noisy, dtype="<f4").data.cast("B")
         file.seek(position)
         file.write(stored)
         arrays.update(stored)

@@ -1,0 +1,287 @@
+"""The kernel: the one place where rows and anchor become an upload.
+
+    Y_i = X_i O_i + 1 Ψ_iᵀ + σ W_i,        B_i = A O_i + 1 Ψ_iᵀ + v W'_i.
+
+Legend: X_i private data, Y_i its representation; A the anchor, B_i its representation; (O_i, Ψ_i) the rigid map;
+σ and v the noise scales of private data and anchor; W standard Gaussian noise; s the reference participant.
+
+`mooring share` streams blocks of a table through `map_rows` and `add_noise`; `represent` does the same in memory, and
+`simulate`, the estimators and the studies call it. Arrays are NumPy's or torch's, and may have leading axes (draws,
+participants). Where randomness comes from is the caller's: noise is a `NoiseStream`.
+
+Computation is float64. `precision` is the format of what a step returns. An upload travels as float32: rows are rounded
+after the map, since those of a large table wait on disk for their noise, and again after the noise; the anchor once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, device_of, namespace_of
+from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.anchors import check_anchor
+from mooring.mechanisms.methods import Method, method_named
+from mooring.typing import Array
+
+Precision: TypeAlias = Literal["float32", "float64"]
+
+
+class RowMap(Protocol):
+    """A secret rigid map that can be applied to rows: `RigidMap`, or one that shows nothing else."""
+
+    def apply(self, rows: Array, /) -> Array:
+        """Return S O + 1 Ψᵀ."""
+
+
+class NoiseStream(Protocol):
+    """Standard normal numbers, by position."""
+
+    def normals(self, start: int, count: int, /) -> Array:
+        """Return the numbers `start` to `start + count`, in one dimension."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnNoise:
+    """The next numbers of a generator, which has no positions: `start` is ignored."""
+
+    rng: np.random.Generator
+
+    def normals(self, start: int, count: int, /) -> Array:
+        """Draw `count` numbers."""
+        return self.rng.standard_normal(count)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenNoise:
+    """W itself, as an array: for noise that is coupled between methods, or drawn for many uploads at once."""
+
+    values: Array
+
+    def __post_init__(self) -> None:
+        xp = namespace_of(self.values)
+        if not bool(xp.all(xp.isfinite(self.values))):
+            raise InputError("noise", expected="finite", got="NaN or Inf", cure="Draw it again.")
+
+    def normals(self, start: int, count: int, /) -> Array:
+        """Return these of the array's numbers, row after row."""
+        flat = self.values.reshape(-1)
+        if not 0 <= start <= flat.shape[0] - count:
+            raise InputError(
+                "noise",
+                expected=f"at least {start + count} numbers, one a cell",
+                got=f"shape {tuple(self.values.shape)}",
+                cure="Give noise of the shape of the rows.",
+            )
+        return flat[start : start + count]
+
+
+@dataclass(frozen=True, eq=False)
+class UploadNoise:
+    """The streams of one upload: W for the rows, W' for the anchor."""
+
+    data: NoiseStream | None = None
+    anchor: NoiseStream | None = None
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> UploadNoise:
+        """Both from one generator, the rows' first."""
+        return cls(DrawnNoise(rng), DrawnNoise(rng))
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """What one participant sends the analyst, once.
+
+    Attributes
+    ----------
+    representation : array of shape (n_i, d)
+        Y_i.
+    anchor_representation : array of shape (r, d) or None
+        B_i, for methods that use an anchor.
+    """
+
+    representation: Array
+    anchor_representation: Array | None
+
+
+def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -> Array:
+    """Return X O + 1 Ψᵀ for rows of shape (..., n, d) and one map, or one for each leading index."""
+    return _rounded(secret.apply(rows), precision)
+
+
+def add_noise(
+    mapped: Array,
+    noise_scale: float | Array,
+    noise: NoiseStream | None,
+    *,
+    start: int = 0,
+    precision: Precision = "float64",
+) -> Array:
+    """Return mapped + σ W.
+
+    Parameters
+    ----------
+    mapped : array of shape (..., n, d)
+        X O + 1 Ψᵀ, or a block of its rows.
+    noise_scale : float or array
+        σ; an array broadcasts against `mapped`, as (D, 1, 1) does for D draws. At 0 no noise is drawn.
+    noise : NoiseStream or None
+        W, row after row; may be None where the scale is 0.
+    start : int, default 0
+        Where in the stream the block's first number stands.
+    precision : {"float64", "float32"}
+        Format of the result.
+    """
+    if isinstance(noise_scale, int | float) and noise_scale == 0:
+        return _rounded(mapped, precision)
+    if noise is None:
+        raise InputError("noise", expected="a stream where the scale is above 0", got="none", cure="Hand in a stream.")
+    xp = namespace_of(mapped)
+    shape = np.broadcast_shapes(tuple(mapped.shape), tuple(getattr(noise_scale, "shape", ())))
+    W = xp.asarray(noise.normals(start, math.prod(shape)), dtype=xp.float64, device=device_of(mapped))
+    noisy = noise_scale * xp.reshape(W, shape)
+    noisy += mapped
+    return _rounded(noisy, precision)
+
+
+def represent_rows(
+    rows: Array,
+    secret: RowMap,
+    noise_scale: float | Array = 0.0,
+    noise: NoiseStream | None = None,
+    *,
+    precision: Precision = "float64",
+) -> Array:
+    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded; arguments as for `map_rows` and `add_noise`."""
+    return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
+
+
+def represent_anchor(
+    anchor: Array,
+    secret: RowMap,
+    noise_scale: float | Array = 0.0,
+    noise: NoiseStream | None = None,
+    *,
+    precision: Precision = "float64",
+) -> Array:
+    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded; arguments as for `map_rows` and `add_noise`."""
+    return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
+
+
+def represent(
+    method: Method | str,
+    private_data: Array,
+    secret: RowMap,
+    *,
+    noise: UploadNoise | np.random.Generator,
+    anchor: Array | None = None,
+    data_noise_scale: float | None = None,
+    anchor_noise_scale: float | None = None,
+    precision: Precision = "float64",
+) -> Upload:
+    """Make one participant's upload.
+
+    Parameters
+    ----------
+    method : Method or str
+    private_data : array of shape (n_i, d)
+        X_i, already projected; NumPy or torch.
+    secret : RigidMap
+        (O_i, Ψ_i): this participant's own, or the common one for the C-GDP methods.
+    noise : UploadNoise or numpy.random.Generator
+        Source of the noise; the operating system's entropy for anything real.
+    anchor : array of shape (r, d), optional
+        A, for methods that use one; it is checked.
+    data_noise_scale, anchor_noise_scale : float, optional
+        σ and v. A method that has such a noise wants its scale stated, be it 0: noise that protects must not go missing by
+        omission. A method that has no such noise accepts only 0.
+    precision : {"float64", "float32"}
+        "float32" gives the numbers that `mooring share` writes.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.standard_normal((5, 2))
+    >>> upload = represent("i-gdp", rows, RigidMap.sample(2, rng=rng), noise=rng)
+    >>> upload.representation.shape, upload.anchor_representation
+    ((5, 2), None)
+    """
+    method = method_named(method) if isinstance(method, str) else method
+    noise = UploadNoise.drawn(noise) if isinstance(noise, np.random.Generator) else noise
+    sigma = _stated_scale("data_noise_scale", data_noise_scale, used=method.data_noise, method=method)
+    v = _stated_scale("anchor_noise_scale", anchor_noise_scale, used=method.anchor_noise, method=method)
+    rows = _checked_rows(private_data)
+    representation = represent_rows(rows, secret, sigma, noise.data, precision=precision)
+    if not method.uses_anchor:
+        return Upload(representation, None)
+    if anchor is None:
+        raise InputError(
+            "anchor",
+            expected=f"given for {method.name}",
+            got="none",
+            cure="Make one with mooring.make_anchor and share it in secret.",
+        )
+    check_anchor(anchor)
+    return Upload(representation, represent_anchor(anchor, secret, v, noise.anchor, precision=precision))
+
+
+def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
+    """The C-GDP noise that makes C-GDP's output equal AA-I-GDP's: W̃_i = W_i O_iᵀ O_s.
+
+    Parameters
+    ----------
+    noise : array of shape (n_i, d)
+        W_i, which participant i adds under AA-I-GDP (private-data noise).
+    own, reference : RigidMap
+        The maps of participant i and of the reference, which C-GDP then uses as its common map.
+
+    Notes
+    -----
+    Corollary: collaboration-output equivalence under private-data noise. To go the other way, from C-GDP's noise to
+    AA-I-GDP's, swap the two maps.
+    """
+    noise = as_float64(noise)
+    namespace_of(noise, own.orthogonal, reference.orthogonal)
+    return noise @ own.orthogonal.T @ reference.orthogonal
+
+
+def _rounded(array: Array, precision: Precision) -> Array:
+    xp = namespace_of(array)
+    return xp.astype(array, getattr(xp, precision), copy=False)
+
+
+def _checked_rows(private_data: Array) -> Array:
+    rows = as_float64(private_data)
+    xp = namespace_of(rows)
+    if len(rows.shape) != 2 or rows.shape[0] < 1:
+        raise InputError(
+            "private_data",
+            expected="a matrix with at least one row",
+            got=f"shape {tuple(rows.shape)}",
+            cure="One record a row.",
+        )
+    if not bool(xp.all(xp.isfinite(rows))):
+        raise InputError("private_data", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    return rows
+
+
+def _stated_scale(name: str, scale: float | None, *, used: bool, method: Method) -> float:
+    if scale is None:
+        if used:
+            raise InputError(name, expected=f"stated for {method.name}", got="nothing", cure="0 means no noise.")
+        return 0.0
+    if not (math.isfinite(scale) and scale >= 0):
+        raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
+    if scale > 0 and not used:
+        raise InputError(
+            name,
+            expected=f"0 for {method.name}, which has no such noise",
+            got=str(scale),
+            cure="'aa-i-gdp-both-noise' takes both.",
+        )
+    return scale
