@@ -1,0 +1,357 @@
+"""Studies that an earlier mooring made still verify: files from then, and only the command line of now.
+
+`golden/README.md` says how each file was made. Nothing here imports mooring: where its modules are does not matter.
+"""
+
+import hashlib
+import json
+import os
+import runpy
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import typer
+
+GOLDEN = Path(__file__).parent / "golden"
+EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
+STUDIES = ("ward", "lab", "field")
+PARTICIPANTS = {"ward": ("north", "south", "east"), "lab": ("north", "south", "east"), "field": ("north", "west")}
+DEALERS = {"ward": "north", "lab": "south", "field": "north"}
+TABLES = {"ward": "ward.csv", "lab": "lab.csv", "field": "field.parquet"}
+SHARED = [(study, name) for study in STUDIES for name in PARTICIPANTS[study]]
+PASSPHRASE = "golden words"  # of west's vault; the others have none
+DONE, IN_PART, REFUSED = 0, 3, 4  # exit codes
+
+
+@cache
+def mooring() -> Any:
+    """The command that `python -m mooring` runs, wherever its modules are."""
+    with patch.object(typer.Typer, "__call__", autospec=True) as called:
+        runpy.run_module("mooring", run_name="__main__")
+    return typer.main.get_command(called.call_args.args[0])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command printed."""
+
+    stdout: str
+    stderr: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it told other programs."""
+        return dict(json.loads(self.stdout))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A copy of the fixture, with a folder for each role."""
+
+    root: Path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.root / name
+
+    def run(self, role: str, line: str, code: int = DONE) -> Ran:
+        """Do what `python -m mooring` does in a role's folder, in this process."""
+        with (
+            chdir(self.root / role),
+            redirect_stdout(StringIO()) as out,
+            redirect_stderr(StringIO()) as errors,
+            pytest.raises(SystemExit) as ended,
+        ):
+            mooring().main(shlex.split(line), prog_name="mooring")
+        said = Ran(out.getvalue(), errors.getvalue())
+        assert (ended.value.code or DONE) == code, f"{role}: mooring {line}\n{said.stdout}\n{said.stderr}"
+        return said
+
+    def share(self, study: str, name: str, table: str = "", code: int = DONE) -> Ran:
+        """Share a participant's table, or the one that is given, into again.bundle."""
+        labels = "" if study == "field" else "--labels "
+        files = f"--study ../post/{study}.toml --anchor ../post/{study}.anchor --output again.bundle --format json"
+        return self.run(name, f"share {table or TABLES[study]} {labels}{files}", code)
+
+    def bundle(self, study: str, name: str) -> Path:
+        """What the participant sent then."""
+        return self.root / "analyst" / study / "inbox" / f"{name}.bundle"
+
+    def copy_in_vault(self, study: str, name: str) -> Path:
+        """What its vault kept of that."""
+        (kept,) = (self.root / name / "vault" / "studies").glob(f"{study}-*/upload.bundle")
+        return kept
+
+    def forget_what_was_shared(self, name: str) -> None:
+        """Leave of a vault what a backup from before its first share has: the identity."""
+        for path in (self.root / name / "vault").iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif not path.name.startswith("identity."):
+                path.unlink()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A copy of the fixture in memory where there is one, removed at once: a hundred files a test are many to keep."""
+    for name in [name for name in os.environ if name.startswith("MOORING_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MOORING_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("COLUMNS", "200")
+    memory = Path("/dev/shm")
+    above = memory if memory.is_dir() and os.access(memory, os.W_OK) else tmp_path
+    with TemporaryDirectory(dir=above) as folder:
+        shutil.copytree(GOLDEN, Path(folder) / "golden")
+        yield Place(Path(folder) / "golden")
+
+
+@cache
+def rounding() -> str:
+    """A digest of how this machine rounds what noise and maps are computed by: of plain NumPy, none of it mooring's."""
+    words = np.arange(2**16, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    unit = ((words >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+    angles = (words >> np.uint64(40)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-24)
+    found = [np.sqrt(-2.0 * np.log(unit)), np.cos(angles), np.sin(angles)]
+    for width in range(2, 13):
+        tall = (2.0 * unit[: 24 * width] - 1.0).reshape(24, width)
+        Q, R = np.linalg.qr(tall[:width])
+        found += [Q, R, tall @ Q, np.linalg.qr(tall - tall.mean(axis=0))[0]]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in found)).hexdigest()
+
+
+def rounds_as_then() -> bool:
+    return rounding() == EXPECTED["rounding"]
+
+
+def parts_of(bundle: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A bundle's manifest, and its arrays."""
+    length = int.from_bytes(bundle[:8], "little")
+    header = json.loads(bundle[8 : 8 + length])
+    manifest = json.loads(header.pop("__metadata__")["manifest"])
+    arrays = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        arrays[name] = np.frombuffer(bundle[begin:end], dtype="<f4").reshape(entry["shape"])
+    return manifest, arrays
+
+
+def in_common_space(table: Path) -> tuple[list[str], Any, np.ndarray]:
+    """Whose rows, their labels, and the rows' inner products, which no choice of coordinates changes."""
+    found = pq.read_table(table)
+    order = np.argsort(np.asarray(found["participant"].to_pylist()), kind="stable")
+    rows = np.column_stack([found[name].to_numpy() for name in found.column_names if name.startswith("z")])[order]
+    rows = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    labels = [found["label"].to_pylist()[k] for k in order] if "label" in found.column_names else None
+    return [found["participant"].to_pylist()[k] for k in order], labels, rows @ rows.T
+
+
+def same_space(one: Path, other: Path) -> bool:
+    (names, labels, inner), (names_then, labels_then, inner_then) = in_common_space(one), in_common_space(other)
+    return names == names_then and labels == labels_then and bool(np.allclose(inner, inner_then, atol=1e-3))
+
+
+def numbers(predictions: Path) -> np.ndarray:
+    return np.array([float(line) for line in predictions.read_text().splitlines()[1:]])
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_the_fixture_is_as_it_was_made() -> None:
+    listed = dict(line.split("  ")[::-1] for line in (GOLDEN / "SHA256SUMS").read_text().splitlines())
+    there = {
+        path.relative_to(GOLDEN).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in GOLDEN.rglob("*")
+        if path.is_file() and path.relative_to(GOLDEN).as_posix() not in ("SHA256SUMS", "README.md", ".gitattributes")
+    }
+    assert there == listed
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_has_the_fingerprint_that_was_told_by_telephone(study: str, place: Place) -> None:
+    told = place.run("post", f"study show --study {study}.toml --format json").told
+    assert {key: told[key] for key in ("digest", "fingerprint")} == EXPECTED["studies"][study]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_dealing_again_gives_the_same_anchor_file(study: str, place: Place) -> None:
+    place.run(DEALERS[study], f"deal --study ../post/{study}.toml --output again.anchor")
+    assert (place / DEALERS[study] / "again.anchor").read_bytes() == (place / f"post/{study}.anchor").read_bytes()
+
+
+@pytest.mark.parametrize("study", ["ward", "lab"])
+def test_a_dealer_that_lost_all_but_its_keys_deals_the_same_anchor(study: str, place: Place) -> None:
+    if not rounds_as_then():
+        pytest.skip("this machine rounds differently, and the anchor is exact to the last bit")
+    place.forget_what_was_shared(DEALERS[study])
+    place.forget_what_was_shared("east")
+    place.run(DEALERS[study], f"deal --study ../post/{study}.toml --output ../post/{study}.anchor")
+    assert (place / f"post/{study}.anchor").read_bytes() != (GOLDEN / f"post/{study}.anchor").read_bytes()
+    place.share(study, "east")  # the seal is fresh, and what is sealed is not: noise and map follow from its digest
+    (manifest, arrays), (manifest_then, arrays_then) = (
+        parts_of(path.read_bytes()) for path in (place / "east/again.bundle", place.bundle(study, "east"))
+    )
+    assert all(np.array_equal(arrays[name], arrays_then[name]) for name in arrays_then)
+    assert {**manifest, "anchor": ""} == {**manifest_then, "anchor": ""}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_same_rows_give_the_same_bytes_again(study: str, place: Place) -> None:
+    for name in set(PARTICIPANTS[study]) - {"west"}:  # whose passphrase takes a second each time
+        told = place.share(study, name).told
+        assert told["reissued"] is True
+        assert (place / name / "again.bundle").read_bytes() == place.bundle(study, name).read_bytes()
+
+
+@pytest.mark.parametrize(("study", "name"), [one for one in SHARED if "west" not in one])
+def test_without_its_copy_in_the_vault_a_bundle_is_computed_again(study: str, name: str, place: Place) -> None:
+    place.copy_in_vault(study, name).unlink()
+    if not rounds_as_then():
+        pytest.skip("this machine rounds differently, and share rightly refuses other bytes")
+    assert place.share(study, name).told["reissued"] is True
+    assert (place / name / "again.bundle").read_bytes() == place.bundle(study, name).read_bytes()
+    assert place.copy_in_vault(study, name).read_bytes() == place.bundle(study, name).read_bytes()
+
+
+@pytest.mark.parametrize(("study", "name"), SHARED)
+def test_a_backup_from_before_the_share_gives_the_same_upload(study: str, name: str, place: Place) -> None:
+    place.forget_what_was_shared(name)
+    assert place.share(study, name).told["reissued"] is False
+    again, then = (place / name / "again.bundle").read_bytes(), place.bundle(study, name).read_bytes()
+    (manifest, arrays), (manifest_then, arrays_then) = parts_of(again), parts_of(then)
+    assert list(arrays) == list(arrays_then)
+    for array in arrays:  # whatever the machine: other noise, another map or another order would be far off
+        np.testing.assert_allclose(arrays[array], arrays_then[array], rtol=0, atol=2e-4)
+    assert {**manifest, "data": ""} == {**manifest_then, "data": ""}
+    assert again == then or not rounds_as_then()
+
+
+def test_the_order_of_rows_and_the_kind_of_file_do_not_matter(place: Place) -> None:
+    header, *lines = (place / "north/ward.csv").read_text().splitlines()
+    (place / "north/turned.csv").write_text("\n".join([header, *reversed(lines)]) + "\n")
+    table = pq.read_table(place / "north/field.parquet")
+    rows = [",".join(map(repr, row.values())) for row in table.to_pylist()]
+    (place / "north/field.csv").write_text("\n".join([",".join(table.column_names), *rows]) + "\n")
+    for study, other in (("ward", "turned.csv"), ("field", "field.csv")):
+        assert place.share(study, "north", other).told["reissued"] is True
+        assert (place / "north/again.bundle").read_bytes() == place.bundle(study, "north").read_bytes()
+
+
+@pytest.mark.parametrize("study", ["ward", "lab"])
+def test_the_ledger_still_knows_the_rows(study: str, place: Place) -> None:
+    header, _, *lines = (place / "south" / TABLES[study]).read_text().splitlines()
+    (place / "south/fewer.csv").write_text("\n".join([header, *lines]) + "\n")
+    assert "a second upload" in place.share(study, "south", "fewer.csv", code=REFUSED).stderr
+    (place / "south/columns.csv").write_text(header + "\n")
+    known = {
+        "ward": "--range age=0:130 --all-ranges 0:300 --category smoker=yes,former,no --drop ill",
+        "lab": "--all-ranges 0:200 --category group=o,ab,b,a --missing-word=-9 --missing fill --drop days",
+    }[study]
+    place.run("south", f"study init columns.csv --name other --output ../post/other.toml {known}")
+    cards = " ".join(f"{name}.card.toml" for name in ("south", "west", "analyst"))
+    place.run("post", f"study enrol {cards} --study other.toml")
+    place.run("south", "deal --study ../post/other.toml --output ../post/other.anchor")
+    label = {"ward": "ill", "lab": "days"}[study]
+    again = f"--study ../post/other.toml --anchor ../post/other.anchor --ignore {label} --output other.bundle"
+    assert "uploaded before" in place.run("south", f"share {TABLES[study]} {again}", REFUSED).stderr
+    assert not (place / "south/other.bundle").exists()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_old_bundles_are_accepted_and_aligned_as_they_were(study: str, place: Place) -> None:
+    for folder in ("fresh", "analysis"):  # an empty one; and the old one, which remembers whose bundle was accepted
+        line = f"align --study ../post/{study}.toml --bundles {study}/inbox --folder {study}/{folder} --format json"
+        told = place.run("analyst", line).told
+        assert [one["name"] for one in told["intake"]["accepted"]] == list(PARTICIPANTS[study])
+        assert told["intake"]["set_aside"] == told["set_aside"] == []
+    if study != "lab":  # there the kept matrix is from before east came
+        then = GOLDEN / "analyst" / study / "analysis" / "collaboration.parquet"
+        assert same_space(place / "analyst" / study / "fresh" / "collaboration.parquet", then)
+
+
+@pytest.mark.parametrize("at", [20, 400, 1000, 1600, -1])
+def test_a_flipped_byte_in_a_bundle_is_refused(at: int, place: Place) -> None:
+    flip(place.bundle("ward", "south"), at)
+    line = "align --study ../post/ward.toml --bundles ward/inbox --folder ward/fresh --format json"
+    told = place.run("analyst", line, IN_PART).told
+    assert [one["name"] for one in told["intake"]["accepted"]] == ["north", "east"]
+    assert [one["file"] for one in told["intake"]["set_aside"]] == ["south.bundle"]
+
+
+def test_an_old_alignment_is_read_in_one_file_and_in_parts(place: Place) -> None:
+    for folder in ("analysis", "analysis-in-parts"):
+        place.run("analyst", f"export --folder ward/{folder} --output {folder}.parquet")
+        then = GOLDEN / "analyst" / "ward" / "analysis" / "collaboration.parquet"
+        assert same_space(place / "analyst" / f"{folder}.parquet", then)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_what_was_computed_then_is_delivered_with_the_same_bytes(study: str, place: Place) -> None:
+    place.run("analyst", f"deliver --study ../post/{study}.toml --folder {study}/analysis --output again")
+    then = GOLDEN / "analyst" / study / "results"
+    files = sorted(path.relative_to(then) for path in then.rglob("*.*"))
+    assert files
+    for file in files:
+        assert (place / "analyst" / "again" / file).read_bytes() == (then / file).read_bytes()
+
+
+@pytest.mark.parametrize("name", PARTICIPANTS["ward"])
+def test_old_results_predict_the_same_classes(name: str, place: Place) -> None:
+    result = f"--result ../analyst/ward/results/{name}"
+    place.run(name, f"predict ward-new.csv --study ../post/ward.toml {result} --output again.csv")
+    assert (place / name / "again.csv").read_bytes() == (place / name / "ward-predictions.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["north", "south"])
+def test_old_results_predict_the_same_numbers(name: str, place: Place) -> None:
+    result = f"--result ../analyst/lab/results/{name}"
+    place.run(name, f"predict lab-new.csv --study ../post/lab.toml {result} --output again.csv")
+    then = numbers(place / name / "lab-predictions.csv")
+    np.testing.assert_allclose(numbers(place / name / "again.csv"), then, rtol=1e-3)
+
+
+def test_one_who_comes_late_is_let_in_and_nobody_moves(place: Place) -> None:
+    place.run("analyst", "align --study ../post/lab.toml --bundles lab/inbox --folder lab/analysis --late")
+    place.run("analyst", "deliver --study ../post/lab.toml --folder lab/analysis --output again")
+    for name in ("north", "south"):
+        then = GOLDEN / "analyst" / "lab" / "results" / name / "map.safetensors"
+        assert (place / "analyst" / "again" / name / "map.safetensors").read_bytes() == then.read_bytes()
+    result = "--result ../analyst/again/east --output again.csv"
+    place.run("east", f"predict lab-new.csv --study ../post/lab.toml {result}")
+    then = numbers(place / "east/lab-predictions.csv")
+    np.testing.assert_allclose(numbers(place / "east/again.csv"), then, rtol=1e-3)
+
+
+@pytest.mark.parametrize("file", ["map.safetensors", "model.onnx"])
+def test_a_flipped_byte_in_a_result_is_refused(file: str, place: Place) -> None:
+    flip(place / "analyst/ward/results/north" / file, -1)
+    line = "predict ward-new.csv --study ../post/ward.toml --result ../analyst/ward/results/north --output again.csv"
+    place.run("north", line, REFUSED)
+    assert not (place / "north/again.csv").exists()
+
+
+def test_a_flipped_byte_in_the_anchor_is_refused(place: Place) -> None:
+    flip(place / "post/ward.anchor", -1)
+    place.share("ward", "south", code=REFUSED)
+    assert not (place / "south/again.bundle").exists()
+
+
+@pytest.mark.parametrize(("role", "folder"), [("north", "vault"), ("analyst", "ward/analysis")])
+def test_old_records_make_a_report(role: str, folder: str, place: Place) -> None:
+    told = place.run(role, f"report {folder} --study ../post/ward.toml --output again.html --format json").told
+    assert told["study"]["fingerprint"] == EXPECTED["studies"]["ward"]["fingerprint"]
+    assert (place / role / "again.html").stat().st_size > 10_000
