@@ -12,6 +12,7 @@ from mooring import Plan, plan_study
 from mooring.attacks import REGISTRY
 from mooring.audit import Target
 from mooring.audit.leakage import DENOISED
+from mooring.report import draw_audit
 from mooring.tables import Partition
 
 Refused = Callable[..., None]
@@ -151,13 +152,13 @@ def test_a_plan_becomes_json(plan: tuple[Plan, Path, list[Any]]) -> None:
 
 
 def test_the_recommended_point_and_the_target_are_drawn(plan: tuple[Plan, Path, list[Any]]) -> None:
-    drawn = plan[0].figures()["frontier"]
+    drawn = draw_audit(plan[0])["frontier"]
     assert "recommended" in [trace.name for trace in drawn.data]
     assert "target" in [note.text for note in drawn.layout.annotations]
 
 
 def test_every_point_has_its_own_line_in_the_heat_map(plan: tuple[Plan, Path, list[Any]]) -> None:
-    lines = plan[0].figures()["leakage"].data[0].y
+    lines = draw_audit(plan[0])["leakage"].data[0].y
     assert len(set(lines)) == len(plan[0].audit.points)
 
 
@@ -197,7 +198,7 @@ def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: P
     assert found.recommended is None
     assert "Joining does not pay here" in found.verdict
     assert any(found.target.met_at(one) for one in found.audit.points)
-    assert "recommended" not in [trace.name for trace in found.figures()["frontier"].data]
+    assert "recommended" not in [trace.name for trace in draw_audit(found)["frontier"].data]
     assert json.loads(found.to_json())["recommended"] is None
 
 

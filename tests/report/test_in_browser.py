@@ -3,8 +3,8 @@
 import html
 import json
 import re
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,7 @@ from mooring.protocol.messages.study import Member, Study
 from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
 from mooring.tables.schema import Column, Label
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM, reason="Chromium is not installed: the report was not opened in a browser"
-)
+Browse = Callable[..., subprocess.CompletedProcess[str]]
 
 PLANTED = "<script>document.documentElement.setAttribute('data-planted','1')</script>"
 PLANTED += "<img src=x onerror=\"document.documentElement.setAttribute('data-planted','2')\">"
@@ -196,12 +180,6 @@ def pages(
     return made
 
 
-def browse(path: Path, *flags: str, width: int = 1200) -> subprocess.CompletedProcess[str]:
-    profile = path.parent / f"profile-{path.stem}-{width}"
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900", *flags, path.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
 def probed(page: str) -> str:
     """The page with the probe in it, and the probe's policy in place of its own."""
     own = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', page)
@@ -215,7 +193,7 @@ def found_by_probe(dom: str) -> dict[str, Any]:
     return dict(json.loads(html.unescape(found.group(1))))
 
 
-def opened(page: str, folder: Path) -> tuple[str, dict[str, Any]]:
+def opened(browse: Browse, page: str, folder: Path) -> tuple[str, dict[str, Any]]:
     """The page's document once drawn, and what the probe found."""
     path = folder / "page.html"
     path.write_text(probed(page), encoding="utf-8")
@@ -225,9 +203,9 @@ def opened(page: str, folder: Path) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["full", "planted", "audit", "least"])
 def test_charts_are_drawn_nothing_is_fetched_and_nothing_planted_runs(
-    name: str, pages: dict[str, str], tmp_path: Path
+    name: str, pages: dict[str, str], browse: Browse, tmp_path: Path
 ) -> None:
-    dom, probe = opened(pages[name], tmp_path)
+    dom, probe = opened(browse, pages[name], tmp_path)
     assert probe["violations"] == []
     assert probe["fetched"] == []
     assert "data-planted" not in dom.split("<body", 1)[0].split("<script", 1)[0]  # on the root element
@@ -239,7 +217,9 @@ def test_charts_are_drawn_nothing_is_fetched_and_nothing_planted_runs(
     assert "could not be drawn" not in dom.split("<footer")[0]
 
 
-def test_under_the_pages_own_policy_the_charts_are_drawn_as_well(pages: dict[str, str], tmp_path: Path) -> None:
+def test_under_the_pages_own_policy_the_charts_are_drawn_as_well(
+    pages: dict[str, str], browse: Browse, tmp_path: Path
+) -> None:
     path = tmp_path / "page.html"
     path.write_text(pages["planted"], encoding="utf-8")
     dom = browse(path, "--virtual-time-budget=8000", "--dump-dom").stdout
@@ -249,7 +229,9 @@ def test_under_the_pages_own_policy_the_charts_are_drawn_as_well(pages: dict[str
 
 
 @pytest.mark.parametrize("name", ["full", "least"])
-def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(name: str, pages: dict[str, str], tmp_path: Path) -> None:
+def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(
+    name: str, pages: dict[str, str], browse: Browse, tmp_path: Path
+) -> None:
     """Chromium's window is 500 pixels wide at the least, so a frame of a phone's width stands in for the phone."""
     frame = f'<iframe width=390 height=800 style="border:0" srcdoc="{html.escape(probed(pages[name]))}"></iframe>'
     copy = """<script>setInterval(function () {
@@ -264,7 +246,7 @@ def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(name: str, pages: di
     assert all(drawn > 0 for drawn in probe["drawn"])
 
 
-def test_it_prints_to_several_pages(pages: dict[str, str], tmp_path: Path) -> None:
+def test_it_prints_to_several_pages(pages: dict[str, str], browse: Browse, tmp_path: Path) -> None:
     path, pdf = tmp_path / "page.html", tmp_path / "page.pdf"
     path.write_text(pages["full"], encoding="utf-8")
     done = browse(path, "--virtual-time-budget=8000", f"--print-to-pdf={pdf}", "--no-pdf-header-footer")

@@ -256,8 +256,8 @@ def test_the_code_digest_covers_what_results_depend_on_and_no_more(tmp_path: Pat
     ]
     told = [
         "mooring/cli/app.py",
-        "mooring/report/page.py",
-        "mooring/demo/rows.py",
+        "mooring/report/frame.py",
+        "mooring/demo.py",
         "mooring_studies/figures/style.py",
         "mooring_studies/page.py",
         "mooring_studies/comparison/claims.py",

@@ -75,17 +75,6 @@ class Plan:
         }
         return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
 
-    def figures(self) -> dict[str, Any]:
-        """Plotly figures by name, as for an audit, with the recommended point and the target marked."""
-        from mooring.audit.figures import draw, frontier
-
-        figures = dict(draw(self.audit))
-        bound = self.target.bound if self.target.measure == "centred_error" else None
-        marked = frontier(self.audit, recommended=self.recommended, floor=bound)
-        if marked is not None:
-            figures["frontier"] = marked
-        return figures
-
 
 def plan_study(
     datasets: Partition | Sequence[Array],

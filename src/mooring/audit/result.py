@@ -190,19 +190,11 @@ class AuditResult:
             tuple(plain["warnings"]),
         )
 
-    def figures(self) -> dict[str, Any]:
-        """Plotly figures by name: frontier, leakage, utility, and rows or images side by side."""
-        from mooring.audit.figures import draw
-
-        return dict(draw(self))
-
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """What a notebook shows; `mooring.report.draw_audit` gives charts."""
         from html import escape
 
-        figures = self.figures()
-        drawn = figures["frontier"].to_html(full_html=False, include_plotlyjs=True) if "frontier" in figures else ""
-        return f"<p><b>{escape(self.headline())}</b></p><p>{escape(self.joining())}</p>{drawn}"
+        return f"<p><b>{escape(self.headline())}</b></p><p>{escape(self.joining())}</p>"
 
 
 def _score(result: PointResult) -> float:

@@ -83,7 +83,7 @@ def audit(
     from mooring.cli import inputs
     from mooring.cli.study_records import points_of, refuse_beside_a_study
     from mooring.cli.tables import points_table, say_first
-    from mooring.report.page import render_audit
+    from mooring.report import render_audit
 
     console = Console(stderr=format == "json")
     try:

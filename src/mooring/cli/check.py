@@ -53,7 +53,7 @@ def check(
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
         from mooring.protocol.storage.vault import Vault
-        from mooring.report.check import render_check
+        from mooring.report import render_check
 
         if output is not None:
             require_writable(output, what="the page", inputs=(data, study, anchor))

@@ -14,7 +14,7 @@ from mooring.cli.execution import counted_progress, running
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
-    from mooring.demo.playthrough import Played
+    from mooring.demo import Played
 
 
 def demo(
@@ -33,7 +33,7 @@ def demo(
     Example: mooring demo --output demo-report --seed 3
     """
     with running("words") as console:
-        from mooring.demo.playthrough import play
+        from mooring.demo import play
 
         _require_empty(output)
         with counted_progress() as tell:
@@ -59,8 +59,7 @@ def _require_empty(output: Path) -> None:
 
 def _say(console: Console, played: Played, output: Path) -> None:
     """The story, in a page."""
-    from mooring.demo.playthrough import DATA_NOISE
-    from mooring.demo.rows import ROWS_EACH
+    from mooring.demo import DATA_NOISE, ROWS_EACH
     from mooring.learners import Score
 
     point = played.audit["points"][0]

@@ -60,7 +60,7 @@ def plan(
     from mooring.cli import inputs
     from mooring.cli.study_records import lines_to_paste
     from mooring.cli.tables import points_table, say_first
-    from mooring.report.page import render_plan
+    from mooring.report import render_plan
 
     console = Console(stderr=format == "json")
     try:

@@ -102,7 +102,7 @@ def _records_folder(folder: Path, study: Study | None) -> Path:
 
 
 def _without_examples(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    from mooring.report.records import without_examples
+    from mooring.report import without_examples
 
     attack = records.get("check", {}).get("self_attack")
     if not (attack and isinstance(attack.get("points"), list)):
@@ -119,9 +119,9 @@ def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
     )
     for words, style in (
         (f"{name}; seen by: {summary['role']}.", ""),
-        (verdict["joining"][0], "bold" if verdict["joining_measured"] else ""),
-        (verdict["leakage"][0], "bold red"),
-        *(((" ".join(verdict["attention"]), "yellow"),) if verdict["attention"] else ()),
+        (verdict["sentences"]["joining"][0], "bold" if verdict["joining_measured"] else ""),
+        (verdict["sentences"]["leakage"][0], "bold red"),
+        *(((" ".join(verdict["sentences"]["attention"]), "yellow"),) if verdict["sentences"]["attention"] else ()),
         (f"Open {output} in a browser; print it to sign it.", ""),
     ):
         console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,57 +1,43 @@
-"""Figures and scores as people write them, in HTML."""
+"""Figures and scores as people write them, as plain values that templates lay out."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from mooring.learners import Score
 from mooring.metrics import Figure
 
 
-def number(value: float | None, figure: Figure) -> str:
-    """A value of a figure of leakage: a share as a percentage, decibels with one digit, the rest with two."""
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:.0%}" if "linkage" in figure.name else f"{value:.1f}" if figure.name == "psnr" else f"{value:.2f}"
+def describe_figure(figure: Figure) -> dict[str, Any]:
+    """A figure of leakage: value, interval, and the levels that it is read against, as text; None where not known."""
+
+    def written(value: float | None) -> str | None:
+        """A share as a percentage, decibels with one digit, the rest with two."""
+        if value is None or math.isnan(value):
+            return None
+        digits = ".0%" if "linkage" in figure.name else ".1f" if figure.name == "psnr" else ".2f"
+        return f"{value:{digits}}"
+
+    interval = [written(figure.interval.low), written(figure.interval.high)] if figure.interval.known else None
+    levels = {name: written(getattr(figure, name)) for name in ("chance", "control", "floor")}
+    return {"value": written(figure.value) or "–", "interval": interval, **levels}
 
 
-def with_interval(figure: Figure) -> str:
-    """A figure's value, and its interval where the data gave one."""
-    text = number(figure.value, figure)
-    if figure.interval.known:
-        text += f" <small>[{number(figure.interval.low, figure)}, {number(figure.interval.high, figure)}]</small>"
-    return text
-
-
-def with_chance(figure: Figure) -> str:
-    """A share beside what guessing would give."""
-    beside = "" if figure.chance is None else f" <small>(chance {figure.chance:.0%})</small>"
-    return f"{figure.value:.0%}{beside}"
-
-
-def beside_levels(figure: Figure) -> str:
-    """A figure in words: value, interval, and the levels that it must be read against; plain text."""
-    text = number(figure.value, figure)
-    if figure.interval.known:
-        text += f" [{number(figure.interval.low, figure)}, {number(figure.interval.high, figure)}]"
-    levels = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
-    known = ", ".join(f"{name} {number(value, figure)}" for name, value in levels.items() if value is not None)
-    return f"{text} ({known})" if known else text
-
-
-def scored(score: Score | None) -> str:
-    """A score and its interval; nothing where there is none."""
+def describe_score(score: Score | None) -> dict[str, Any] | None:
+    """A score and its interval as text; the interval is None where it is not known."""
     if score is None:
-        return ""
-    return f"{score} <small>[{score.written(score.low)}, {score.written(score.high)}]</small>"
+        return None
+    interval = None if math.isnan(score.low) else [score.written(score.low), score.written(score.high)]
+    return {"value": str(score), "interval": interval, "metric": score.metric}
 
 
-def score_from(plain: dict[str, Any] | None) -> Score | None:
+def score_from(plain: Mapping[str, Any] | None) -> Score | None:
     """A score of a record; None where there is none or it is undefined."""
     if plain is None or plain.get("value") is None:
         return None
-    return Score.from_dict({"low": None, "high": None, "n": 0, "metric": "score"} | plain)
+    return Score.from_dict({"low": None, "high": None, "n": 0, "metric": "score"} | dict(plain))
 
 
 def significant(value: float | None) -> str:

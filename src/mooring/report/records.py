@@ -10,8 +10,8 @@ from typing import Any
 
 from mooring import AuditResult
 from mooring.errors import InputError, StorageError
-from mooring.report.leakage import drawable, rows_side_by_side
-from mooring.report.page import who_against_whom
+from mooring.report.audit_page import describe_rows, state_setting
+from mooring.report.charts import draw_audit
 
 _MOST_BYTES = 64 * 2**20
 _NUMBER = (int, float, type(None))
@@ -134,9 +134,9 @@ def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
     """Turn plain values into an audit that can be drawn, or say that they are damaged."""
     try:
         result = AuditResult.from_json(json.dumps(plain))
-        result.headline(), result.joining(), who_against_whom(result.description), drawable(result).figures()
+        result.headline(), result.joining(), state_setting(result), draw_audit(result)
         for one in result.points:
-            rows_side_by_side(one)
+            describe_rows(one)
         if not all(
             isinstance(text, str) for text in (*result.warnings, *(o.attack for p in result.points for o in p.outcomes))
         ):

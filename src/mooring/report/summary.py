@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult
 from mooring.report.records import RECORDS, audit_from
-from mooring.report.verdict import verdict
+from mooring.report.verdict import judge
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -46,7 +46,7 @@ def summarise(
         "role": _role(records),
         "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "study": None if study is None else _described(study),
-        "verdict": verdict(records, audits, scores, noisy=noisy),
+        "verdict": judge(records, audits, scores, noisy=noisy),
         "participants": _participants(study, records),
         "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
         "alignment": _alignment(records),
@@ -70,12 +70,12 @@ def _role(records: Records) -> str:
 
 
 def _described(study: Study) -> dict[str, Any]:
-    method = METHODS[study.method]
     return {
         "name": study.name,
         "fingerprint": study.fingerprint,
         "digest": study.digest,
         "method": study.method,
+        "method_title": METHODS[study.method].title,
         "components": study.n_components,
         "features": study.n_features,
         "columns": len(study.columns),
@@ -85,43 +85,7 @@ def _described(study: Study) -> dict[str, Any]:
         "projection": study.projection,
         "label": study.label.kind,
         "analyst": None if study.analyst is None else study.analyst.name,
-        "words": _in_words(study, method.title),
     }
-
-
-def _in_words(study: Study, title: str) -> list[str]:
-    """The declared method and its noise, as a reader who is no mathematician needs them."""
-    n_columns, m, h = len(study.columns), study.n_features, study.n_components
-    kept = (
-        "all of them"
-        if study.projection == "none"
-        else f"{h} mixtures of them by a public {study.projection} projection"
-    )
-    words = [
-        f"{n_columns} declared columns become {m} numbers a row; {kept} are shared.",
-        f"Method: {title}. Every participant moves its rows by a secret rigid map of its own and uploads once; an anchor of "
-        f"{study.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
-    ]
-    if study.data_noise_scale > 0:
-        words.append(
-            f"Noise on the rows themselves: Gaussian, scale σ = {study.data_noise_scale:.3g} on numbers that lie between −1 "
-            "and 1. Its effect is measured by attack, not proved."
-        )
-    else:
-        words.append(
-            "No noise on the rows themselves: each upload is an exact rigid image of them. As many rows known from "
-            "elsewhere as components plus one give all of it away."
-        )
-    if study.anchor_noise_scale > 0:
-        words.append(
-            f"Noise on the anchor: scale v = {study.anchor_noise_scale:.3g}. Anchor noise is no privacy guarantee: the "
-            "uploaded rows carry none of it."
-        )
-    else:
-        words.append("No noise on the anchor. (Anchor noise would be no privacy guarantee either.)")
-    if study.label.kind != "none":
-        words.append("Labels travel as they are: the analyst sees each row's label, by design.")
-    return words
 
 
 def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]:
@@ -131,10 +95,17 @@ def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]
     missing = list(intake.get("missing") or ())
     delivered = None if "delivery" not in records else set(records["delivery"].get("delivered") or ())
     roster = [] if study is None else [member.name for member in study.participants]
+    known = "intake" in records or "alignment" in records
     return [
         {
             "name": name,
-            "state": _state(name, accepted, aligned, missing, known="intake" in records or "alignment" in records),
+            "state": "not known"
+            if not known
+            else "accepted"
+            if name in aligned or name in accepted
+            else "missing"
+            if name in missing
+            else "not recorded",
             "rows": (accepted.get(name) or aligned.get(name) or {}).get("rows"),
             "fit": aligned.get(name, {}).get("fit"),
             "late": bool(aligned.get(name, {}).get("late")),
@@ -144,15 +115,6 @@ def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]
         }
         for name in dict.fromkeys([*roster, *accepted, *aligned, *missing])
     ]
-
-
-def _state(name: str, accepted: Any, aligned: Any, missing: Any, *, known: bool) -> str:
-    if not known:
-        return "on the roster; what it sent is not known to this role"
-    if name in aligned or name in accepted:
-        words = "accepted, late" if aligned.get(name, {}).get("late") else "accepted"
-        return f"{words}; flagged: does not fit the others' anchor" if aligned.get(name, {}).get("flagged") else words
-    return "missing: no valid upload" if name in missing else "on the roster; nothing is recorded of it"
 
 
 def _alignment(records: Records) -> dict[str, Any] | None:
@@ -177,11 +139,11 @@ def _own_rows(records: Records) -> dict[str, Any] | None:
 
 
 def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> list[dict[str, Any]]:
-    """Every score that this role knows, each with where it comes from; None where it is not known."""
+    """Every score that this role knows, each with its source; both None where a score is not known to it."""
     training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
     found: list[dict[str, Any]] = []
 
-    def add(group: str, name: str, source: str, score: Any) -> None:
+    def add(group: str, name: str, source: str | None, score: Any) -> None:
         found.append({"group": group, "name": name, "source": source, "score": score or None})
 
     if training.get("score"):
@@ -192,12 +154,8 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
     for entry in training.get("alone") or ():
         add("alone", entry["name"], "mooring train: a model on its upload only", entry.get("score"))
     if predict.get("score"):
-        add(
-            "joint",
-            "joint model, my new rows",
-            "mooring predict: new labelled rows of this participant",
-            predict["score"],
-        )
+        source = "mooring predict: new labelled rows of this participant"
+        add("joint", "joint model, my new rows", source, predict["score"])
     if predict.get("local_only"):
         add("local only", "local only, my new rows", "mooring predict: the same new rows", predict["local_only"])
     if check.get("local_only"):
@@ -209,17 +167,10 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
         for name, group in (("local_only", "local only"), ("pooled_raw", "pooled raw")):
             if audit["plain"]["references"].get(name):
                 add(group, f"{group}, {how}", about, audit["plain"]["references"][name])
-    for group, how in _HOW_TO_KNOW.items():
+    for group in ("joint", "local only", "pooled raw"):
         if not any(entry["group"] == group for entry in found):
-            add(group, group if group != "joint" else "joint model", how, None)
+            add(group, group if group != "joint" else "joint model", None, None)
     return found
-
-
-_HOW_TO_KNOW = {
-    "joint": "not known to this role: 'mooring train' (analyst) and 'mooring predict' on labelled rows (participant) say it",
-    "local only": "not known to this role: 'mooring check' (participant) measures it, 'mooring audit' simulates it",
-    "pooled raw": "not known to this role: nobody holds everybody's raw rows; 'mooring audit' simulates it",
-}
 
 
 def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from mooring_studies.settings.sections import (
 )
 
 STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape")
-_TELLING = ("cli", "demo", "report")
+_TELLING = ("cli", "demo.py", "report")
 _TELLING_OF_STUDIES = (
     "cli",
     "comparison",

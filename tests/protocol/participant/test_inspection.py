@@ -12,6 +12,7 @@ from mooring.audit import AuditResult
 from mooring.errors import InputError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.inspection import Inspection, inspect
+from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows, study_projection
 from mooring.tables.schema import Column, Label
 
@@ -237,7 +238,7 @@ def test_few_rows_or_little_in_them_never_end_in_a_traceback(n: int, kind: str, 
     for method in ("aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"):
         found = inspect(study(m, h, method=method, label=label), encoded(rows, labels))
         json.dumps(found.as_dict(), allow_nan=False)
-        AuditResult.from_dict(found.as_dict()["self_attack"]).figures()
+        draw_audit(AuditResult.from_dict(found.as_dict()["self_attack"]))
         if n < 4 or kind in ("alike", "zero"):
             assert found.self_attack.points == ()
             assert not found.self_attack.trustworthy

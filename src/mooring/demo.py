@@ -1,7 +1,11 @@
-"""Plays a whole study through the real commands, every step of every role in a process and a folder of its own."""
+"""The demonstration: a whole study on scikit-learn's digits, every step of every role by its real command.
+
+Twenty participants with forty handwritten digits each; each role works in a process and a folder of its own.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -13,9 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.demo.rows import LABEL, ROWS_EACH, Tables, write_tables
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
 from mooring.errors import MooringError
 
+ROWS_EACH = 40
+N_PUBLIC = 297
+PIXELS = tuple(f"pixel{k}" for k in range(64))
+LABEL = "digit"
+_EVERYBODY = 20  # fewer participants do not get more rows each
 N_COMPONENTS = 30
 DATA_NOISE = 1.0
 Progress = Callable[[int, int, str], None]
@@ -29,20 +41,15 @@ class Played:
     ----------
     tables : Tables
     fingerprint : str
-    checks, predictions : tuple of dict
+    predictions : tuple of dict
         One a participant.
-    alignment, training, audit : dict
-    report : Path
+    audit : dict
     """
 
     tables: Tables
     fingerprint: str
-    checks: tuple[dict[str, Any], ...]
     predictions: tuple[dict[str, Any], ...]
-    alignment: dict[str, Any]
-    training: dict[str, Any]
     audit: dict[str, Any]
-    report: Path
 
 
 def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> Played:
@@ -67,57 +74,24 @@ def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) ->
 
     agreed = ["--study", "../post/study.toml"]
     stage.run("the anchor", tables.participants[0], ["deal", *agreed, "--output", "../post/digits.anchor"])
-    checks = stage.each("checking", lambda name: ["check", "rows.csv", *agreed, "--anchor", "../post/digits.anchor"])
-    inbox = "../analyst/inbox"
-    stage.each(
-        "sharing",
-        lambda name: [
-            *("share", "rows.csv", *agreed, "--anchor", "../post/digits.anchor", "--labels"),
-            *("--output", f"{inbox}/{name}.bundle"),
-        ],
-    )
-    alignment = stage.run("aligning", analyst, ["align", *agreed, "--bundles", "inbox"])
-    training = stage.run("training", analyst, ["train", *agreed])
+    stage.each("checking", lambda name: ["check", "rows.csv", *agreed, "--anchor", "../post/digits.anchor"])
+    share = ["share", "rows.csv", *agreed, "--anchor", "../post/digits.anchor", "--labels"]
+    stage.each("sharing", lambda name: [*share, "--output", f"../analyst/inbox/{name}.bundle"])
+    stage.run("aligning", analyst, ["align", *agreed, "--bundles", "inbox"])
+    stage.run("training", analyst, ["train", *agreed])
     stage.run("delivering", analyst, ["deliver", *agreed, "--output", "results"])
     for place in tables.participants:  # in confidence, as bundles are
         shutil.copytree(analyst / "results" / place.name, place / "result")
-    predictions = stage.each(
-        "scoring new rows",
-        lambda name: [
-            "predict",
-            "new-rows.csv",
-            *agreed,
-            "--result",
-            "result",
-            "--beside",
-            "rows.csv",
-        ],
-    )
+    predict = ["predict", "new-rows.csv", *agreed, "--result", "result", "--beside", "rows.csv"]
+    predictions = stage.each("scoring new rows", lambda name: predict)
     audit = ["audit", "everybodys-rows.csv", *agreed, "--participants", str(len(tables.names))]
     audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed)]
     audit += ["--method", "aa-i-gdp-data-noise", "--data-noise", "0.4"]  # less noise, for contrast,
     audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # and the paper's noise on the anchor alone
     audited = stage.run("attacking", folder / "auditor", audit)
-    page = [
-        "report",
-        "analysis",
-        *agreed,
-        "--audit",
-        "../auditor/audit-report/audit.json",
-        "--output",
-        "../report.html",
-    ]
-    stage.run("the report", analyst, page)
-    return Played(
-        tables,
-        enrolled["fingerprint"],
-        tuple(checks),
-        tuple(predictions),
-        alignment,
-        training,
-        audited,
-        folder / "report.html",
-    )
+    page = ["report", "analysis", *agreed, "--audit", "../auditor/audit-report/audit.json"]
+    stage.run("the report", analyst, [*page, "--output", "../report.html"])
+    return Played(tables, enrolled["fingerprint"], tuple(predictions), audited)
 
 
 class _Stage:
@@ -151,3 +125,63 @@ class _Stage:
         self._progress(self._done, self._total, words)
         answer: dict[str, Any] = json.loads(found.stdout)
         return answer
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where everything lies.
+
+    Attributes
+    ----------
+    folder : Path
+        Of the whole demonstration.
+    participants : tuple of Path
+        One folder each, with rows.csv (to be shared) and new-rows.csv (seen later, to be scored).
+    public : Path
+        Rows that belong to nobody, for the public projection.
+    everything : Path
+        All participants' rows, which no real study has in one place; for the audit.
+    """
+
+    folder: Path
+    participants: tuple[Path, ...]
+    public: Path
+    everything: Path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The participants' names."""
+        return tuple(folder.name for folder in self.participants)
+
+
+def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
+    """Deal the digits out: forty rows a participant to share, about as many to score later, and public ones."""
+    images, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(digits))
+    public, rest = order[:N_PUBLIC], order[N_PUBLIC:]
+    rest = rest[np.argsort(digits[rest], kind="stable")]  # class by class, dealt round: everybody has every digit
+    tables = Tables(
+        folder,
+        tuple(folder / f"clinic-{k + 1:02}" for k in range(n_participants)),
+        folder / "designer" / "public.csv",
+        folder / "auditor" / "everybodys-rows.csv",
+    )
+    shared = []
+    for k, place in enumerate(tables.participants):
+        own = rest[k :: max(n_participants, _EVERYBODY)]
+        takes_part = np.isin(np.arange(own.size), np.linspace(0, own.size - 1, ROWS_EACH).round().astype(int))
+        _write(place / "rows.csv", images[own[takes_part]], digits[own[takes_part]])
+        _write(place / "new-rows.csv", images[own[~takes_part]], digits[own[~takes_part]])
+        shared.append(own)
+    _write(tables.public, images[public], digits[public])
+    everybody = np.concatenate(shared)
+    _write(tables.everything, images[everybody], digits[everybody])
+    return tables
+
+
+def _write(path: Path, images: npt.NDArray[np.float64], digits: npt.NDArray[np.int64]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*PIXELS, LABEL])
+        writer.writerows([*row, digit] for row, digit in zip(images.astype(int).tolist(), digits.tolist(), strict=True))

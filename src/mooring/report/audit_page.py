@@ -1,0 +1,149 @@
+"""From an audit or a plan to a plain dict of what its page shows, and to the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mooring import METHODS, AuditResult, Plan
+from mooring.attacks import REGISTRY
+from mooring.audit import PointResult
+from mooring.report.charts import draw_audit, order_points
+from mooring.report.frame import embed_chart, render_page, render_sentence
+from mooring.report.numbers import describe_figure, describe_score
+
+_MEASURES = (
+    *("centred_error", "relative_error", "decoded_error", "median_r2", "linkage", "exact_source_linkage"),
+    *("identity_linkage", "attribute", "psnr", "ssim"),
+)
+_VERSIONS = ("mooring", "seed", "learner", "device", "machine")
+_MOST_COLUMNS, _MOST_ROWS = 8, 4
+
+
+def render_audit(result: AuditResult, *, command: str) -> str:
+    """The page of an audit."""
+    return _render(result, result, None, command)
+
+
+def render_plan(plan: Plan, *, command: str) -> str:
+    """The page of a plan: the verdict first."""
+    return _render(plan.audit, plan, plan.recommended, command)
+
+
+def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | None, command: str) -> str:
+    is_plan = isinstance(drawn, Plan)
+    values = {
+        "title": "Which operating point, if any" if is_plan else "What an upload gives away",
+        "plan": {"verdict": drawn.verdict, "recommends": best is not None} if isinstance(drawn, Plan) else None,
+        "audit": describe_audit(result, drawn=drawn, best=best),
+        "attacks": list_attacks(),
+        "command": command,
+        "made": {key: value for key, value in result.description.items() if key in _VERSIONS},
+    }
+    return render_page("audit.html.jinja", values)
+
+
+def list_attacks() -> list[dict[str, Any]]:
+    """Every attack that mooring knows, with what it uses."""
+    return [{"name": one.name, "in_paper": one.in_paper, "summary": one.summary} for one in REGISTRY.values()]
+
+
+def state_setting(result: AuditResult) -> str:
+    """Who took part in the simulation, and who attacked whom."""
+    return render_sentence("verdict.txt.jinja", "setting", result.description)
+
+
+def describe_audit(
+    result: AuditResult, *, drawn: AuditResult | Plan | None = None, best: PointResult | None = None
+) -> dict[str, Any]:
+    """Everything that a page shows of an audit, in plain values and charts.
+
+    Parameters
+    ----------
+    result : AuditResult
+    drawn : AuditResult, Plan or None
+        What the charts are of; `result`, if None.
+    best : PointResult or None
+        The point to show in detail; if None, the one that hides least, but something.
+    """
+    detailed = best or _least_protected_that_hides_something(result)
+    labels = {
+        "frontier": "Score of the joint model against the strongest attack's error",
+        "envelope": "Error of every attack at every operating point, the strongest joined by a line",
+        "leakage": "Errors by attack",
+        "examples": "Original and rebuilt images",
+    }
+    figures = draw_audit(result if drawn is None else drawn)
+    return {
+        "setting": state_setting(result),
+        "headline": result.headline(),
+        "joining": result.joining(),
+        "charts": {
+            name: embed_chart(figures[name], text) if name in figures else None for name, text in labels.items()
+        },
+        "points": [describe_point(one) for one in order_points(result)],
+        "references": {
+            "local only": describe_score(result.references.local_only),
+            "pooled raw": describe_score(result.references.pooled_raw),
+        },
+        "attribute": result.description.get("attribute"),
+        "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
+        "rows": describe_rows(detailed),
+        "has_examples": any(one.examples is not None for one in result.points),
+        "warnings": list(result.warnings),
+    }
+
+
+def describe_point(one: PointResult) -> dict[str, Any]:
+    """One line of the table of operating points."""
+    return {
+        "title": one.point.title,
+        "n_components": one.point.n_components,
+        "n_anchor_rows": one.point.n_anchor_rows if METHODS[one.point.method].uses_anchor else None,
+        "strongest": _strongest(one, "centred_error"),
+        "linkage": _strongest(one, "linkage"),
+        "deployed": describe_score(one.deployed),
+        "noisy_test": describe_score(one.noisy_test),
+    }
+
+
+def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
+    """Recovered rows of a table beside the originals; None for images, and where no rows are kept."""
+    if one is None or one.examples is None or one.examples["image_shape"]:
+        return None
+    rows = {name: np.asarray(values, dtype=np.float64) for name, values in one.examples["rows"].items()}
+    n_columns = min(_MOST_COLUMNS, rows["original"].shape[1])
+    names = [str(name) for name in one.examples["feature_names"][:n_columns]]
+    shown = [name for name in ("original", "rebuilt", "guessed without the upload") if name in rows]
+    return {
+        "point": one.point.title,
+        "attack": str(one.examples["attack"]),
+        "columns": names or [f"column {k + 1}" for k in range(n_columns)],
+        "lines": [
+            {"number": k + 1, "name": name, "values": [f"{value:.2f}" for value in rows[name][k, :n_columns]]}
+            for k in range(min(_MOST_ROWS, rows["original"].shape[0]))
+            for name in shown
+        ],
+    }
+
+
+def _strongest(one: PointResult, measure: str) -> dict[str, Any] | None:
+    worst = one.worst(measure)
+    return None if worst is None else {"attack": worst[0], **describe_figure(worst[1])}
+
+
+def _detail(one: PointResult) -> dict[str, Any]:
+    """All figures of the strongest attack at one point, each beside chance, control and floor."""
+    found = {measure: _strongest(one, measure) for measure in _MEASURES}
+    return {
+        "title": one.point.title,
+        "figures": {measure: figure for measure, figure in found.items() if figure is not None},
+    }
+
+
+def _least_protected_that_hides_something(result: AuditResult) -> PointResult | None:
+    """The least error above zero; else the least."""
+    known = [(one, worst[1].value) for one in order_points(result) if (worst := one.worst()) is not None]
+    hiding = [(one, value) for one, value in known if value > 1e-6]
+    return next((one for one, _ in hiding or known), None)
