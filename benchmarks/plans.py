@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
-from mooring import Lens, Plan, plan_study
+from mooring import AuditSettings, EvaluationSpec, Plan, plan_study
 from mooring.tables import Partition, Records, partition, read_images
 
 TARGET = "reconstruction error at least 0.5"
@@ -44,8 +44,7 @@ def main() -> None:
             dealt,
             target=TARGET,
             n_components=h,
-            lens=Lens(n_examples=0),
-            seed=given.seed,
+            settings=AuditSettings(evaluation=EvaluationSpec(n_examples=0), seed=given.seed),
             progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
         )
         seconds = time.perf_counter() - began

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from mooring import attacks, estimators, theory
     from mooring.alignment import Alignment, Certificate, Termination, align, align_batch, align_to_reference
     from mooring.attacks import CollusionView
-    from mooring.audit import AuditResult, Lens, OperatingPoint, Plan, plan_study, run_audit
+    from mooring.audit import (
+        AuditResult,
+        AuditSettings,
+        EvaluationSpec,
+        OperatingPoint,
+        Plan,
+        PointGrid,
+        plan_study,
+        run_audit,
+    )
     from mooring.audit.collaboration import Collaboration, collaborate
     from mooring.audit.simulation import Simulation, simulate
     from mooring.geometry import RigidMap
@@ -30,7 +39,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "alignment": ("Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"),
     "attacks": ("CollusionView",),
-    "audit": ("AuditResult", "Lens", "OperatingPoint", "Plan", "plan_study", "run_audit"),
+    "audit": (
+        "AuditResult",
+        "AuditSettings",
+        "EvaluationSpec",
+        "OperatingPoint",
+        "Plan",
+        "PointGrid",
+        "plan_study",
+        "run_audit",
+    ),
     "audit.collaboration": ("Collaboration", "collaborate"),
     "audit.simulation": ("Simulation", "simulate"),
     "geometry": ("RigidMap",),
@@ -51,13 +69,14 @@ __all__ = [
     "Alignment",
     "Analyst",
     "AuditResult",
+    "AuditSettings",
     "Certificate",
     "Collaboration",
     "CollusionView",
+    "EvaluationSpec",
     "GivenNoise",
     "Guarantee",
     "InputError",
-    "Lens",
     "Method",
     "MissingExtraError",
     "MooringError",
@@ -66,6 +85,7 @@ __all__ = [
     "OperatingPoint",
     "Participant",
     "Plan",
+    "PointGrid",
     "Projection",
     "RefusedError",
     "RigidMap",

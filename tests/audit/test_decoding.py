@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import gaussian_projection, no_projection, run_audit, simulate
+from mooring import gaussian_projection, no_projection, simulate
 from mooring.attacks import CollusionView
-from mooring.attacks.decoding import learned_decoder
-from mooring.audit import AuditResult, Lens
-from mooring.audit.decoding import WaysBack, ways_back
+from mooring.attacks.decoding import RecordDecoder, fit_decoder, learned_decoder
+from mooring.audit import AuditResult, EvaluationSpec
 from mooring.mechanisms.projection import Projection
 from mooring.metrics import Figure
 from mooring.tables import Partition
+from tests.auditing import audited
 
 D, H = 30, 8
 POINTS: dict[str, Any] = {
@@ -48,7 +48,7 @@ def dealt(*, mixing_seed: int = 7) -> Partition:
 
 
 def by_pseudoinverse_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.audit.evaluator.ways_back", lambda view: WaysBack(view.projection))
+    monkeypatch.setattr("mooring.audit.evaluator.fit_decoder", lambda view: RecordDecoder(view.projection))
 
 
 def error(found: np.ndarray, truth: np.ndarray) -> float:
@@ -63,7 +63,7 @@ def worst(result: AuditResult, measure: str, point: int = 0) -> Figure:
 
 def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinverse() -> None:
     deal = dealt()
-    result = run_audit(deal, projection=F(), **POINTS)
+    result = audited(deal, projection=F(), **POINTS)
     by_pseudoinverse = error(np.asarray(F().projection_only(deal.train[2])), deal.train[2])
     figure = worst(result, "decoded_error")
     assert by_pseudoinverse > 0.8
@@ -86,9 +86,9 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
 def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[int], mixing_seed: int) -> None:
     """Where the target's columns go together in another way, its own records would teach far more."""
     deal = dealt(mixing_seed=mixing_seed)
-    result = run_audit(deal, projection=F(), colluders=colluders, **POINTS)
+    result = audited(deal, projection=F(), colluders=colluders, **POINTS)
     known, truth = np.concatenate([deal.train[c] for c in colluders]), deal.train[2]
-    ways = WaysBack(F(), learned_decoder(F(), known))
+    ways = RecordDecoder(F(), learned_decoder(F(), known))
 
     def level(projected: np.ndarray) -> float:
         return min(error(rows, truth) for rows in ways.tried(projected))
@@ -117,7 +117,7 @@ def view_of(parts: Sequence[np.ndarray], projection: Projection, colluders: Sequ
 def test_nobody_elses_records_are_learnt_from() -> None:
     own = records(60, seed=1)
     first, second = (
-        ways_back(view_of([own, records(50, seed=k), records(40, seed=k + 1)], F())).learned for k in (2, 12)
+        fit_decoder(view_of([own, records(50, seed=k), records(40, seed=k + 1)], F())).learned for k in (2, 12)
     )
     assert first is not None
     assert second is not None
@@ -128,10 +128,10 @@ def test_nobody_elses_records_are_learnt_from() -> None:
 def test_the_attacker_chooses_by_records_that_the_decoder_has_not_seen() -> None:
     """With five records of columns that do not go together, what is learnt is nothing: the attacker can tell."""
     others = [records(40, seed=k) for k in range(2)]
-    together = ways_back(view_of([records(60, seed=1), *others], F()))
+    together = fit_decoder(view_of([records(60, seed=1), *others], F()))
     assert together.trusts_learned
     noise = np.random.default_rng(3).standard_normal((5, D))
-    alone = ways_back(view_of([noise, *others], F()))
+    alone = fit_decoder(view_of([noise, *others], F()))
     assert alone.learned is not None
     assert not alone.trusts_learned
     projected = others[0] @ F().matrix
@@ -141,7 +141,7 @@ def test_the_attacker_chooses_by_records_that_the_decoder_has_not_seen() -> None
 
 
 def test_thousands_of_records_are_learnt_from_and_some_are_tried() -> None:
-    ways = ways_back(view_of([records(2500, seed=1), records(20, seed=2), records(20, seed=3)], F()))
+    ways = fit_decoder(view_of([records(2500, seed=1), records(20, seed=2), records(20, seed=3)], F()))
     assert ways.trusts_learned
     assert ways.learned is not None
     assert np.array_equal(ways.learned.matrix, learned_decoder(F(), records(2500, seed=1)).matrix)
@@ -159,7 +159,7 @@ def test_thousands_of_records_are_learnt_from_and_some_are_tried() -> None:
 def test_where_nothing_can_be_learnt_there_is_one_way_back(
     projection: Projection, n_records: int, colluders: list[int]
 ) -> None:
-    ways = ways_back(view_of([records(n_records, seed=1), records(50, seed=2)], projection, colluders))
+    ways = fit_decoder(view_of([records(n_records, seed=1), records(50, seed=2)], projection, colluders))
     assert ways.learned is None
     assert not ways.trusts_learned
     projected = records(9, seed=3)[:, : projection.n_components]
@@ -171,16 +171,16 @@ def test_where_nothing_can_be_learnt_there_is_one_way_back(
 def test_two_records_teach_and_three_are_tried() -> None:
     """A mean far from zero is soon learnt, but two records are too few to see that."""
     for n, trusted in ((2, False), (3, True)):
-        ways = ways_back(view_of([records(n, seed=1) + 20.0, records(50, seed=2)], F()))
+        ways = fit_decoder(view_of([records(n, seed=1) + 20.0, records(50, seed=2)], F()))
         assert ways.learned is not None
         assert ways.trusts_learned == trusted
 
 
 def test_without_a_projection_an_audit_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run_audit(dealt(), projection="none", n_components=D, **POINTS)
+    result = audited(dealt(), projection="none", n_components=D, **POINTS)
     assert not any("decoded" in note for point in result.points for one in point.outcomes for note in one.notes)
     by_pseudoinverse_alone(monkeypatch)
-    assert run_audit(dealt(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
+    assert audited(dealt(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
 
 
 def test_two_ways_back_never_look_safer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,11 +189,11 @@ def test_two_ways_back_never_look_safer_than_one(monkeypatch: pytest.MonkeyPatch
     whole = np.concatenate([records(120, seed=k, mixing_seed=7) for k in range(4)])
     who = np.repeat(np.arange(160), 3)
     attribute = whole @ rng.standard_normal(D) > 0
-    lens = Lens(groups=who, attribute=attribute, image_shape=(5, 6), pixel_range=(-9.0, 9.0))
+    evaluation = EvaluationSpec(groups=who, attribute=attribute, image_shape=(5, 6), pixel_range=(-9.0, 9.0))
     pytest.importorskip("skimage")
-    both = run_audit(np.split(whole, 4), projection=F(), lens=lens, **POINTS)
+    both = audited(np.split(whole, 4), projection=F(), evaluation=evaluation, **POINTS)
     by_pseudoinverse_alone(monkeypatch)
-    one = run_audit(np.split(whole, 4), projection=F(), lens=lens, **POINTS)
+    one = audited(np.split(whole, 4), projection=F(), evaluation=evaluation, **POINTS)
     compared, better = set(), set()
     for mine, theirs in zip(both.points, one.points, strict=True):
         for ours, plain in zip(mine.outcomes, theirs.outcomes, strict=True):
@@ -224,7 +224,7 @@ def test_the_auditor_is_asked_once_an_attack_and_shown_the_way_that_the_attacker
 
     deal = dealt()
     options = POINTS | {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.3], "attacks": ["known-anchor"]}
-    result = run_audit(deal, projection=F(), lens=Lens(embedding=embedding), **options)
+    result = audited(deal, projection=F(), evaluation=EvaluationSpec(embedding=embedding), **options)
     n_audited = sum("exact_source_linkage" in one.figures for one in result.points[0].outcomes)
     assert n_audited == 2
     assert len(asked) == 3 + n_audited  # candidates, control, floor; plain and denoised rows

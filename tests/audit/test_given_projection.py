@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mooring import InputError, gaussian_projection, no_projection, plan_study, run_audit
-from mooring.audit import AuditResult, OperatingPoint
-from mooring.audit.auditor import root_mean_square
+from mooring import InputError, gaussian_projection, no_projection
+from mooring.audit import AuditResult, OperatingPoint, root_mean_square
+from tests.auditing import audited, planned
 
 POINT = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, 0.5)
 
@@ -17,7 +17,7 @@ def parts(n: int = 40, m: int = 4) -> list[np.ndarray]:
 
 def test_a_projection_is_used_as_it_is() -> None:
     F = gaussian_projection(4, 2, rng=np.random.default_rng(5))
-    result = run_audit(parts(), projection=F, points=[POINT], attacks=["procrustes"])
+    result = audited(parts(), projection=F, points=[POINT], attacks=["procrustes"])
     examples = result.points[0].examples
     assert examples is not None
     rows = {name: np.asarray(values) for name, values in examples["rows"].items()}
@@ -28,14 +28,14 @@ def test_a_projection_is_used_as_it_is() -> None:
 
 def test_a_projection_settles_the_number_of_components() -> None:
     F = gaussian_projection(4, 2, rng=np.random.default_rng(5))
-    result = run_audit(parts(), projection=F, methods=["aa-i-gdp"], attacks=["procrustes"])
+    result = audited(parts(), projection=F, methods=["aa-i-gdp"], attacks=["procrustes"])
     assert {one.point.n_components for one in result.points} == {2}
 
 
 @pytest.mark.parametrize("F", [no_projection(4), gaussian_projection(5, 2, rng=np.random.default_rng(0))])
 def test_a_projection_of_another_width_is_refused(F: object) -> None:
     with pytest.raises(InputError, match="from 4 features onto 2 components"):
-        run_audit(parts(), projection=F, points=[POINT], attacks=["procrustes"])  # type: ignore[arg-type]
+        audited(parts(), projection=F, points=[POINT], attacks=["procrustes"])  # type: ignore[arg-type]
 
 
 def test_an_absolute_scale_comes_back_as_it_was() -> None:
@@ -45,13 +45,13 @@ def test_an_absolute_scale_comes_back_as_it_was() -> None:
     dealt = Partition.from_parts(rows, rng=np.random.default_rng(0))
     level = 0.321 / root_mean_square(dealt.train, F)
     point = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
-    result = run_audit(dealt, projection=F, points=[point], attacks=["procrustes"])
+    result = audited(dealt, projection=F, points=[point], attacks=["procrustes"])
     assert result.points[0].data_noise_scale == pytest.approx(0.321, abs=1e-12)
 
 
 def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -> None:
     results = [
-        run_audit(
+        audited(
             parts(),
             projection=gaussian_projection(4, 2, rng=np.random.default_rng(seed)),
             points=[POINT],
@@ -64,7 +64,7 @@ def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -
 
 
 def test_a_result_becomes_plain_values_and_back() -> None:
-    result = run_audit(parts(), points=[POINT], attacks=["procrustes"])
+    result = audited(parts(), points=[POINT], attacks=["procrustes"])
     assert AuditResult.from_dict(result.as_dict()).as_dict() == result.as_dict()
 
 
@@ -74,5 +74,5 @@ def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows(monkeypatch: p
     monkeypatch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
     monkeypatch.setattr("mooring.audit.plan._HALVINGS", 0)
     F = gaussian_projection(4, 2, rng=np.random.default_rng(5))
-    plan = plan_study(parts(), projection=F, n_anchor_rows=7, target="error at least 0.1")
+    plan = planned(parts(), projection=F, n_anchor_rows=7, target="error at least 0.1")
     assert {(one.point.n_components, one.point.n_anchor_rows) for one in plan.audit.points} == {(2, 7)}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from mooring import METHODS
-from mooring.audit import OperatingPoint, grid, point_with_noise
+from mooring.audit import OperatingPoint, PointGrid, point_with_noise
 
 Refused = Callable[..., None]
 
@@ -53,9 +53,7 @@ def test_a_point_survives_plain_values() -> None:
 
 def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> None:
     scales, levels = (0.1, 0.2, 0.1), (0.3, 0.5, 0.8)
-    points = grid(
-        [*METHODS, "c-gdp"], n_components=3, n_anchor_rows=12, anchor_noise_scales=scales, data_noise_levels=levels
-    )
+    points = PointGrid([*METHODS, "c-gdp"], None, 12, anchor_noise_scales=scales, data_noise_levels=levels).points(3)
     expected = {
         (name, v, level)
         for name, method in METHODS.items()
@@ -68,12 +66,7 @@ def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> No
 
 
 def test_the_grid_refuses_unknown_methods(refused: Refused) -> None:
-    refused(
-        lambda: grid(["x"], n_components=3, n_anchor_rows=12, anchor_noise_scales=(), data_noise_levels=()),
-        what="method",
-        expected="c-gdp",
-        got="'x'",
-    )
+    refused(lambda: PointGrid(["x"]).points(3), what="method", expected="c-gdp", got="'x'")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import Plan, plan_study
+from mooring import Plan
 from mooring.attacks import REGISTRY
-from mooring.audit import Target
-from mooring.audit.leakage import DENOISED
+from mooring.audit import DENOISED, Target
 from mooring.report import draw_audit
 from mooring.tables import Partition
+from tests.auditing import planned
 
 Refused = Callable[..., None]
 
@@ -58,7 +58,7 @@ def many_small() -> Partition:
 @pytest.fixture(scope="module")
 def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, list[Any]]:
     folder, told = tmp_path_factory.mktemp("plan"), []
-    found = plan_study(
+    found = planned(
         many_small,
         target="error at least 0.3",
         learner="linear",
@@ -183,7 +183,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
         raise AssertionError("computed again")
 
     monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
-    again = plan_study(many_small, target="error at least 0.3", learner="linear", folder=folder)
+    again = planned(many_small, target="error at least 0.3", learner="linear", folder=folder)
     assert again.to_json() == found.to_json()
 
 
@@ -194,7 +194,7 @@ def few_large() -> Partition:
 
 
 def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Partition) -> None:
-    found = plan_study(few_large, target="error at least 0.2", learner="linear", targets=[1])
+    found = planned(few_large, target="error at least 0.2", learner="linear", targets=[1])
     assert found.recommended is None
     assert "Joining does not pay here" in found.verdict
     assert any(found.target.met_at(one) for one in found.audit.points)
@@ -203,18 +203,16 @@ def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: P
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
-    found = plan_study(few_large, target="error at least 5", learner="linear", targets=[1])
+    found = planned(few_large, target="error at least 5", learner="linear", targets=[1])
     assert found.recommended is None
     assert "No operating point that was tried keeps to the target (error at least 5)" in found.verdict
     assert "Recommended:" not in found.verdict
 
 
-def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(
-    many_small: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_small: Partition) -> None:
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
-    monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("independent-components",))
-    found = plan_study(many_small, target="error at least 0.1", learner="linear", targets=[1], n_components=6)
+    options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["independent-components"]}
+    found = planned(many_small, target="error at least 0.1", n_components=6, **options)
     bare = [one for one in found.audit.points if one.point.data_noise_level == 0 and found.target.met_at(one)]
     assert bare
     if found.recommended is not None:
@@ -224,17 +222,17 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
-    found = plan_study(list(few_large.train), target="error at least 0.3", targets=[1])
+    found = planned(list(few_large.train), target="error at least 0.3", targets=[1])
     assert found.recommended is not None
     assert found.target.met_at(found.recommended)
     assert "Utility was not measured" in found.verdict
     assert found.frontier == ()
 
 
-def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.audit.plan.ATTACKS", ("procrustes",))
+def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) -> None:
     alike = [np.full(60, 0.5) for _ in range(3)]
-    found = plan_study(list(few_large.train), alike, target="error at least 0.2", targets=[1], learner="linear")
+    options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["procrustes"]}
+    found = planned(list(few_large.train), alike, target="error at least 0.2", **options)
     assert "nan" not in found.verdict
 
 
@@ -251,4 +249,4 @@ def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition, mo
 def test_what_cannot_be_planned_is_refused(
     few_large: Partition, options: dict[str, Any], what: str, refused: Refused
 ) -> None:
-    refused(lambda: plan_study(few_large, learner="linear", **options), what=what, expected="", got="")
+    refused(lambda: planned(few_large, learner="linear", **options), what=what, expected="", got="")

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import run_audit
-from mooring.audit import AuditResult, Lens
+from mooring.audit import AuditResult, EvaluationSpec
 from mooring.protocol.messages.study import Member, Study
 from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
 from mooring.tables.schema import Column, Label
+from tests.auditing import audited
 
 Browse = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -145,19 +145,19 @@ def audits() -> tuple[AuditResult, AuditResult]:
     centres = 1.5 * rng.standard_normal((3, 5))
     labels = [rng.integers(0, 3, 80) for _ in range(4)]
     rows = [centres[own] + rng.standard_normal((80, 5)) * np.linspace(2.0, 0.6, 5) for own in labels]
-    table = run_audit(
+    table = audited(
         rows,
         labels,
         learner="linear",
         methods=["aa-i-gdp", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"],
         anchor_noise_scales=[0.1],
         data_noise_levels=[0.3, 0.8],
-        lens=Lens(n_examples=3, feature_names=("age", "weight", "height", "pressure", "sugar")),
+        evaluation=EvaluationSpec(n_examples=3, feature_names=("age", "weight", "height", "pressure", "sugar")),
     )
     pixels = [np.clip(0.3 * own[:, None] + 0.4 * rng.random((80, 9)), 0, 1) for own in labels]
-    lens = Lens(n_examples=4, image_shape=(3, 3))
+    evaluation = EvaluationSpec(n_examples=4, image_shape=(3, 3))
     options: dict[str, Any] = {"methods": ["aa-i-gdp-both-noise"], "anchor_noise_scales": [0.1], "learner": "linear"}
-    return table, run_audit(pixels, labels, data_noise_levels=[0.5], lens=lens, **options)
+    return table, audited(pixels, labels, data_noise_levels=[0.5], evaluation=evaluation, **options)
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,14 @@ import typer
 from jinja2 import UndefinedError
 from typer.testing import CliRunner
 
-from mooring import run_audit
-from mooring.audit import Lens
+from mooring.audit import EvaluationSpec
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.study import Member, Study
 from mooring.report import collect_records, describe_report, read_audit, render_check, render_report, summarise
 from mooring.report.frame import embed_chart, load_template
 from mooring.tables.schema import Column, Label
+from tests.auditing import audited
 
 app = typer.Typer()
 app.command()(report)
@@ -54,14 +54,14 @@ def audit() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     labels = [rng.integers(0, 2, 60) for _ in range(3)]
     rows = [rng.standard_normal((60, 4)) * [2, 1.5, 1, 0.7] + own[:, None] for own in labels]
-    result = run_audit(
+    result = audited(
         rows,
         labels,
         learner="linear",
         methods=["aa-i-gdp-both-noise", "aa-i-gdp"],
         anchor_noise_scales=[0.1],
         data_noise_levels=[0.5],
-        lens=Lens(n_examples=2, feature_names=("age", "weight", "height", "pressure")),
+        evaluation=EvaluationSpec(n_examples=2, feature_names=("age", "weight", "height", "pressure")),
     )
     return dict(json.loads(result.to_json()))
 

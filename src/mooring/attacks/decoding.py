@@ -5,7 +5,8 @@ Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean
 X̃ F† is the shortest record that projects to X̃, and leaves out all that F does not see. Records are not the shortest ones:
 pixels, measurements and answers go together, so what F does not see can be told from what it does. The colluder's own
 records say how: X̂ = X̃ F† + m̄ + (X̃ − z̄) W, where W is a ridge regression of what F† leaves out, its penalty chosen by
-leaving one record out. It takes 'projection only' away as a limit of what an attack recovers.
+leaving one record out. It takes 'projection only' away as a limit of what an attack recovers: what stands beside figures as
+the floor is the exact projected rows decoded by these; a better decoder may get below it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mooring.attacks.view import CollusionView
 from mooring.errors import InputError
-from mooring.geometry.backend import to_numpy
+from mooring.geometry.backend import like, to_numpy
 from mooring.mechanisms.projection import Projection
 from mooring.typing import Array, Matrix
 
@@ -23,6 +25,9 @@ _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
 _MOST_OWN_WEIGHT = 1 - 1e-6
 _ALIKE = 1e-24  # rows that differ by less, squared and relative, differ by rounding
 _MOST_JUDGED = 2**22  # numbers by which penalties are compared: columns are thinned out beyond
+_FOLDS = 3
+_MOST_TRIED = 1000
+_MOST_TOGETHER = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,3 +107,60 @@ def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, uni
         gap = (wanted - U @ (kept[:, None] * along)) / (1 - own_weight)[:, None]
         errors.append(float(np.mean(gap * gap)))
     return float(_PENALTIES[int(np.argmin(errors))])
+
+
+@dataclass(frozen=True, eq=False)
+class RecordDecoder:
+    """The attacker's one or two decoders from projected rows to records: the pseudoinverse, and a learned one.
+
+    Attributes
+    ----------
+    projection : Projection
+        Its pseudoinverse is a decoder that needs no records.
+    learned : LearnedDecoder or None
+        None where the projection loses nothing, or colluders have fewer than two records.
+    trusts_learned : bool
+        Whether the attacker would choose the learned one: learnt from two thirds of the colluders' records, it came
+        nearer to the other third.
+    """
+
+    projection: Projection
+    learned: LearnedDecoder | None = None
+    trusts_learned: bool = False
+
+    def tried(self, rows: Matrix) -> tuple[Matrix, ...]:
+        """Rows decoded in every way: by the pseudoinverse, then by the learned decoder where there is one."""
+        own = np.asarray(to_numpy(self.projection.decode(like(rows, self.projection.matrix))))
+        return (own,) if self.learned is None else (own, self.learned.decode(rows))
+
+    def trusted(self, rows: Matrix) -> Matrix:
+        """Rows decoded in the way that the attacker would choose, which it can without the truth."""
+        return self.tried(rows)[-1 if self.trusts_learned else 0]
+
+
+def fit_decoder(view: CollusionView) -> RecordDecoder:
+    """Learn what can be learnt from the colluders' records, and from nobody else's."""
+    projection = view.projection
+    records = [np.asarray(to_numpy(colluder.records), dtype=np.float64) for colluder in view.colluders]
+    loses = projection.kind != "none" and projection.n_components < projection.n_features
+    if not loses or sum(part.shape[0] for part in records) < 2:
+        return RecordDecoder(projection)
+    known = np.concatenate(records)
+    return RecordDecoder(projection, learned_decoder(projection, known), _comes_nearer(projection, known))
+
+
+def _comes_nearer(projection: Projection, records: Matrix) -> bool:
+    """Whether a learned decoder is nearer than the pseudoinverse to records that it has not seen; too few say no."""
+    records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # a copy would be seen, not unseen
+    if records.shape[0] < _FOLDS:
+        return False
+    some = records[:: -(-records.shape[0] // _MOST_TRIED)]
+    # Neighbours may be one person's rows and are kept together, a few at a time: a table may also be sorted by class.
+    block = min(_MOST_TOGETHER, max(1, some.shape[0] // (4 * _FOLDS)))
+    fold = np.arange(some.shape[0]) // block % _FOLDS
+    missed = np.zeros(2)
+    for k in range(_FOLDS):
+        unseen = some[fold == k]
+        ways = RecordDecoder(projection, learned_decoder(projection, some[fold != k]))
+        missed += [float(((found - unseen) ** 2).sum()) for found in ways.tried(unseen @ to_numpy(projection.matrix))]
+    return bool(missed[1] < missed[0])

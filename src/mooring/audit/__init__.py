@@ -1,23 +1,39 @@
 """The audit: what the strongest attack recovers, beside chance and controls, and what joining is worth."""
 
-from mooring.audit.operating_points import OperatingPoint, grid, point_with_noise
-from mooring.audit.outcomes import AttackOutcome
-from mooring.audit.plan import Plan, plan_study
-from mooring.audit.result import AuditResult, PointResult
-from mooring.audit.run import run_audit
-from mooring.audit.specification import Lens
-from mooring.audit.target import Target
+from mooring.audit.auditor import root_mean_square, run_audit
+from mooring.audit.evaluator import Guess, LeakageEvaluator
+from mooring.audit.leakage import DENOISED, Attempt, run_attack
+from mooring.audit.linkage import LinkageTest, galleries_for, linkage_test
+from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
+from mooring.audit.plan import Plan, Target, plan_study
+from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, strongest
+from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
+from mooring.audit.utility import References
 
 __all__ = [
+    "DENOISED",
+    "HEADLINE",
     "AttackOutcome",
+    "Attempt",
     "AuditResult",
-    "Lens",
+    "AuditSettings",
+    "EvaluationSpec",
+    "Guess",
+    "LeakageEvaluator",
+    "LinkageTest",
     "OperatingPoint",
     "Plan",
+    "PointGrid",
     "PointResult",
+    "ProjectionKind",
+    "References",
     "Target",
-    "grid",
+    "galleries_for",
+    "linkage_test",
     "plan_study",
     "point_with_noise",
+    "root_mean_square",
+    "run_attack",
     "run_audit",
+    "strongest",
 ]

@@ -1,4 +1,4 @@
-"""An auditor: one operating point after the other, on the same data and with the same draws."""
+"""The audit: operating points × attacks on given data, with utility beside leakage."""
 
 from __future__ import annotations
 
@@ -6,240 +6,223 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.audit.checkpoints import PointStore, code_digest, digest
-from mooring.audit.leakage import Targets, measure_leakage
-from mooring.audit.linkage import Remembering
-from mooring.audit.operating_points import OperatingPoint
-from mooring.audit.result import PointResult
+from mooring.audit.hazards import hazards, strangers
+from mooring.audit.leakage import measure_leakage
+from mooring.audit.linkage import CachedEmbedding
+from mooring.audit.operating_points import OperatingPoint, PointGrid
+from mooring.audit.result import AuditResult, PointResult
 from mooring.audit.simulation import simulate
-from mooring.audit.specification import Lens
+from mooring.audit.specification import AuditSettings, ProjectionKind
 from mooring.audit.utility import References, references, utility
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners import LEARNERS
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.tables import Partition
-from mooring.typing import Array
+from mooring.typing import Array, Matrix, Progress
 from mooring.version import __version__
 
-ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
-_ROWS_TO_ATTACK = 120
-_MOST_TARGETS = 3
+def run_audit(
+    datasets: Partition | Sequence[Array],
+    labels: Sequence[Array] | None = None,
+    *,
+    points: Sequence[OperatingPoint] | PointGrid | None = None,
+    settings: AuditSettings | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Attack every operating point with every attack, and measure what the joint model is worth there.
+
+    Parameters
+    ----------
+    datasets : Partition, or sequence of arrays of shape (n_i, n_features)
+        Rows a participant: as `mooring.tables.partition` gives them, or one matrix each, of which a quarter is kept for
+        testing.
+    labels : sequence of arrays of shape (n_i,), optional
+        With matrices: integers for classes, floats for numbers.
+    points : sequence of OperatingPoint, or PointGrid, optional
+        What to audit; by default every method with three scales of every noise it has.
+    settings : AuditSettings, optional
+        Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
+    progress : callable, optional
+        Called with points done, points in all, and what comes next.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> classes = [rng.integers(0, 2, 60) for _ in range(3)]
+    >>> rows = [rng.standard_normal((60, 3)) + 4 * part[:, None] for part in classes]
+    >>> grid = PointGrid(methods=["aa-i-gdp-anchor-noise"], anchor_noise_scales=[0.5])
+    >>> point = run_audit(rows, classes, points=grid).points[0]
+    >>> attack, figure = point.worst()
+    >>> figure.value < point.outcomes[3].figures["centred_error"].value  # Procrustes: the paper's strongest
+    True
+    """
+    auditor = Auditor.of(datasets, labels, settings or AuditSettings())
+    points = PointGrid() if points is None else points
+    if isinstance(points, PointGrid):
+        points = points.points(auditor.default_n_components)
+    if not points:
+        raise InputError("points", expected="at least one", got="none", cure="Name a method and its noise.")
+    tell = progress or (lambda done, total, words: None)
+    total = len(points) + 1
+    tell(0, total, "training alone and pooled")
+    scores = auditor.references()
+    results = []
+    for k, point in enumerate(points):
+        tell(k + 1, total, point.title)
+        results.append(auditor.audit(point))
+    tell(total, total, "done")
+    return auditor.result(scores, results)
 
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
-    """Audits one operating point after the other on the same data.
+    """Audits one operating point after the other on the same data and with the same draws.
 
-    Parameters
+    Attributes
     ----------
     dealt : Partition
         Who holds which rows.
-    whom : Targets
-    lens : Lens
-    learner : str
-    projection : {"auto", "none", "gaussian", "public-svd"} or Projection
-    seed : int
-    device : str or None
-    folder : Path or None
+    settings : AuditSettings
+        Checked against the data, with targets chosen.
     """
 
     dealt: Partition
-    whom: Targets
-    lens: Lens
-    learner: str
-    projection: ProjectionKind | Projection
-    seed: int
-    device: str | None
-    folder: Path | None
+    settings: AuditSettings
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, datasets: Partition | Sequence[Array], labels: Sequence[Array] | None, settings: AuditSettings
+    ) -> Auditor:
+        """Check what is asked for, choose targets, and deal matrices out where no deal is given."""
+        if isinstance(datasets, Partition):
+            if labels is not None:
+                raise InputError(
+                    "labels", expected="absent beside a Partition", got="given", cure="A Partition has its own labels."
+                )
+            dealt = datasets
+        else:
+            dealt = Partition.from_parts(datasets, labels, rng=np.random.default_rng([settings.seed, 9]))
+        evaluation = settings.evaluation
+        if evaluation.embedding is not None:
+            evaluation = replace(evaluation, embedding=CachedEmbedding(evaluation.embedding))
+        return cls(dealt, replace(settings, evaluation=evaluation).for_data(dealt))
+
+    @property
+    def default_n_components(self) -> int:
+        """How many components a study has unless it says otherwise."""
+        given = self.settings.projection
+        return given.n_components if isinstance(given, Projection) else min(30, self.dealt.n_features)
 
     def references(self) -> References:
         """Local only and pooled raw."""
-        return references(self.dealt, learner=self.learner, seed=self.seed)
+        return references(self.dealt, learner=self.settings.learner, seed=self.settings.seed)
 
     def projection_onto(self, n_components: int) -> Projection:
         """The public projection onto so many components; always the same one."""
-        if isinstance(self.projection, Projection):
-            _require_fit(self.projection, self.dealt.n_features, n_components)
-            return self.projection
+        given = self.settings.projection
+        if isinstance(given, Projection):
+            _require_fit(given, self.dealt.n_features, n_components)
+            return given
         if n_components not in self._projections:
-            rng = np.random.default_rng([self.seed, 0, n_components])
-            self._projections[n_components] = make_projection(self.dealt, self.projection, n_components, rng)
+            rng = np.random.default_rng([self.settings.seed, 0, n_components])
+            self._projections[n_components] = make_projection(self.dealt, given, n_components, rng)
         return self._projections[n_components]
 
-    def audit(self, point: OperatingPoint, *, attacks: Sequence[str]) -> PointResult:
+    def audit(self, point: OperatingPoint) -> PointResult:
         """Simulate, attack, train and score at one point, or load what was found there before."""
-        store = PointStore(self.folder, self._key(attacks), keep_examples=self.lens.n_examples > 0)
+        settings = self.settings
+        folder = None if settings.folder is None else Path(settings.folder)
+        store = PointStore(folder, self._key(), keep_examples=settings.evaluation.n_examples > 0)
         stored = store.load(point)
         if stored is not None:
             return stored
         projection = self.projection_onto(point.n_components)
-        rows = [self._placed(part) for part in self.dealt.train]
-        labels = self.dealt.train_labels
         scale = root_mean_square(self.dealt.train, projection) * point.data_noise_level
         simulation = simulate(
-            rows,
-            labels,
+            [_on_device(part, settings.device) for part in self.dealt.train],
+            self.dealt.train_labels,
             method=point.method,
             n_components=point.n_components,
             n_anchor_rows=point.n_anchor_rows,
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=scale,
             projection=projection,
-            rng=np.random.default_rng([self.seed, 8]),  # the same draws at every point: differences are the point's
+            rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
         )
-        outcomes, examples = measure_leakage(
-            simulation,
-            self.whom,
-            attacks=attacks,
-            lens=self.lens,
-            candidates=np.concatenate(self.dealt.test),
-            candidate_labels=None if self.dealt.test_labels is None else np.concatenate(self.dealt.test_labels),
-            indices=self.dealt.train_indices,
-            reference_indices=np.concatenate(self.dealt.test_indices),
-            reference_rows=np.concatenate(self.dealt.test),
-            seed=self.seed,
-        )
-        deployed, noisy = utility(simulation, self.dealt, learner=self.learner, seed=self.seed)
+        outcomes, examples = measure_leakage(simulation, self.dealt, settings)
+        deployed, noisy = utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples)
         store.save(result)
         return result
 
-    def describe(self, attacks: Sequence[str]) -> dict[str, Any]:
+    def result(self, scores: References, results: Sequence[PointResult], **more: Any) -> AuditResult:
+        """All that was found, described, with warnings."""
+        warnings = (*hazards(self.dealt, results[0].point.n_components), *strangers(results))
+        return AuditResult(self.describe() | more, scores, tuple(results), warnings)
+
+    def describe(self) -> dict[str, Any]:
         """What is audited, and with which attacks, in plain values."""
-        rows = [int(part.shape[0]) for part in self.dealt.train]
+        dealt, settings = self.dealt, self.settings
+        rows = [int(part.shape[0]) for part in dealt.train]
         return {
             "mooring": __version__,
-            "n_participants": self.dealt.n_participants,
+            "n_participants": dealt.n_participants,
             "rows_each": [min(rows), max(rows)],
-            "n_features": self.dealt.n_features,
-            "n_test_rows": int(sum(part.shape[0] for part in self.dealt.test)),
-            "labels": self.dealt.label_kind,
-            "projection": self._projection_name(),
-            "colluders": [self.dealt.names[c] for c in self.whom.colluders],
-            "targets": [self.dealt.names[t] for t in self.whom.targets],
-            "attacks": list(attacks),
-            "n_known_rows": self.whom.n_known_rows,
-            "n_repeated_uploads": self.whom.n_repeated_uploads,
-            "attribute": None if self.lens.attribute is None else self.lens.attribute_name,
-            "learner": self.learner,
-            "seed": self.seed,
-            "device": self.device or "cpu",
+            "n_features": dealt.n_features,
+            "n_test_rows": int(sum(part.shape[0] for part in dealt.test)),
+            "labels": dealt.label_kind,
+            "projection": settings.projection_name,
+            "colluders": [dealt.names[c] for c in settings.colluders],
+            "targets": [dealt.names[t] for t in settings.targets or ()],
+            "attacks": list(settings.attack_names),
+            "n_known_rows": settings.n_known_rows,
+            "n_repeated_uploads": settings.n_repeated_uploads,
+            "attribute": None if settings.evaluation.attribute is None else settings.evaluation.attribute_name,
+            "learner": settings.learner,
+            "seed": settings.seed,
+            "device": settings.device or "cpu",
             "machine": f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
         }
 
-    def _projection_name(self) -> str:
-        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
-
-    def _placed(self, rows: npt.NDArray[np.float64]) -> Array:
-        if self.device in (None, "cpu"):
-            return rows
-        try:
-            import torch
-        except ImportError:
-            raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
-        try:
-            return torch.as_tensor(rows, dtype=torch.float64, device=self.device)
-        except (AssertionError, RuntimeError):
-            raise InputError(
-                "device", expected="one that torch finds here", got=repr(self.device), cure="'cpu' always works."
-            ) from None
-
-    def _key(self, attacks: Sequence[str]) -> str:
-        if self.folder is None:
+    def _key(self) -> str:
+        """A digest of all that a point's result depends on, but for the point."""
+        dealt, settings, spec = self.dealt, self.settings, self.settings.evaluation
+        if settings.folder is None:
             return ""
-        settings = {
+        plain = {
             "code": code_digest(),
-            "attacks": list(attacks),
-            "whom": [self.whom.colluders, self.whom.targets, self.whom.n_known_rows, self.whom.n_repeated_uploads],
-            "learner": self.learner,
-            "projection": self._projection_name(),
-            "seed": self.seed,
-            "lens": [self.lens.image_shape, self.lens.n_candidates, self.lens.n_queries, self.lens.n_examples],
-            "pixels": list(self.lens.pixel_range),
-            "embedding": repr(self.lens.embedding),
-            "columns": [self.lens.feature_names, self.lens.attribute_kind],
+            "attacks": settings.attack_names,
+            "whom": [settings.colluders, settings.targets, settings.n_known_rows, settings.n_repeated_uploads],
+            "learner": settings.learner,
+            "projection": settings.projection_name,
+            "seed": settings.seed,
+            "evaluation": [spec.image_shape, spec.n_candidates, spec.n_queries, spec.n_examples, spec.pixel_range],
+            "embedding": repr(spec.embedding),
+            "columns": [spec.feature_names, spec.attribute_kind],
         }
-        parts = [*self.dealt.train, *self.dealt.test, self.dealt.public, self.lens.groups, self.lens.attribute]
-        parts += [self.projection.matrix] if isinstance(self.projection, Projection) else []
-        return digest([*parts, *(self.dealt.train_labels or ()), *(self.dealt.test_labels or ())], settings)
-
-
-def make_auditor(
-    datasets: Partition | Sequence[Array],
-    labels: Sequence[Array] | None,
-    *,
-    colluders: Sequence[int],
-    targets: Sequence[int] | None,
-    n_known_rows: int,
-    n_repeated_uploads: int,
-    learner: str,
-    lens: Lens | None,
-    projection: ProjectionKind | Projection,
-    seed: int,
-    device: str | None,
-    folder: str | Path | None,
-) -> Auditor:
-    """Check what is asked for, choose targets, and deal matrices out where no deal is given."""
-    if isinstance(datasets, Partition):
-        if labels is not None:
-            raise InputError(
-                "labels", expected="absent beside a Partition", got="given", cure="A Partition has its own labels."
-            )
-        dealt = datasets
-    else:
-        dealt = Partition.from_parts(datasets, labels, rng=np.random.default_rng([seed, 9]))
-    if learner not in LEARNERS:
-        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure="'auto' chooses.")
-    lens = lens or Lens()
-    if lens.embedding is not None:
-        lens = replace(lens, embedding=Remembering(lens.embedding))
-    _check_lens(lens, dealt)
-    p = dealt.n_participants
-    if p < 2:
-        raise InputError(
-            "datasets", expected="at least two participants'", got=str(p), cure="An attack needs a target."
-        )
-    if any(not 0 <= c < p for c in colluders):
-        raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero.")
-    if targets is None:
-        others = [i for i in range(p) if i not in colluders]
-        rows = max(1, min((dealt.train[i].shape[0] for i in others), default=1))
-        targets = others[: max(1, min(_MOST_TARGETS, -(-_ROWS_TO_ATTACK // rows)))]
-    if not targets or set(targets) & set(colluders):
-        raise InputError(
-            "targets",
-            expected="participants who do not collude, at least one",
-            got=str(list(targets)),
-            cure="Name another.",
-        )
-    whom = Targets(tuple(colluders), tuple(targets), n_known_rows, n_repeated_uploads)
-    place = None if folder is None else Path(folder)
-    return Auditor(dealt, whom, lens, learner, projection, seed, device, place)
-
-
-def _check_lens(lens: Lens, dealt: Partition) -> None:
-    """Groups and attributes have one value a record that was dealt."""
-    needed = 1 + max(int(part.max()) for part in (*dealt.train_indices, *dealt.test_indices) if part.size)
-    for name, values in (("groups", lens.groups), ("attribute", lens.attribute)):
-        if values is not None and len(values) < needed:
-            raise InputError(
-                f"lens.{name}",
-                expected=f"one value a record, at least {needed}",
-                got=str(len(values)),
-                cure="Give values for all records, also those that nobody trains on.",
-            )
+        parts = [*dealt.train, *dealt.test, dealt.public, spec.groups, spec.attribute]
+        parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []
+        return digest([*parts, *(dealt.train_labels or ()), *(dealt.test_labels or ())], plain)
 
 
 def make_projection(dealt: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:
-    """The public projection that a study of this kind would use."""
+    """The public projection that a study of this kind would use.
+
+    Parameters
+    ----------
+    dealt : Partition
+    kind : {"auto", "none", "gaussian", "public-svd"}
+    n_components : int
+    rng : numpy.random.Generator
+    """
     m = dealt.n_features
     if kind == "auto":
         kind = "none" if n_components == m else "gaussian" if dealt.public is None else "public-svd"
@@ -258,6 +241,16 @@ def make_projection(dealt: Partition, kind: ProjectionKind, n_components: int, r
     return public_svd_projection(dealt.public, n_components, rng=rng)
 
 
+def root_mean_square(parts: Sequence[Matrix], projection: Projection | None = None) -> float:
+    """s: the root mean square of all projected training rows' entries, the unit of private-data noise.
+
+    Without a projection, of rows that are projected already.
+    """
+    projected = (part if projection is None else projection.encode(part) for part in parts)
+    squares = [(float((part**2).sum()), part.size) for part in projected]
+    return float(np.sqrt(sum(total for total, _ in squares) / sum(size for _, size in squares)))
+
+
 def _require_fit(projection: Projection, n_features: int, n_components: int) -> None:
     if (projection.n_features, projection.n_components) != (n_features, n_components):
         raise InputError(
@@ -268,7 +261,16 @@ def _require_fit(projection: Projection, n_features: int, n_components: int) -> 
         )
 
 
-def root_mean_square(parts: Sequence[npt.NDArray[np.float64]], projection: Projection) -> float:
-    """s: the root mean square of all projected training rows' entries, the unit of private-data noise."""
-    total = sum(float((projection.encode(part) ** 2).sum()) for part in parts)
-    return float(np.sqrt(total / (sum(part.shape[0] for part in parts) * projection.n_components)))
+def _on_device(rows: Matrix, device: str | None) -> Array:
+    if device in (None, "cpu"):
+        return rows
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
+    try:
+        return torch.as_tensor(rows, dtype=torch.float64, device=device)
+    except (AssertionError, RuntimeError):
+        raise InputError(
+            "device", expected="one that torch finds here", got=repr(device), cure="'cpu' always works."
+        ) from None

@@ -1,55 +1,149 @@
-"""One scene under attack: the true rows, galleries to link them in, controls and floors; and figures for rebuilt rows."""
+"""Figures for rebuilt rows: the true rows they are compared with, galleries to link them in, controls and floors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import CollusionView
-from mooring.audit.decoding import WaysBack, ways_back
-from mooring.audit.differences import RESAMPLES, centred, error_figure, median, ratio, squares
+from mooring.attacks.decoding import RecordDecoder, fit_decoder
 from mooring.audit.linkage import LinkageTest, galleries_for, identity_galleries, linkage_test
 from mooring.audit.simulation import Simulation
-from mooring.audit.specification import Lens
+from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
     Figure,
     Interval,
+    bootstrap_ratio,
     feature_r2,
     infer_attribute,
     measure_reconstruction,
 )
+from mooring.tables import Partition
 from mooring.typing import Matrix
 
 _MOST_IMAGES = 100
+_N_RESAMPLES = 400
 
 
 @dataclass(frozen=True, eq=False)
-class _Guess:
+class Guess:
     """What an attacker would say without the upload: the mean of the colluders' rows, and of those of the same class."""
 
     overall: Matrix
     by_class: Matrix
 
+    @classmethod
+    def of(cls, known: Matrix, known_codes: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Guess:
+        """Guess rows of these classes from known rows; the overall mean for a class of which none is known."""
+        mean = known.mean(axis=0)
+        means = {k: known[known_codes == k].mean(axis=0) for k in np.unique(known_codes)}
+        return cls(np.repeat(mean[None], codes.size, axis=0), np.stack([means.get(k, mean) for k in codes]))
+
 
 @dataclass(frozen=True, eq=False)
-class Looked:
-    """A scene, ready to measure rebuilt rows in."""
+class LeakageEvaluator:
+    """The targets of one simulation, ready to measure rebuilt rows against.
+
+    Attributes
+    ----------
+    truth, records : arrays
+        The targets' rows after and before projection, one target after the other.
+    target_slices : tuple of slice
+        Which of them are each target's.
+    guess : Guess or None
+        None without colluders.
+    decoder : RecordDecoder
+    spec : EvaluationSpec
+    linkage : LinkageTest or None
+        None where no class has enough look-alikes.
+    audited_linkages : tuple of LinkageTest
+        On decoded rows: through the auditor, and across rows of one person.
+    attribute : dict or None
+        Arguments of `infer_attribute`.
+    seed : int
+    """
 
     truth: Matrix
     records: Matrix
-    guess: _Guess | None
-    ways: WaysBack
-    lens: Lens
+    target_slices: tuple[slice, ...]
+    guess: Guess | None
+    decoder: RecordDecoder
+    spec: EvaluationSpec
     linkage: LinkageTest | None
     audited_linkages: tuple[LinkageTest, ...]
     attribute: dict[str, Any] | None
     seed: int
+
+    @classmethod
+    def of(
+        cls,
+        simulation: Simulation,
+        views: Sequence[CollusionView],
+        dealt: Partition,
+        spec: EvaluationSpec,
+        *,
+        seed: int,
+    ) -> LeakageEvaluator:
+        """Build galleries, controls and floors once, for every attack on these views.
+
+        Parameters
+        ----------
+        simulation : Simulation
+        views : sequence of CollusionView
+            One a target.
+        dealt : Partition
+            What the simulation was made from; its test rows fill galleries and stand for known persons.
+        spec : EvaluationSpec
+        seed : int
+        """
+        targets = [view.target for view in views]
+        truth = np.concatenate([to_numpy(simulation.private_data[t]) for t in targets])
+        records = np.concatenate([to_numpy(simulation.records[t]) for t in targets])
+        ends = np.cumsum([0, *(simulation.records[t].shape[0] for t in targets)])
+        codes = np.concatenate([view.codes_of([view.target]) for view in views])
+        known = views[0].colluder_rows
+        guess = None if known is None else Guess.of(to_numpy(known), _colluder_codes(views[0]), codes)
+        decoder = fit_decoder(views[0])
+        held_out = np.concatenate(dealt.test)
+        everything = np.concatenate([records, held_out])
+        encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
+        guessed = None if guess is None else guess.by_class
+        galleries = galleries_for(spec, _labels_of(dealt, targets, everything.shape[0]), records.shape[0], seed)
+        plain = None
+        if galleries is not None:
+            plain = linkage_test("linkage", galleries, encoded, control_rows=guessed, floor_rows=truth)
+        where = np.concatenate([dealt.train_indices[t] for t in targets])
+        identity = identity_galleries(spec, where, np.concatenate(dealt.test_indices), seed)
+
+        def decoded(projected: Matrix) -> tuple[Matrix, ...]:
+            tried = decoder.tried(projected) if spec.embedding is None else (decoder.trusted(projected),)
+            return tuple(spec.clean(rows) for rows in tried)
+
+        audited = tuple(
+            linkage_test(
+                name,
+                shown,
+                rows,
+                embedding=spec.embedding,
+                control_rows=None if guessed is None else decoded(guessed),
+                floor_rows=decoded(truth),
+            )
+            for name, shown, rows in (
+                ("exact_source_linkage", None if spec.embedding is None else galleries, everything),
+                ("identity_linkage", identity, held_out),
+            )
+            if shown is not None
+        )
+        slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+        attribute = _attribute(spec, views[0], decoder, dealt, where, codes)
+        return cls(truth, records, slices, guess, decoder, spec, plain, audited, attribute, seed)
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
@@ -67,14 +161,14 @@ class Looked:
         tests = [test for test in self.audited_linkages if test.embedding is not None]
         if not tests:
             return {}
-        decoded = self.lens.clean(self.ways.trusted(rebuilt))
+        decoded = self.spec.clean(self.decoder.trusted(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""
-        if self.ways.learned is None:
+        if self.decoder.learned is None:
             return ()
-        own, learned = (squares(rows - self.records) for rows in self.ways.tried(rebuilt))
+        own, learned = (_squares(rows - self.records) for rows in self.decoder.tried(rebuilt))
         which = "a decoder learnt from the colluders' records" if learned < own else "the projection's pseudoinverse"
         return (f"decoded best by {which}",)
 
@@ -84,18 +178,18 @@ class Looked:
 
     def image_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Peak signal-to-noise ratio and structural similarity, for the first images."""
-        if self.lens.image_shape is None:
+        if self.spec.image_shape is None:
             return {}
         some = slice(0, _MOST_IMAGES)
 
         def measured(projected: Matrix) -> dict[str, Figure]:
             tries = [
                 measure_reconstruction(
-                    self.lens.clean(self.records[some]),
+                    self.spec.clean(self.records[some]),
                     rows,
                     rng=np.random.default_rng([self.seed, 6]),
-                    image_shape=self.lens.image_shape,
-                    data_range=self.lens.data_range,
+                    image_shape=self.spec.image_shape,
+                    data_range=self.spec.data_range,
                 ).figures()
                 for rows in self._cleaned(projected[some])
             ]
@@ -114,29 +208,28 @@ class Looked:
 
     def examples(self, rebuilt: Matrix, attack: str) -> dict[str, Any] | None:
         """A few rows, original beside rebuilt, for pictures; plain lists."""
-        n = min(self.lens.n_examples, self.records.shape[0])
+        n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:
             return None
         chosen = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
         parts = {
             "original": self.records,
-            "projection only": self.ways.trusted(self.truth),
-            "rebuilt": self.ways.trusted(rebuilt),
-            **({} if self.guess is None else {"guessed without the upload": self.ways.trusted(self.guess.by_class)}),
+            "projection only": self.decoder.trusted(self.truth),
+            "rebuilt": self.decoder.trusted(rebuilt),
+            **({} if self.guess is None else {"guessed without the upload": self.decoder.trusted(self.guess.by_class)}),
         }
         return {
             "attack": attack,
-            "image_shape": None if self.lens.image_shape is None else list(self.lens.image_shape),
-            "feature_names": list(self.lens.feature_names),
-            "rows": {name: np.round(self.lens.shown(rows[chosen]), 3).tolist() for name, rows in parts.items()},
+            "image_shape": None if self.spec.image_shape is None else list(self.spec.image_shape),
+            "feature_names": list(self.spec.feature_names),
+            "rows": {name: np.round(self.spec.shown(rows[chosen]), 3).tolist() for name, rows in parts.items()},
         }
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])
         figures = {}
         for name, truth, scale, seen in self._spaces:
-            gaps = seen(rebuilt) - truth
-            figure = error_figure(name, (gaps**2).sum(axis=1), (scale**2).sum(axis=1), rng)
+            figure = _error_figure(name, seen(rebuilt) - truth, scale, rng)
             chance, control, floor = self._error_levels[name]
             figures[name] = replace(figure, chance=chance, control=control, floor=floor)
         r2, n = self._median_r2(rebuilt), int(self.truth.shape[0])
@@ -149,8 +242,8 @@ class Looked:
         X, raw = self.truth, self.records
         return (
             ("relative_error", X, X, lambda rows: rows),
-            ("centred_error", X, centred(X), lambda rows: rows),
-            ("decoded_error", raw, centred(raw), self._nearest),
+            ("centred_error", X, _centred(X), lambda rows: rows),
+            ("decoded_error", raw, _centred(raw), self._nearest),
         )
 
     @cached_property
@@ -158,7 +251,7 @@ class Looked:
         """Chance, control and floor of each error; on records, each by the way back that is better for it."""
         guesses = (None, None) if self.guess is None else (self.guess.overall, self.guess.by_class)
         return {
-            name: tuple(None if rows is None else ratio(seen(rows) - truth, scale) for rows in (*guesses, self.truth))
+            name: tuple(None if rows is None else _ratio(seen(rows) - truth, scale) for rows in (*guesses, self.truth))
             for name, truth, scale, seen in self._spaces
         }
 
@@ -173,7 +266,7 @@ class Looked:
         return self._inferred(self.truth).value
 
     def _median_r2(self, projected: Matrix) -> float:
-        return max(median(feature_r2(self.records, rows)) for rows in self.ways.tried(projected))
+        return max(_median(feature_r2(self.records, rows)) for rows in self.decoder.tried(projected))
 
     def _inferred(self, projected: Matrix) -> Figure:
         """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
@@ -183,7 +276,7 @@ class Looked:
                 target_reconstruction=rows,
                 population_rows=population,
                 rng=np.random.default_rng([self.seed, 5]),
-                n_resamples=RESAMPLES,
+                n_resamples=_N_RESAMPLES,
                 with_labels=with_labels,
                 **{name: value for name, value in self.attribute.items() if name != "population_rows"},
             )
@@ -194,98 +287,81 @@ class Looked:
         return replace(best.attack, control=best.baseline.value)
 
     def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
-        """Rows decoded in every way, as the lens shows them."""
-        return tuple(self.lens.clean(rows) for rows in self.ways.tried(projected))
+        """Rows decoded in every way, as the specification shows them."""
+        return tuple(self.spec.clean(rows) for rows in self.decoder.tried(projected))
 
     def _nearest(self, projected: Matrix) -> Matrix:
         """Rows decoded in the way that leaves less error."""
-        return min(self.ways.tried(projected), key=lambda rows: squares(rows - self.records))
+        return min(self.decoder.tried(projected), key=lambda rows: _squares(rows - self.records))
 
 
-def look(
-    simulation: Simulation,
-    views: Sequence[CollusionView],
-    lens: Lens,
-    *,
-    candidates: Matrix,
-    candidate_labels: npt.NDArray[Any] | None,
-    indices: tuple[npt.NDArray[Any], ...],
-    reference_indices: npt.NDArray[Any],
-    reference_rows: Matrix,
-    seed: int,
-) -> Looked:
-    """Set the scene: see `mooring.audit.leakage.measure_leakage` for the parameters."""
-    targets = [view.target for view in views]
-    truth = np.concatenate([to_numpy(simulation.private_data[t]) for t in targets])
-    records = np.concatenate([to_numpy(simulation.records[t]) for t in targets])
-    codes = np.concatenate([view.codes_of([view.target]) for view in views])
-    everything = np.concatenate([records, candidates])
-    encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
-    guess = _guess(views, codes)
-    ways = ways_back(views[0])
-    guessed = None if guess is None else guess.by_class
-    galleries = galleries_for(lens, simulation, targets, candidate_labels, candidates.shape[0], seed)
-    plain, audited = None, []
-    if galleries is not None:
-        plain = linkage_test("linkage", galleries, encoded, embedding=None, control_rows=guessed, floor_rows=truth)
-    where = np.concatenate([indices[t] for t in targets])
-    identity = identity_galleries(lens, where, reference_indices, seed)
-
-    def decoded(projected: Matrix) -> tuple[Matrix, ...]:
-        found = ways.tried(projected) if lens.embedding is None else (ways.trusted(projected),)
-        return tuple(lens.clean(rows) for rows in found)
-
-    for name, shown, rows in (
-        ("exact_source_linkage", None if lens.embedding is None else galleries, everything),
-        ("identity_linkage", identity, reference_rows),
-    ):
-        if shown is not None:
-            audited.append(
-                linkage_test(
-                    name,
-                    shown,
-                    rows,
-                    embedding=lens.embedding,
-                    control_rows=None if guessed is None else decoded(guessed),
-                    floor_rows=decoded(truth),
-                )
-            )
-    attribute = _attribute(lens, views, ways, indices, where, codes)
-    return Looked(truth, records, guess, ways, lens, plain, tuple(audited), attribute, seed)
+def _labels_of(dealt: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
+    """Classes of the targets' rows and of all test rows; one class where there are no labels, or they are numbers."""
+    if dealt.train_labels is None or dealt.test_labels is None:
+        return np.zeros(n_rows, dtype=np.int64)
+    labels = np.concatenate([*(dealt.train_labels[t] for t in targets), *dealt.test_labels])
+    return np.zeros(n_rows, dtype=np.int64) if np.issubdtype(labels.dtype, np.floating) else labels
 
 
-def _guess(views: Sequence[CollusionView], codes: npt.NDArray[Any]) -> _Guess | None:
-    rows = views[0].colluder_rows
-    if rows is None:
-        return None
-    known = to_numpy(rows)
-    own = views[0].codes_of([colluder.index for colluder in views[0].colluders])
-    mean = known.mean(axis=0)
-    by_class = np.stack([known[own == k].mean(axis=0) if (own == k).any() else mean for k in range(codes.max() + 1)])
-    return _Guess(np.repeat(mean[None], codes.size, axis=0), by_class[codes])
+def _colluder_codes(view: CollusionView) -> npt.NDArray[Any]:
+    return view.codes_of([colluder.index for colluder in view.colluders])
 
 
 def _attribute(
-    lens: Lens,
-    views: Sequence[CollusionView],
-    ways: WaysBack,
-    indices: tuple[npt.NDArray[Any], ...],
+    spec: EvaluationSpec,
+    view: CollusionView,
+    decoder: RecordDecoder,
+    dealt: Partition,
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> dict[str, Any] | None:
-    colluders = [colluder.index for colluder in views[0].colluders]
-    rows = views[0].colluder_rows
-    if lens.attribute is None or rows is None:
+    """What attribute inference needs; None where there is no attribute, or nobody to learn it from."""
+    rows = view.colluder_rows
+    if spec.attribute is None or rows is None:
         return None
-    known = np.concatenate([indices[c] for c in colluders])
-    if lens.attribute_kind == "category" and np.unique(lens.attribute[known]).size < 2:
+    known = np.concatenate([dealt.train_indices[colluder.index] for colluder in view.colluders])
+    if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
     return {
-        "attribute": lens.attribute[where],
-        "population_rows": ways.tried(to_numpy(rows)),
-        "population_attribute": lens.attribute[known],
-        "population_labels": views[0].codes_of(colluders),
+        "attribute": spec.attribute[where],
+        "population_rows": decoder.tried(to_numpy(rows)),
+        "population_attribute": spec.attribute[known],
+        "population_labels": _colluder_codes(view),
         "target_labels": codes,
-        "kind": lens.attribute_kind,
+        "kind": spec.attribute_kind,
         "name": "attribute",
     }
+
+
+def _centred(rows: Matrix) -> Matrix:
+    """Rows less their mean; exact zeros where they are all alike but for rounding."""
+    moved = rows - rows.mean(axis=0)
+    alike = np.linalg.norm(moved) <= 1e-12 * np.linalg.norm(rows)
+    return np.zeros_like(rows) if alike else moved
+
+
+def _error_figure(name: str, gap: Matrix, scale: Matrix, rng: np.random.Generator) -> Figure:
+    """‖gap‖ / ‖scale‖, with an interval over rows where there are two or more."""
+    numerators, denominators = (gap**2).sum(axis=1), (scale**2).sum(axis=1)
+    total = float(denominators.sum())
+    value = float(np.sqrt(numerators.sum() / total)) if total > 0 else float("nan")
+    interval = Interval.unknown()
+    if numerators.size > 1 and total > 0:
+        interval = bootstrap_ratio(numerators, denominators, rng=rng, n_resamples=_N_RESAMPLES)
+    return Figure(name, value, interval, None, None, None, int(numerators.size), False)
+
+
+def _squares(gap: Matrix) -> float:
+    return float((gap**2).sum())
+
+
+def _ratio(gap: Matrix, scale: Matrix) -> float | None:
+    """The size of a gap relative to a scale; None where the scale is zero."""
+    total = _squares(scale)
+    return float(np.sqrt(_squares(gap) / total)) if total > 0 else None
+
+
+def _median(values: Matrix) -> float:
+    """The median of what is finite; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else float("nan")

@@ -2,74 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoised
-from mooring.audit.evaluator import Looked, look
-from mooring.audit.outcomes import HEADLINE, AttackOutcome, strongest
+from mooring.audit.evaluator import LeakageEvaluator
+from mooring.audit.result import HEADLINE, AttackOutcome, strongest
 from mooring.audit.simulation import Simulation
-from mooring.audit.specification import Lens
+from mooring.audit.specification import AuditSettings
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import to_numpy
+from mooring.tables import Partition
 from mooring.typing import Matrix
 
 DENOISED = " + denoising"
-_AUDITED = 3
+_N_AUDITED = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
-    """Who attacks whom, and with what extra knowledge.
+class Attempt:
+    """One attack on one view: what it rebuilt, or why it rebuilt nothing.
 
     Attributes
     ----------
-    colluders : tuple of int
-    targets : tuple of int
-        Attacked one after the other; their rows are measured together.
-    n_known_rows, n_repeated_uploads : int
-        As for `Simulation.view`.
+    attack : str
+    is_denoised : bool
+        Whether the rebuilt rows were replaced by their posterior mean.
+    found : Reconstruction or None
+    outcome : {"ran", "did not apply", "failed"}
+        An attack fails where a matrix cannot be factorised, or the rebuilt rows are not finite.
+    reason : str
+        Why there is nothing; empty where there is.
     """
 
-    colluders: tuple[int, ...]
-    targets: tuple[int, ...]
-    n_known_rows: int = 0
-    n_repeated_uploads: int = 0
+    attack: str
+    is_denoised: bool
+    found: Reconstruction | None
+    outcome: Literal["ran", "did not apply", "failed"] = "ran"
+    reason: str = ""
+
+
+def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> Iterator[Attempt]:
+    """Run an attack on a view; where it gives rows, denoise them as well.
+
+    Parameters
+    ----------
+    name : str
+        A name in `mooring.attacks.REGISTRY`.
+    view : CollusionView
+    rng : numpy.random.Generator
+
+    Yields
+    ------
+    Attempt
+        The attack as it is; and the denoised one, if the first gave rows.
+    """
+    plain = _attempted(name, False, lambda: REGISTRY[name](view, rng=rng))
+    yield plain
+    found = plain.found
+    if found is not None:
+        yield _attempted(name, True, lambda: denoised(found, view))
+
+
+def _attempted(name: str, is_denoised: bool, attack: Callable[[], Reconstruction]) -> Attempt:
+    try:
+        found = attack()
+    except DoesNotApply as why:
+        return Attempt(name, is_denoised, None, "did not apply", why.reason)
+    except Exception as problem:
+        # torch's error is not NumPy's, nor one to import
+        if type(problem).__name__.strip("_") != "LinAlgError":
+            raise
+        return Attempt(
+            name, is_denoised, None, "failed", "The arithmetic broke down: a matrix could not be factorised."
+        )
+    if not np.isfinite(to_numpy(found.rows)).all():
+        return Attempt(name, is_denoised, None, "failed", "The rebuilt rows are not finite.")
+    return Attempt(name, is_denoised, found)
 
 
 def measure_leakage(
-    simulation: Simulation,
-    whom: Targets,
-    *,
-    attacks: Sequence[str],
-    lens: Lens,
-    candidates: Matrix,
-    candidate_labels: npt.NDArray[Any] | None,
-    indices: tuple[npt.NDArray[Any], ...],
-    reference_indices: npt.NDArray[Any],
-    reference_rows: Matrix,
-    seed: int,
+    simulation: Simulation, dealt: Partition, settings: AuditSettings
 ) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
-    """Run every attack, plain and denoised.
+    """Run every attack on every target, plain and denoised.
 
     Parameters
     ----------
     simulation : Simulation
-    whom : Targets
-    attacks : sequence of str
-        Names in `mooring.attacks.REGISTRY`.
-    lens : Lens
-    candidates, candidate_labels
-        Further rows, as they are, to fill galleries with.
-    indices : tuple of arrays
-        For each participant, where its rows stand among the records; for the lens's groups and attribute.
-    reference_indices, reference_rows
-        Held-out records of known persons, for identity linkage.
-    seed : int
+        Of the training rows of `dealt`.
+    dealt : Partition
+        Its test rows fill galleries, and are the held-out records of known persons for identity linkage.
+    settings : AuditSettings
+        With targets named.
 
     Returns
     -------
@@ -77,28 +104,18 @@ def measure_leakage(
     """
     views = [
         simulation.view(
-            whom.colluders,
+            settings.colluders,
             target,
-            n_known_rows=whom.n_known_rows,
-            n_repeated_uploads=whom.n_repeated_uploads,
+            n_known_rows=settings.n_known_rows,
+            n_repeated_uploads=settings.n_repeated_uploads,
         )
-        for target in whom.targets
+        for target in settings.targets or ()
     ]
-    scene = look(
-        simulation,
-        views,
-        lens,
-        candidates=candidates,
-        candidate_labels=candidate_labels,
-        indices=indices,
-        reference_indices=reference_indices,
-        reference_rows=reference_rows,
-        seed=seed,
-    )
+    evaluator = LeakageEvaluator.of(simulation, views, dealt, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
-    for name in attacks:
-        for outcome, rows in _attacked(name, views, scene, seed):
+    for name in settings.attack_names:
+        for outcome, rows in _outcomes_of(name, views, evaluator, settings.seed):
             outcomes.append(outcome)
             if rows is not None:
                 rebuilt[outcome.attack] = rows
@@ -106,80 +123,52 @@ def measure_leakage(
     if worst is None:
         return tuple(outcomes), None
     for one in _most_telling(outcomes):
-        shown = replace(one, figures={**one.figures, **scene.auditor_figures(rebuilt[one.attack])})
-        outcomes[outcomes.index(one)] = shown
-        worst = shown if one is worst else worst
+        audited = replace(one, figures={**one.figures, **evaluator.auditor_figures(rebuilt[one.attack])})
+        outcomes[outcomes.index(one)] = audited
+        worst = audited if one is worst else worst
     try:
-        seen = replace(worst, figures={**worst.figures, **scene.image_figures(rebuilt[worst.attack])})
+        seen = replace(worst, figures={**worst.figures, **evaluator.image_figures(rebuilt[worst.attack])})
     except MissingExtraError as missing:  # the other figures are worth having without these two
         seen = replace(worst, notes=(*worst.notes, str(missing)))
     outcomes = [seen if one is worst else one for one in outcomes]
-    return tuple(outcomes), scene.examples(rebuilt[worst.attack], worst.attack)
+    return tuple(outcomes), evaluator.examples(rebuilt[worst.attack], worst.attack)
 
 
 def _most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
     """The attacks with the least error and the one that links most: those that the auditor looks at."""
     having = [one for one in outcomes if HEADLINE in one.figures]
-    chosen = sorted(having, key=lambda one: one.figures[HEADLINE].value)[:_AUDITED]
+    chosen = sorted(having, key=lambda one: one.figures[HEADLINE].value)[:_N_AUDITED]
     linking = strongest(outcomes, "linkage")
     return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
 
 
-def _attacked(
-    name: str, views: Sequence[CollusionView], scene: Looked, seed: int
+def _outcomes_of(
+    name: str, views: Sequence[CollusionView], evaluator: LeakageEvaluator, seed: int
 ) -> list[tuple[AttackOutcome, Matrix | None]]:
-    found: list[Reconstruction | None] = []
-    reasons = []
-    for k, view in enumerate(views):
-        try:
-            found.append(REGISTRY[name](view, rng=np.random.default_rng([seed, 3, k])))
-        except DoesNotApply as why:
-            found.append(None)
-            reasons.append(why.reason)
-        except Exception as problem:
-            if not _is_linear_algebra(problem):
-                raise
-            found.append(None)
-            reasons.append("The arithmetic broke down: a matrix could not be factorised.")
-    if all(one is None for one in found):
+    attempts = [list(run_attack(name, view, rng=np.random.default_rng([seed, 3, k]))) for k, view in enumerate(views)]
+    plain = [one[0] for one in attempts]
+    reasons = [one.reason for one in plain if one.found is None]
+    if len(reasons) == len(views):
         return [(AttackOutcome(name, reason=reasons[0]), None)]
-    results = [_measured(name, views, found, scene, reasons)]
-    better: list[Reconstruction | None] = []
-    for one, view in zip(found, views, strict=True):
-        try:
-            better.append(None if one is None else denoised(one, view))
-        except Exception as problem:
-            if not isinstance(problem, DoesNotApply) and not _is_linear_algebra(problem):
-                raise
-            return results
-    return [*results, _measured(name + DENOISED, views, better, scene, reasons)]
+    results = [_measured(name, plain, evaluator, reasons)]
+    last = [one[-1] for one in attempts]  # denoised, or the attack itself where it rebuilt nothing
+    if any(one.is_denoised and one.found is None for one in last):
+        return results
+    return [*results, _measured(name + DENOISED, last, evaluator, reasons)]
 
 
 def _measured(
-    name: str,
-    views: Sequence[CollusionView],
-    found: Sequence[Reconstruction | None],
-    scene: Looked,
-    reasons: Sequence[str],
+    name: str, attempts: Sequence[Attempt], evaluator: LeakageEvaluator, reasons: Sequence[str]
 ) -> tuple[AttackOutcome, Matrix | None]:
     """Figures over all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
-    parts, start = [], 0
-    for view, one in zip(views, found, strict=True):
-        n = int(view.target_upload.representation.shape[0])
-        rows = scene.guessed(slice(start, start + n)) if one is None else np.asarray(to_numpy(one.rows))
+    parts = []
+    for own, one in zip(evaluator.target_slices, attempts, strict=True):
+        rows = evaluator.guessed(own) if one.found is None else np.asarray(to_numpy(one.found.rows))
         if rows is None:
             return AttackOutcome(name, reason=reasons[0]), None
         parts.append(rows)
-        start += n
     rows = np.concatenate(parts)
-    if not np.isfinite(rows).all():
-        return AttackOutcome(name, reason="The attack gave numbers that are not finite."), None
-    notes = dict.fromkeys(note for one in found if one is not None for note in one.notes)
+    notes = dict.fromkeys(note for one in attempts if one.found is not None for note in one.found.notes)
     if reasons:
-        notes[f"guessed without the upload for {len(reasons)} of {len(views)} targets: {reasons[0]}"] = None
-    return AttackOutcome(name, scene.figures(rows), notes=(*notes, *scene.notes(rows))), rows
-
-
-def _is_linear_algebra(problem: Exception) -> bool:
-    """Whether NumPy or torch could not factorise a matrix; torch's error is not NumPy's, nor one to import."""
-    return type(problem).__name__.strip("_") == "LinAlgError"
+        notes[f"guessed without the upload for {len(reasons)} of {len(attempts)} targets: {reasons[0]}"] = None
+    return AttackOutcome(name, evaluator.figures(rows), notes=(*notes, *evaluator.notes(rows))), rows

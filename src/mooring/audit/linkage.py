@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit.simulation import Simulation
-from mooring.audit.specification import Lens
+from mooring.audit.specification import EvaluationSpec
 from mooring.errors import InputError
-from mooring.geometry.backend import to_numpy
 from mooring.metrics import Embedding, Figure, Galleries, Linkage, build_galleries, build_identity_galleries, link
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
 """Rebuilt rows; or the same ones decoded in several ways, of which the one that links most counts."""
-_KEPT = 16
+_N_KEPT = 16
 
 
-class Remembering:
+class CachedEmbedding:
     """An embedding that keeps what it was last asked: candidates, controls and floors recur from point to point."""
 
     def __init__(self, embedding: Embedding) -> None:
@@ -35,7 +32,7 @@ class Remembering:
         key = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
         if key not in self._kept:
             self._kept[key] = np.asarray(self._embedding(rows))
-            if len(self._kept) > _KEPT:
+            if len(self._kept) > _N_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
@@ -94,11 +91,26 @@ def linkage_test(
     galleries: Galleries,
     candidates: Matrix,
     *,
-    embedding: Embedding | None,
+    embedding: Embedding | None = None,
     control_rows: Rows | None,
     floor_rows: Rows,
 ) -> LinkageTest:
-    """Set a test up: embed the candidates that galleries use, once, and measure control and floor."""
+    """Embed the candidates that galleries use, once, and measure control and floor.
+
+    Parameters
+    ----------
+    name : str
+    galleries : Galleries
+        Queries count rebuilt rows; candidates count rows of `candidates`.
+    candidates : array of shape (r, m)
+        Clean rows.
+    embedding : Embedding, optional
+        An auditor; without one, rows are compared as they are.
+    control_rows : array, tuple of arrays, or None
+        What an attacker without the upload would say.
+    floor_rows : array, or tuple of arrays
+        The exact projected rows.
+    """
     queried, queries = np.unique(galleries.queries, return_inverse=True)
     used, places = np.unique(galleries.candidates, return_inverse=True)
     compact = replace(galleries, queries=queries.ravel(), candidates=places.reshape(galleries.candidates.shape))
@@ -108,46 +120,42 @@ def linkage_test(
     return replace(test, control=control, floor=test.linked(floor_rows).accuracy)
 
 
-def galleries_for(
-    lens: Lens,
-    simulation: Simulation,
-    targets: Sequence[int],
-    candidate_labels: npt.NDArray[Any] | None,
-    n_candidates: int,
-    seed: int,
-) -> Galleries | None:
-    """Galleries whose queries are the targets' rows; None where no class has enough look-alikes."""
-    own = [simulation.labels[t] for t in targets]
-    n_own = sum(int(simulation.records[t].shape[0]) for t in targets)
-    labels = None
-    if candidate_labels is not None and all(part is not None for part in own):
-        labels = np.concatenate([*(to_numpy(part) for part in own), candidate_labels])
-        if np.issubdtype(labels.dtype, np.floating):
-            labels = None
+def galleries_for(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
+    """Galleries whose queries are the targets' rows; None where no class has enough look-alikes.
+
+    Parameters
+    ----------
+    spec : EvaluationSpec
+    labels : array of shape (n,)
+        Classes of the targets' rows first, then of further rows that fill the galleries.
+    n_targets : int
+        How many rows are the targets'.
+    seed : int
+    """
     try:
-        built = build_galleries(labels, n_candidates=lens.n_candidates, n_rows=n_own + n_candidates, seed=seed)
+        built = build_galleries(labels, n_candidates=spec.n_candidates, seed=seed)
     except InputError:
         return None
-    queried = np.flatnonzero(built.queries < n_own)
+    queried = np.flatnonzero(built.queries < n_targets)
     if queried.size == 0:
         return None
-    if queried.size > lens.n_queries:
-        queried = np.sort(np.random.default_rng([seed, 7]).choice(queried, lens.n_queries, replace=False))
+    if queried.size > spec.n_queries:
+        queried = np.sort(np.random.default_rng([seed, 7]).choice(queried, spec.n_queries, replace=False))
     return replace(
         built, queries=built.queries[queried], candidates=built.candidates[queried], answers=built.answers[queried]
     )
 
 
 def identity_galleries(
-    lens: Lens, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
+    spec: EvaluationSpec, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
 ) -> Galleries | None:
     """Galleries of held-out rows, a query a person; None where there are no persons, or too few."""
-    if lens.groups is None or reference_indices.size == 0:
+    if spec.groups is None or reference_indices.size == 0:
         return None
-    persons, first = np.unique(lens.groups[where], return_index=True)
+    persons, first = np.unique(spec.groups[where], return_index=True)
     try:
         built = build_identity_galleries(  # one query a person: rows of one person are not independent
-            persons, lens.groups[reference_indices], n_candidates=lens.n_candidates, galleries_per_query=10, seed=seed
+            persons, spec.groups[reference_indices], n_candidates=spec.n_candidates, galleries_per_query=10, seed=seed
         )
     except InputError:
         return None

@@ -13,7 +13,7 @@ from mooring.mechanisms.methods import METHODS, method_named
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """One way to run a study.
+    """A method and its settings.
 
     Attributes
     ----------
@@ -73,19 +73,36 @@ def point_with_noise(
     return OperatingPoint(method, n_components, n_anchor_rows, anchor_noise_scale, data_noise_level)
 
 
-def grid(
-    methods: Sequence[str],
-    *,
-    n_components: int,
-    n_anchor_rows: int,
-    anchor_noise_scales: Sequence[float],
-    data_noise_levels: Sequence[float],
-) -> tuple[OperatingPoint, ...]:
-    """Every method with every noise it has: one point for a method without noise, a product for both noises."""
-    points = []
-    for name in methods:
-        method = method_named(name)
-        for v in anchor_noise_scales if method.anchor_noise else (0.0,):
-            for level in data_noise_levels if method.data_noise else (0.0,):
-                points.append(OperatingPoint(name, n_components, n_anchor_rows, v, level))
-    return tuple(dict.fromkeys(points))
+@dataclass(frozen=True)
+class PointGrid:
+    """Every method with every noise it has: one point for a method without noise, a product for both noises.
+
+    Attributes
+    ----------
+    methods : sequence of str
+        All by default.
+    n_components : int, optional
+        h. By default as many as there are features, up to 30.
+    n_anchor_rows : int, optional
+        r. Four times h by default.
+    anchor_noise_scales, data_noise_levels : sequence of float
+        v, and λ as for `OperatingPoint`.
+    """
+
+    methods: Sequence[str] = tuple(METHODS)
+    n_components: int | None = None
+    n_anchor_rows: int | None = None
+    anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
+    data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
+
+    def points(self, n_components: int) -> tuple[OperatingPoint, ...]:
+        """The points, with so many components where the grid does not say how many."""
+        h = self.n_components or n_components
+        r = self.n_anchor_rows or 4 * h
+        found = []
+        for name in self.methods:
+            method = method_named(name)
+            for v in self.anchor_noise_scales if method.anchor_noise else (0.0,):
+                for level in self.data_noise_levels if method.data_noise else (0.0,):
+                    found.append(OperatingPoint(name, h, r, v, level))
+        return tuple(dict.fromkeys(found))

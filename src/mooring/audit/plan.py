@@ -4,31 +4,114 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from mooring.attacks import REGISTRY
-from mooring.audit.auditor import Auditor, ProjectionKind, make_auditor
-from mooring.audit.hazards import hazards, strangers
+from mooring.audit.auditor import Auditor
 from mooring.audit.operating_points import OperatingPoint, point_with_noise
 from mooring.audit.result import AuditResult, PointResult
-from mooring.audit.run import Progress
-from mooring.audit.specification import Lens
-from mooring.audit.target import Target
+from mooring.audit.specification import AuditSettings
 from mooring.errors import InputError
 from mooring.learners import Score
 from mooring.mechanisms.projection import Projection
+from mooring.metrics import Figure
 from mooring.tables import Partition
-from mooring.typing import Array
+from mooring.typing import Array, Progress
 
-ATTACKS = tuple(REGISTRY)
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
 _ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
 _BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
 _MOST_NOISE = 5.0
 _HALVINGS = 3
+_MEASURES = {
+    "error": "centred_error",
+    "reconstruction error": "centred_error",
+    "relative error": "relative_error",
+    "centred error": "centred_error",
+    "decoded error": "decoded_error",
+    "linkage": "linkage",
+    "identity linkage": "identity_linkage",
+    "exact source linkage": "exact_source_linkage",
+    "attribute": "attribute",
+}
+_SHAPE = re.compile(
+    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on what the strongest attack may recover.
+
+    Attributes
+    ----------
+    measure : str
+        The name of a figure, such as "centred_error" or "linkage".
+    bound : float
+    at_least : bool
+        True for errors, of which more is safer; False for linkage and the like.
+
+    Examples
+    --------
+    >>> Target.parse("reconstruction error at least 0.5")
+    Target(measure='centred_error', bound=0.5, at_least=True)
+    >>> Target.parse("linkage at most 20 %")
+    Target(measure='linkage', bound=0.2, at_least=False)
+    """
+
+    measure: str
+    bound: float
+    at_least: bool
+
+    @classmethod
+    def parse(cls, words: str) -> Target:
+        """Read a target as people write it."""
+        found = _SHAPE.match(words.lower())
+        name = "" if found is None else found["measure"].replace("_", " ").strip()
+        if found is None or name not in _MEASURES:
+            raise InputError(
+                "target",
+                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
+                got=repr(words),
+                cure="Name a measure, 'at least' or 'at most', and a bound.",
+            )
+        try:
+            bound = float(found["bound"]) / (100 if found["percent"] else 1)
+        except ValueError:
+            raise InputError(
+                "target", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
+            ) from None
+        at_least = found["side"] in ("at least", ">=", "≥")
+        measure = _MEASURES[name]
+        if at_least != measure.endswith("error"):
+            raise InputError(
+                "target",
+                expected="'at least' for an error, 'at most' for anything else",
+                got=repr(words),
+                cure="More error is safer; more linkage is not.",
+            )
+        return cls(measure, bound, at_least)
+
+    def __str__(self) -> str:
+        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
+        if self.at_least:
+            return f"{name} at least {self.bound:g}"
+        return f"{name} at most {100 * self.bound:.6g}%"
+
+    def met_by(self, figure: Figure) -> bool:
+        """Whether a figure keeps to the target even at the worse end of its interval."""
+        interval = figure.interval
+        if self.at_least:
+            return (interval.low if interval.known else figure.value) >= self.bound
+        return (interval.high if interval.known else figure.value) <= self.bound
+
+    def met_at(self, result: PointResult) -> bool:
+        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
+        worst = result.worst(self.measure)
+        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
 
 
 @dataclass(frozen=True)
@@ -55,13 +138,9 @@ class Plan:
     @property
     def frontier(self) -> tuple[PointResult, ...]:
         """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
-        known = [
-            one for one in self.audit.points if one.deployed is not None and one.worst(self.target.measure) is not None
-        ]
-        best = []
-        for one in known:
-            if not any(_dominates(other, one, self.target) for other in known if other is not one):
-                best.append(one)
+        points = self.audit.points
+        known = [one for one in points if one.deployed is not None and one.worst(self.target.measure) is not None]
+        best = [one for one in known if not any(_dominates(other, one, self.target) for other in known)]
         return tuple(sorted(best, key=lambda one: _safety(one, self.target)))
 
     def to_json(self) -> str:
@@ -83,14 +162,7 @@ def plan_study(
     target: Target | str = "reconstruction error at least 0.5",
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
-    projection: ProjectionKind | Projection = "auto",
-    colluders: Sequence[int] = (0,),
-    targets: Sequence[int] | None = None,
-    learner: str = "auto",
-    lens: Lens | None = None,
-    seed: int = 0,
-    device: str | None = None,
-    folder: str | Path | None = None,
+    settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Search for the operating point that keeps to a target and scores best.
@@ -104,87 +176,75 @@ def plan_study(
         worse end of the figure's interval.
     n_components : int or sequence of int, optional
         h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
-        the best point found.
+        the best point found. A projection in the settings fixes it.
     n_anchor_rows : int, optional
         r. By default four times h, and then half and twice as many are tried at the best point found.
-    projection, colluders, targets, learner, lens, seed, device, folder, progress
-        As for `run_audit`. A projection itself fixes the number of components.
+    settings, progress
+        As for `run_audit`.
 
     Notes
     -----
     A grid over private-data noise, anchor noise and both is followed by bisection of each noise to just meet the target;
-    then other numbers of components and anchor rows are tried at the best point. Every point faces every attack. A point
-    whose rows carry no noise is never recommended: its upload is an exact image of the rows, and that the attacks we know
-    fail there, as they do where organisations differ, protects nobody from the next one.
+    then other numbers of components and anchor rows are tried at the best point. A point whose rows carry no noise is
+    never recommended: its upload is an exact image of the rows, and that the attacks we know fail there, as they do where
+    organisations differ, protects nobody from the next one.
     """
     target = Target.parse(target) if isinstance(target, str) else target
-    auditor = make_auditor(
-        datasets,
-        labels,
-        colluders=colluders,
-        targets=targets,
-        n_known_rows=0,
-        n_repeated_uploads=0,
-        learner=learner,
-        lens=lens,
-        projection=projection,
-        seed=seed,
-        device=device,
-        folder=folder,
-    )
+    auditor = Auditor.of(datasets, labels, settings or AuditSettings())
+    fixed = n_components is not None or isinstance(auditor.settings.projection, Projection)
+    widths = _widths(n_components, auditor)
+    search = _Search(auditor, target, progress, n_anchor_rows)
+    search.say("training alone and pooled")
+    scores = auditor.references()
+    for h in widths:
+        search.over_noise(h)
+    search.over_shape(widen=not fixed)
+    recommended, verdict = search.conclude(scores.local_only)
+    search.finish()
+    audit = auditor.result(scores, tuple(search.tried.values()), target=str(target))
+    return Plan(target, audit, recommended, verdict)
+
+
+def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
+    """The numbers of components to try."""
     m = auditor.dealt.n_features
-    if isinstance(projection, Projection) and n_components is None:
-        n_components = projection.n_components
-    widths: tuple[int, ...] = (min(30, m),)
-    if n_components is not None:
-        widths = (n_components,) if isinstance(n_components, int) else tuple(n_components)
+    given = auditor.default_n_components if n_components is None else n_components
+    widths = (given,) if isinstance(given, int) else tuple(given)
     if not widths or any(not 1 <= h <= m for h in widths):
         raise InputError(
             "n_components", expected=f"between 1 and {m}", got=str(list(widths)), cure="A projection cannot add."
         )
-    search = _Search(auditor, target, progress or (lambda done, total, words: None), n_anchor_rows)
-    search.say("training alone and pooled")
-    truth_lines = auditor.references()
-    for h in widths:
-        search.over_noise(h)
-    search.over_shape(widen=n_components is None)
-    recommended, verdict = search.conclude(truth_lines.local_only)
-    search.finish()
-    audit = AuditResult(
-        auditor.describe(ATTACKS) | {"target": str(target)},
-        truth_lines,
-        tuple(search.tried.values()),
-        (*hazards(auditor.dealt, widths[0]), *strangers(tuple(search.tried.values()))),
-    )
-    return Plan(target, audit, recommended, verdict)
+    return widths
 
 
 class _Search:
     """Points tried so far, and what to try next."""
 
-    def __init__(self, auditor: Auditor, target: Target, progress: Progress, n_anchor_rows: int | None) -> None:
+    def __init__(self, auditor: Auditor, target: Target, progress: Progress | None, n_anchor_rows: int | None) -> None:
         self.auditor, self.target, self.progress, self.n_anchor_rows = auditor, target, progress, n_anchor_rows
         self.tried: dict[OperatingPoint, PointResult] = {}
         self.expected = 0
 
     def say(self, words: str) -> None:
-        self.progress(len(self.tried), max(self.expected, len(self.tried) + 1), words)
+        if self.progress is not None:
+            self.progress(len(self.tried), max(self.expected, len(self.tried) + 1), words)
 
     def finish(self) -> None:
-        total = max(self.expected, len(self.tried))
-        self.progress(total, total, "done")
+        if self.progress is not None:
+            total = max(self.expected, len(self.tried))
+            self.progress(total, total, "done")
 
     def at(self, v: float, level: float, h: int, r: int) -> PointResult:
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
             self.say(f"h = {h}: {point.title}")
-            self.tried[point] = self.auditor.audit(point, attacks=ATTACKS)
+            self.tried[point] = self.auditor.audit(point)
             if len(self.tried) == 1 and self.tried[point].worst(self.target.measure) is None:
                 raise InputError(
                     "target",
                     expected="about something that can be measured on these rows",
                     got=str(self.target),
-                    cure="Linkage needs ten rows of a class, identity linkage a lens with groups, and so on.",
+                    cure="Linkage needs ten rows of a class, identity linkage groups of rows, and so on.",
                 )
         return self.tried[point]
 
@@ -198,7 +258,7 @@ class _Search:
         self._bisect(lambda level: self.at(0.0, level, h, r), _DATA_LEVELS)
         self._bisect(lambda v: self.at(v, 0.0, h, r), _ANCHOR_SCALES, most=2.0)
         for v in (0.05, 0.1):
-            self._bisect(lambda level, v=v: self.at(v, level, h, r), [level for w, level in _BOTH if w == v])
+            self._bisect(partial(self.at, v, h=h, r=r), [level for w, level in _BOTH if w == v])
 
     def over_shape(self, *, widen: bool) -> None:
         """Other numbers of components and of anchor rows, at the best point so far."""
@@ -210,7 +270,7 @@ class _Search:
             for r in (2 * h, 8 * h):
                 self.at(v, level, h, r)
         m = self.auditor.dealt.n_features
-        if not widen or self.auditor.projection == "none" or m <= 4:
+        if not widen or self.auditor.settings.projection == "none" or m <= 4:
             return
         most = m if self.auditor.dealt.public is None else min(m, self.auditor.dealt.public.shape[0])
         for other in {max(2, h // 2), min(most, 2 * h)} - {h}:
@@ -271,7 +331,7 @@ class _Search:
         ]
         return sorted(kept, key=lambda one: (_score(one), -_safety(one, self.target)), reverse=True)
 
-    def _bisect(self, at: Any, grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
+    def _bisect(self, at: Callable[[float], PointResult], grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
         """Find the least noise that keeps to the target: widen the grid if need be, then halve."""
         low, high = 0.0, None
         for noise in sorted(grid):
@@ -295,14 +355,9 @@ class _Search:
                 low = middle
 
 
-def _known_score(one: PointResult) -> float:
-    return 0.0 if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
-
-
 def _score(one: PointResult) -> float:
     """The score as deployed; the least there is where it was not measured or is undefined."""
-    known = one.deployed is not None and not math.isnan(one.deployed.value)
-    return one.deployed.value if known and one.deployed is not None else -math.inf
+    return -math.inf if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
 
 
 def _safety(one: PointResult, target: Target) -> float:

@@ -1,19 +1,32 @@
-"""What an audit looks at besides the rows themselves: images, identities, an attribute, an auditor that compares rows."""
+"""What an audit asks: who attacks whom and with what, and how rebuilt rows are evaluated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.attacks import REGISTRY
+from mooring.errors import InputError
+from mooring.learners import LEARNERS
+from mooring.mechanisms.projection import Projection
 from mooring.metrics import Embedding
+from mooring.tables import Partition
+from mooring.typing import Matrix
+
+ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
+
+_ROWS_TO_ATTACK = 120
+_MOST_TARGETS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Lens:
-    """How to look at rebuilt rows.
+class EvaluationSpec:
+    """How rebuilt rows are evaluated besides their error: as images, by identity, for an attribute, by an auditor.
 
     Attributes
     ----------
@@ -25,10 +38,10 @@ class Lens:
     embedding : Embedding, optional
         An auditor for exact-source linkage on decoded rows, such as a digit network or a face model.
     groups : array of int, optional
-        Whose row each record is (one value a record that was dealt). Linkage across rows of one person is measured where
-        groups have both training and test rows.
+        Whose row each record is (one value a record). Linkage across rows of one person is measured where groups have
+        both training and test rows.
     attribute, attribute_name, attribute_kind : optional
-        A column that is not shared, to be inferred from the rebuilt rows (one value a record that was dealt).
+        A column that is not shared, to be inferred from the rebuilt rows (one value a record).
     n_candidates : int, default 10
         Size of a gallery.
     n_queries : int, default 1000
@@ -56,12 +69,110 @@ class Lens:
         """Range of pixel values, for images."""
         return None if self.image_shape is None else self.pixel_range[1] - self.pixel_range[0]
 
-    def clean(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def clean(self, rows: Matrix) -> Matrix:
         """Clamp decoded images to where pixels can be; other rows are left alone."""
         return rows if self.image_shape is None else np.clip(rows, *self.pixel_range)
 
-    def shown(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def shown(self, rows: Matrix) -> Matrix:
         """Decoded rows as they are drawn: images from black, 0, to white, 1; other rows as they are."""
         if self.image_shape is None:
             return rows
         return (self.clean(rows) - self.pixel_range[0]) / (self.pixel_range[1] - self.pixel_range[0])
+
+
+@dataclass(frozen=True, eq=False)
+class AuditSettings:
+    """Everything an audit is asked but for its data and operating points.
+
+    Attributes
+    ----------
+    attacks : sequence of str, optional
+        All in `mooring.attacks.REGISTRY` by default.
+    colluders : sequence of int, default (0,)
+    targets : sequence of int, optional
+        Attacked one after the other; their rows are measured together. By default the first others: one, or up to three
+        where each has few rows.
+    n_known_rows, n_repeated_uploads : int, default 0
+        Extra knowledge of the attacker, as for `Simulation.view`.
+    projection : {"auto", "none", "gaussian", "public-svd"} or Projection
+        "auto": none if there are as many components as features; else a public SVD where there are public rows; else
+        Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components.
+    learner : str, default "auto"
+        A name in `mooring.learners.LEARNERS`.
+    evaluation : EvaluationSpec
+    seed : int, default 0
+    device : str, optional
+        Such as "cuda": uploads, alignment and attacks run there.
+    folder : path, optional
+        Where finished points are kept; an audit that was interrupted goes on from there.
+    """
+
+    attacks: Sequence[str] | None = None
+    colluders: Sequence[int] = (0,)
+    targets: Sequence[int] | None = None
+    n_known_rows: int = 0
+    n_repeated_uploads: int = 0
+    projection: ProjectionKind | Projection = "auto"
+    learner: str = "auto"
+    evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
+    seed: int = 0
+    device: str | None = None
+    folder: str | Path | None = None
+
+    @property
+    def attack_names(self) -> tuple[str, ...]:
+        """The attacks to run."""
+        return tuple(REGISTRY) if self.attacks is None else tuple(self.attacks)
+
+    @property
+    def projection_name(self) -> str:
+        """What kind of projection is asked for."""
+        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
+
+    def for_data(self, dealt: Partition) -> AuditSettings:
+        """Check the settings against the data, and choose the targets where none are named."""
+        for name in self.attack_names:
+            if name not in REGISTRY:
+                raise InputError(
+                    "attacks", expected=f"among {', '.join(REGISTRY)}", got=repr(name), cure="Correct the name."
+                )
+        if self.learner not in LEARNERS:
+            raise InputError(
+                "learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(self.learner), cure="'auto' chooses."
+            )
+        _require_value_a_record(self.evaluation, dealt)
+        return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(dealt))
+
+    def _targets_among(self, dealt: Partition) -> tuple[int, ...]:
+        p, colluders = dealt.n_participants, list(self.colluders)
+        if p < 2:
+            raise InputError(
+                "datasets", expected="at least two participants'", got=str(p), cure="An attack needs a target."
+            )
+        if any(not 0 <= c < p for c in colluders):
+            raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(colluders), cure="Count from zero.")
+        others = [i for i in range(p) if i not in colluders]
+        n_rows = max(1, min((dealt.train[i].shape[0] for i in others), default=1))
+        first = others[: max(1, min(_MOST_TARGETS, -(-_ROWS_TO_ATTACK // n_rows)))]
+        targets = first if self.targets is None else list(self.targets)
+        if not targets or set(targets) & set(colluders):
+            raise InputError(
+                "targets",
+                expected="participants who do not collude, at least one",
+                got=str(targets),
+                cure="Name another.",
+            )
+        return tuple(targets)
+
+
+def _require_value_a_record(evaluation: EvaluationSpec, dealt: Partition) -> None:
+    """Groups and attributes have one value a record that was dealt."""
+    needed = 1 + max(int(part.max()) for part in (*dealt.train_indices, *dealt.test_indices) if part.size)
+    for name, values in (("groups", evaluation.groups), ("attribute", evaluation.attribute)):
+        if values is not None and len(values) < needed:
+            raise InputError(
+                f"evaluation.{name}",
+                expected=f"one value a record, at least {needed}",
+                got=str(len(values)),
+                cure="Give values for all records, also those that nobody trains on.",
+            )

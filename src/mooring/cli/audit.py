@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +72,7 @@ def audit(
     output: options.Output = Path("audit-report"),
     format: Format = "words",
 ) -> None:
-    """Deal rows like yours to participants, run every method, attack every upload, and report what is recovered.
+    """Partition rows like yours to participants, run every method, attack every upload, and report what is recovered.
 
     Example: mooring audit patients.csv --label outcome --participants 8
 
@@ -79,7 +80,7 @@ def audit(
 
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
-    from mooring.audit import run_audit
+    from mooring.audit import AuditSettings, OperatingPoint, PointGrid, run_audit
     from mooring.cli import inputs
     from mooring.cli.study_records import points_of, refuse_beside_a_study
     from mooring.cli.tables import points_table, say_first
@@ -110,8 +111,16 @@ def audit(
             target=target,
             seed=seed,
         )
-        points = None
-        if given.studied is not None:
+        points: Sequence[OperatingPoint] | PointGrid
+        if given.studied is None:
+            points = PointGrid(
+                method or tuple(METHODS),
+                n_components=components,
+                n_anchor_rows=anchor_rows,
+                anchor_noise_scales=anchor_noise or PointGrid.anchor_noise_scales,
+                data_noise_levels=data_noise or PointGrid.data_noise_levels,
+            )
+        else:
             refuse_beside_a_study({"anchor-rows": anchor_rows})
             points = points_of(
                 given.studied,
@@ -124,21 +133,18 @@ def audit(
             result = run_audit(
                 given.dealt,
                 points=points,
-                methods=method or tuple(METHODS),
-                n_components=components,
-                n_anchor_rows=anchor_rows,
-                anchor_noise_scales=anchor_noise or (0.05, 0.1, 0.2),
-                data_noise_levels=data_noise or (0.3, 0.5, 0.8),
-                projection=given.projection,
-                colluders=given.colluders,
-                targets=given.targets,
-                n_known_rows=known_rows,
-                n_repeated_uploads=repeated_uploads,
-                learner=learner,
-                lens=given.lens,
-                seed=seed,
-                device=device,
-                folder=output / "points",
+                settings=AuditSettings(
+                    projection=given.projection,
+                    colluders=given.colluders,
+                    targets=given.targets,
+                    n_known_rows=known_rows,
+                    n_repeated_uploads=repeated_uploads,
+                    learner=learner,
+                    evaluation=given.evaluation,
+                    seed=seed,
+                    device=device,
+                    folder=output / "points",
+                ),
                 progress=tell,
             )
     except MooringError as problem:

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring import InputError, Lens, Projection
-from mooring.audit.auditor import ProjectionKind
+from mooring import EvaluationSpec, InputError, Projection
+from mooring.audit import ProjectionKind
 from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
 from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
 from mooring.errors import MooringError, RefusedError, StorageError
@@ -28,7 +28,7 @@ class Given:
 
     records: Records
     dealt: Partition
-    lens: Lens
+    evaluation: EvaluationSpec
     colluders: tuple[int, ...]
     targets: tuple[int, ...] | None
     projection: ProjectionKind | Projection
@@ -57,7 +57,7 @@ def read_and_deal(
     target: list[str] | None,
     seed: int,
 ) -> Given:
-    """Read a file, set an attribute aside, deal the rows out, and make the lens that fits them."""
+    """Read a file, set an attribute aside, deal the rows out, and say how to evaluate what is rebuilt of them."""
     if study is not None:
         refuse_beside_a_study(
             {
@@ -104,7 +104,7 @@ def read_and_deal(
         by_group=n_groups > 0,
         rng=rng,
     )
-    lens = Lens(
+    evaluation = EvaluationSpec(
         image_shape=records.image_shape,
         embedding=None if auditor is None else _embedding(auditor, records, dealt, seed),
         groups=records.groups if n_groups > participants else None,
@@ -118,7 +118,7 @@ def read_and_deal(
     targets = tuple(_numbered(name, dealt) for name in target) if target else None
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluding)[:5]
-    return Given(records, dealt, lens, colluding, targets, kind_of_projection)
+    return Given(records, dealt, evaluation, colluding, targets, kind_of_projection)
 
 
 def _dealt_by_study(
@@ -141,7 +141,7 @@ def _dealt_by_study(
     )
     colluding = tuple(_numbered(name, dealt) for name in colluder) if colluder else tuple(range(colluders))
     targets = tuple(_numbered(name, dealt) for name in target) if target else None
-    return Given(records, dealt, studied.lens, colluding, targets, studied.projection, studied)
+    return Given(records, dealt, studied.evaluation, colluding, targets, studied.projection, studied)
 
 
 def _numbered(name: str, dealt: Partition) -> int:

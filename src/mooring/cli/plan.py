@@ -56,7 +56,7 @@ def plan(
 
     Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "linkage at most 20 %"
     """
-    from mooring.audit import plan_study
+    from mooring.audit import AuditSettings, plan_study
     from mooring.cli import inputs
     from mooring.cli.study_records import lines_to_paste
     from mooring.cli.tables import points_table, say_first
@@ -93,14 +93,16 @@ def plan(
                 target=limit,
                 n_components=components,
                 n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
-                projection=given.projection,
-                colluders=given.colluders,
-                targets=given.targets,
-                learner=learner,
-                lens=given.lens,
-                seed=seed,
-                device=device,
-                folder=output / "points",
+                settings=AuditSettings(
+                    projection=given.projection,
+                    colluders=given.colluders,
+                    targets=given.targets,
+                    learner=learner,
+                    evaluation=given.evaluation,
+                    seed=seed,
+                    device=device,
+                    folder=output / "points",
+                ),
                 progress=tell,
             )
     except MooringError as problem:

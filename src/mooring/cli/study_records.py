@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mooring import METHODS, InputError, Lens, OperatingPoint, Projection
-from mooring.audit import PointResult, grid
-from mooring.audit.auditor import root_mean_square
+from mooring import METHODS, EvaluationSpec, InputError, OperatingPoint, Projection
+from mooring.audit import PointGrid, PointResult, root_mean_square
 from mooring.tables import Partition, Records
 
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
@@ -23,13 +22,13 @@ class StudiedRows:
     study: Study
     records: Records
     projection: Projection
-    lens: Lens
+    evaluation: EvaluationSpec
 
 
 def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
     """Read a study and a table that fits it; nothing of the table's own statistics enters."""
     from mooring.protocol.messages.study import Study as StudyFile
-    from mooring.protocol.participant.inspection import lens_of
+    from mooring.protocol.participant.inspection import evaluation_of
     from mooring.tables.encoder import read_encoded, study_projection
 
     study = StudyFile.read(study_path)
@@ -41,7 +40,7 @@ def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], example
         label_names=study.label.classes if encoded.labels is not None else (),
         image_shape=study.image_shape or None,
     )
-    return StudiedRows(study, records, study_projection(study), lens_of(study, n_examples=6 if examples else 0))
+    return StudiedRows(study, records, study_projection(study), evaluation_of(study, n_examples=6 if examples else 0))
 
 
 def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
@@ -75,13 +74,13 @@ def points_of(
     own = point_of(study, root_mean_square(dealt.train, studied.projection))
     if own is None:
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
-    others = grid(
+    others = PointGrid(
         methods,
         n_components=study.n_components,
         n_anchor_rows=study.n_anchor_rows,
         anchor_noise_scales=anchor_noise_scales or (own.anchor_noise_scale or _ANCHOR_NOISE,),
         data_noise_levels=data_noise_levels or (own.data_noise_level or _DATA_NOISE,),
-    )
+    ).points(study.n_components)
     return tuple(dict.fromkeys((own, *others)))
 
 

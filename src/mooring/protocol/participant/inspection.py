@@ -10,10 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import REGISTRY
-from mooring.audit import AuditResult, Lens, OperatingPoint, PointResult, run_audit
-from mooring.audit.auditor import root_mean_square
-from mooring.audit.run import Progress
-from mooring.audit.utility import References
+from mooring.audit import (
+    AuditResult,
+    AuditSettings,
+    EvaluationSpec,
+    OperatingPoint,
+    PointResult,
+    References,
+    root_mean_square,
+    run_audit,
+)
 from mooring.learners import Score, fit, score
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.study import Study
@@ -21,7 +27,7 @@ from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows, study_projection
 from mooring.tables.stratification import round_robin, split_off, strata_of
-from mooring.typing import Matrix
+from mooring.typing import Matrix, Progress
 from mooring.version import __version__
 
 _OF_A_SAMPLE = (
@@ -159,9 +165,9 @@ def point_of(study: Study, rms: float) -> OperatingPoint | None:
     return OperatingPoint(study.method, study.n_components, study.n_anchor_rows, study.anchor_noise_scale, level)
 
 
-def lens_of(study: Study, *, n_examples: int = 6) -> Lens:
-    """How to look at rows that this study encoded."""
-    return Lens(
+def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
+    """How to evaluate rebuilt rows that this study encoded."""
+    return EvaluationSpec(
         image_shape=study.image_shape or None,
         pixel_range=PIXELS,
         feature_names=study.feature_names,
@@ -203,10 +209,7 @@ def _self_attack(
     found = run_audit(
         dealt,
         points=[point],
-        projection=projection,
-        attacks=names,
-        lens=lens_of(study),
-        seed=seed,
+        settings=AuditSettings(projection=projection, attacks=names, evaluation=evaluation_of(study), seed=seed),
         progress=progress,
     )
     return AuditResult(found.description, found.references, found.points, note)  # hazards are told apart, and in full

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,6 @@ from mooring.typing import Progress
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection
     from mooring.protocol.participant.prediction import Predictions
-
-Steps = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Participant:
         return open_anchor(self.vault, self.study, path)
 
     def check(
-        self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Steps | None = None
+        self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
     ) -> Inspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered."""
         from mooring.protocol.participant.inspection import inspect

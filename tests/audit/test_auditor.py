@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import mooring
-from mooring import METHODS, run_audit
+from mooring import METHODS
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learned_decoder
-from mooring.audit import AuditResult, Lens, OperatingPoint, PointResult
-from mooring.audit.leakage import DENOISED
+from mooring.audit import DENOISED, AuditResult, EvaluationSpec, OperatingPoint, PointResult
 from mooring.metrics import Figure
 from mooring.report import draw_audit
 from mooring.tables import Partition
+from tests.auditing import audited
 
 Refused = Callable[..., None]
 Parts = tuple[list[np.ndarray], list[np.ndarray]]
@@ -60,7 +60,7 @@ def parts() -> Parts:
 @pytest.fixture(scope="module")
 def every(parts: Parts) -> AuditResult:
     """Every method, every attack, extra knowledge granted."""
-    return run_audit(
+    return audited(
         *parts,
         learner="linear",
         anchor_noise_scales=[0.2],
@@ -73,7 +73,7 @@ def every(parts: Parts) -> AuditResult:
 @pytest.fixture(scope="module")
 def one(parts: Parts) -> AuditResult:
     """A single point, three of five components kept."""
-    return run_audit(*parts, n_components=3, targets=[1], **QUICK)
+    return audited(*parts, n_components=3, targets=[1], **QUICK)
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
@@ -181,17 +181,17 @@ def test_the_order_of_points_does_not_matter(parts: Parts) -> None:
         OperatingPoint("c-gdp", 5, 20),
     ]
     some = ["known-secret", "procrustes", "principal-axes"]
-    forward = run_audit(*parts, points=points, attacks=some, learner="linear")
-    backward = run_audit(*parts, points=points[::-1], attacks=some, learner="linear")
+    forward = audited(*parts, points=points, attacks=some, learner="linear")
+    backward = audited(*parts, points=points[::-1], attacks=some, learner="linear")
     assert [r.as_dict() for r in forward.points] == [r.as_dict() for r in reversed(backward.points)]
     assert forward.references == backward.references
-    alone = run_audit(*parts, points=points[1:2], attacks=some, learner="linear")
+    alone = audited(*parts, points=points[1:2], attacks=some, learner="linear")
     assert alone.points[0] == forward.points[1]
 
 
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(parts: Parts) -> None:
     options = {**QUICK, "attacks": ["procrustes"]}
-    first, again, other = (run_audit(*parts, seed=seed, **options).to_json() for seed in (3, 3, 4))
+    first, again, other = (audited(*parts, seed=seed, **options).to_json() for seed in (3, 3, 4))
     assert first == again
     assert first != other
 
@@ -221,7 +221,7 @@ def test_c_gdp_and_exactly_aligned_i_gdp_are_worth_the_same_and_as_much_as_pooli
 def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
     gaps = []
     for seed in range(6):
-        result = run_audit(
+        result = audited(
             *study(seed=seed),
             points=[OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)],
             attacks=["known-anchor"],
@@ -235,14 +235,14 @@ def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
 
 def test_private_data_noise_is_in_units_of_the_root_mean_square_of_the_projected_rows(parts: Parts) -> None:
     point = OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5)
-    result = run_audit(*parts, points=[point], attacks=["known-anchor"], learner="linear").points[0]
+    result = audited(*parts, points=[point], attacks=["known-anchor"], learner="linear").points[0]
     train = np.concatenate(Partition.from_parts(*parts, rng=np.random.default_rng([0, 9])).train)
     assert result.data_noise_scale == pytest.approx(0.5 * np.sqrt(np.mean(train**2)))
 
 
 def test_numbers_to_predict_are_scored_by_r2() -> None:
     rows, _ = study()
-    result = sound(run_audit(rows, [part[:, 0] + 0.1 * part[:, 1] for part in rows], **QUICK))
+    result = sound(audited(rows, [part[:, 0] + 0.1 * part[:, 1] for part in rows], **QUICK))
     assert result.trustworthy
     assert result.description["labels"] == "number"
     assert result.points[0].deployed is not None
@@ -258,7 +258,7 @@ def test_numbers_to_predict_are_scored_by_r2() -> None:
 @pytest.fixture
 def two_points(parts: Parts) -> Callable[..., AuditResult]:
     def run(**options: Any) -> AuditResult:
-        return run_audit(
+        return audited(
             *parts,
             **{
                 "learner": "linear",
@@ -318,10 +318,10 @@ def test_a_file_of_another_make_is_computed_again(two_points: Callable[..., Audi
         {"colluders": [0, 3]},
         {"n_known_rows": 3},
         {"n_repeated_uploads": 1},
-        {"lens": Lens(n_examples=0)},
-        {"lens": Lens(n_candidates=5)},
-        {"lens": Lens(attribute=np.arange(320) % 2)},
-        {"lens": Lens(embedding=np.sign)},
+        {"evaluation": EvaluationSpec(n_examples=0)},
+        {"evaluation": EvaluationSpec(n_candidates=5)},
+        {"evaluation": EvaluationSpec(attribute=np.arange(320) % 2)},
+        {"evaluation": EvaluationSpec(embedding=np.sign)},
         {"n_components": 4},
         {"n_anchor_rows": 11},
     ],
@@ -339,14 +339,14 @@ def test_other_rows_and_labels_do_not_load_what_was_found_with_these(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    run_audit(*parts, **options)
+    audited(*parts, **options)
     no_more_simulations(monkeypatch)
     rows, labels = [part.copy() for part in parts[0]], [part.copy() for part in parts[1]]
     rows[3][5, 2] += 1e-9
     labels[2][0] += 1
     for changed in ((rows, parts[1]), (parts[0], labels), (parts[0], None)):
         with pytest.raises(AssertionError, match="computed again"):
-            run_audit(*changed, **options)
+            audited(*changed, **options)
 
 
 def test_another_seed_on_the_same_deal_does_not_load_what_was_found_with_this_one(
@@ -354,21 +354,21 @@ def test_another_seed_on_the_same_deal_does_not_load_what_was_found_with_this_on
 ) -> None:
     deal = Partition.from_parts(*parts, rng=np.random.default_rng(0))
     options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    run_audit(deal, seed=0, **options)
+    audited(deal, seed=0, **options)
     no_more_simulations(monkeypatch)
     with pytest.raises(AssertionError, match="computed again"):
-        run_audit(deal, seed=1, **options)
+        audited(deal, seed=1, **options)
 
 
 @pytest.mark.parametrize("other", [{"attribute_kind": "number"}, {"feature_names": tuple("abcde")}])
 def test_all_of_the_lens_counts(
     two_points: Callable[..., AuditResult], tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lens = Lens(attribute=np.arange(320) % 7)
-    two_points(folder=tmp_path, lens=lens)
+    evaluation = EvaluationSpec(attribute=np.arange(320) % 7)
+    two_points(folder=tmp_path, evaluation=evaluation)
     no_more_simulations(monkeypatch)
     with pytest.raises(AssertionError, match="computed again"):
-        two_points(folder=tmp_path, lens=replace(lens, **other))
+        two_points(folder=tmp_path, evaluation=replace(evaluation, **other))
 
 
 def test_the_code_counts_wherever_it_is_installed(tmp_path: Path) -> None:
@@ -402,8 +402,8 @@ def test_progress_never_goes_back_and_ends_at_the_total(two_points: Callable[...
 
 def test_one_class_only_and_no_labels_at_all(parts: Parts) -> None:
     rows, labels = parts
-    one_class = sound(run_audit(rows, [0 * part for part in labels], **QUICK))
-    unlabelled = sound(run_audit(rows, **QUICK))
+    one_class = sound(audited(rows, [0 * part for part in labels], **QUICK))
+    unlabelled = sound(audited(rows, **QUICK))
     assert one_class.trustworthy
     assert unlabelled.trustworthy
     figure = figures_of(unlabelled.points[0], "centred_error")[0]
@@ -417,36 +417,36 @@ def test_one_class_only_and_no_labels_at_all(parts: Parts) -> None:
 
 def test_a_constant_column(parts: Parts) -> None:
     rows = [np.column_stack([part[:, :4], np.full(80, 0.1)]) for part in parts[0]]
-    result = sound(run_audit(rows, parts[1], **QUICK))
+    result = sound(audited(rows, parts[1], **QUICK))
     assert result.trustworthy
     assert any("constant" in words for words in result.warnings)
 
 
 def test_two_participants(parts: Parts) -> None:
-    result = sound(run_audit(parts[0][:2], parts[1][:2], **QUICK))
+    result = sound(audited(parts[0][:2], parts[1][:2], **QUICK))
     assert result.trustworthy
     assert result.description["targets"] == ["participant 2"]
 
 
 def test_one_or_two_rows_each(parts: Parts) -> None:
-    result = sound(run_audit([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], **QUICK))
+    result = sound(audited([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], **QUICK))
     assert any("no more rows" in words for words in result.warnings)
-    sound(run_audit([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], targets=[1], **QUICK))
+    sound(audited([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], targets=[1], **QUICK))
 
 
 def test_no_more_rows_than_components(parts: Parts) -> None:
-    result = sound(run_audit([part[:6] for part in parts[0]], [part[:6] for part in parts[1]], **QUICK))
+    result = sound(audited([part[:6] for part in parts[0]], [part[:6] for part in parts[1]], **QUICK))
     assert result.trustworthy
     assert any("no more rows" in words for words in result.warnings)
 
 
 def test_rows_that_are_all_zero_are_no_clean_bill(parts: Parts) -> None:
-    assert not sound(run_audit([0 * part for part in parts[0]], parts[1], **QUICK)).trustworthy
+    assert not sound(audited([0 * part for part in parts[0]], parts[1], **QUICK)).trustworthy
 
 
 def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> None:
     rows, labels = parts
-    result = sound(run_audit(rows, [0 * part + k for k, part in enumerate(labels)], **QUICK))
+    result = sound(audited(rows, [0 * part + k for k, part in enumerate(labels)], **QUICK))
     assert result.trustworthy
     figure = figures_of(result.points[0], "centred_error")[0]
     assert figure.control == figure.chance
@@ -455,26 +455,26 @@ def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> Non
 def test_rows_that_are_all_alike_never_read_as_safe(parts: Parts) -> None:
     """Their spread is zero, so an error relative to it is undefined: not a number of 10¹⁴ that meets every target."""
     rows = [parts[0][0], np.full((80, 5), 0.1), *parts[0][2:]]
-    result = sound(run_audit(rows, parts[1], targets=[1], attacks=["procrustes"], **QUICK))
+    result = sound(audited(rows, parts[1], targets=[1], attacks=["procrustes"], **QUICK))
     assert not result.trustworthy
 
 
 def test_numbers_that_are_all_alike(parts: Parts) -> None:
-    result = sound(run_audit(parts[0], [np.full(80, 0.5) for _ in parts[0]], attacks=["procrustes"], **QUICK))
+    result = sound(audited(parts[0], [np.full(80, 0.5) for _ in parts[0]], attacks=["procrustes"], **QUICK))
     assert result.points[0].deployed is not None
     assert math.isnan(result.points[0].deployed.value)
 
 
 def test_no_test_rows(parts: Parts) -> None:
     deal = Partition.from_parts(*parts, rng=np.random.default_rng(0), test_share=0.0)
-    result = sound(run_audit(deal, **QUICK))
+    result = sound(audited(deal, **QUICK))
     assert result.trustworthy
     assert result.references.local_only is None
     assert result.points[0].worst("linkage") is not None
 
 
 def test_an_analyst_without_colluders(parts: Parts) -> None:
-    result = sound(run_audit(*parts, colluders=(), **QUICK))
+    result = sound(audited(*parts, colluders=(), **QUICK))
     figure = figures_of(result.points[0], "centred_error")[0]
     assert figure.chance is figure.control is None
     reasons = {outcome.attack: outcome.reason for outcome in result.points[0].outcomes}
@@ -483,7 +483,7 @@ def test_an_analyst_without_colluders(parts: Parts) -> None:
 
 @pytest.mark.parametrize("attacks", [["known-rows"], []])
 def test_where_no_attack_could_be_run_nothing_reads_as_safe(parts: Parts, attacks: list[str]) -> None:
-    result = sound(run_audit(*parts, attacks=attacks, **QUICK))
+    result = sound(audited(*parts, attacks=attacks, **QUICK))
     assert not result.trustworthy
     assert result.points[0].worst() is None
     assert result.points[0].examples is None
@@ -495,7 +495,7 @@ def test_where_no_attack_could_be_run_nothing_reads_as_safe(parts: Parts, attack
 
 
 def test_one_point_without_an_attack_spoils_the_audit(parts: Parts) -> None:
-    result = sound(run_audit(*parts, methods=["c-gdp", "i-gdp"], attacks=["known-secret"], learner="linear"))
+    result = sound(audited(*parts, methods=["c-gdp", "i-gdp"], attacks=["known-secret"], learner="linear"))
     assert result.points[0].worst() is not None
     assert not result.trustworthy
 
@@ -518,7 +518,7 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
             "moments": replace(REGISTRY["moments"], function=wild),
         },
     )
-    result = sound(run_audit(*parts, attacks=["pseudoinverse", "moments", "procrustes"], **QUICK))
+    result = sound(audited(*parts, attacks=["pseudoinverse", "moments", "procrustes"], **QUICK))
     reasons = {outcome.attack: outcome.reason or "" for outcome in result.points[0].outcomes}
     assert "could not be factorised" in reasons["pseudoinverse"]
     assert "not finite" in reasons["moments"]
@@ -549,26 +549,26 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
 def test_what_cannot_be_audited_is_refused(
     parts: Parts, options: dict[str, Any], what: str, got: str, refused: Refused
 ) -> None:
-    refused(lambda: run_audit(*parts, **{**QUICK, **options}), what=what, expected="", got=got)
+    refused(lambda: audited(*parts, **{**QUICK, **options}), what=what, expected="", got=got)
 
 
 def test_a_study_of_one_and_labels_beside_a_deal_are_refused(parts: Parts, refused: Refused) -> None:
     rows, labels = parts
-    refused(lambda: run_audit(rows[:1], labels[:1], **QUICK), what="datasets", expected="two", got="1")
+    refused(lambda: audited(rows[:1], labels[:1], **QUICK), what="datasets", expected="two", got="1")
     deal = Partition.from_parts(rows, labels, rng=np.random.default_rng(0))
-    refused(lambda: run_audit(deal, labels, **QUICK), what="labels", expected="absent", got="given")
+    refused(lambda: audited(deal, labels, **QUICK), what="labels", expected="absent", got="given")
 
 
 @pytest.mark.parametrize("device", ["cuda", "gpu"])
 def test_a_device_that_is_not_there_is_refused(parts: Parts, device: str, refused: Refused, torch: Any) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
-    refused(lambda: run_audit(*parts, device=device, **QUICK), what="device", expected="", got=device)
+    refused(lambda: audited(*parts, device=device, **QUICK), what="device", expected="", got=device)
 
 
 def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, one: AuditResult, torch: Any) -> None:
     """'cpu:0' goes the way that 'cuda' goes."""
-    other = run_audit(*parts, n_components=3, targets=[1], device="cpu:0", **QUICK)
+    other = audited(*parts, n_components=3, targets=[1], device="cpu:0", **QUICK)
     for mine, theirs in zip(one.points[0].outcomes, other.points[0].outcomes, strict=True):
         assert (mine.attack, mine.reason) == (theirs.attack, theirs.reason)
         if mine.applies and not mine.attack.startswith("independent"):
@@ -585,7 +585,7 @@ def test_rows_of_one_person_are_linked_across_records() -> None:
     people = 3.0 * rng.standard_normal((60, 5))
     who = np.repeat(np.arange(60), 4)
     rows = np.split(people[who] + 0.05 * rng.standard_normal((240, 5)), 3)
-    result = sound(run_audit(rows, attacks=["procrustes"], lens=Lens(groups=who), **QUICK))
+    result = sound(audited(rows, attacks=["procrustes"], evaluation=EvaluationSpec(groups=who), **QUICK))
     worst = result.points[0].worst("identity_linkage")
     assert worst is not None
     figure = worst[1]
@@ -598,21 +598,21 @@ def test_rows_of_one_person_are_linked_across_records() -> None:
 def test_an_attribute_that_is_not_shared_is_inferred(parts: Parts) -> None:
     rows = np.concatenate(parts[0])
     attribute = (rows[:, 0] > np.median(rows[:, 0])).astype(int)
-    result = sound(run_audit(*parts, attacks=["procrustes"], lens=Lens(attribute=attribute), **QUICK))
+    result = sound(audited(*parts, attacks=["procrustes"], evaluation=EvaluationSpec(attribute=attribute), **QUICK))
     worst = result.points[0].worst("attribute")
     assert worst is not None
     assert worst[1].value > 0.8
     assert worst[1].control < worst[1].value  # type: ignore[operator]
     assert worst[1].interval.known
-    number = Lens(attribute=rows @ np.ones(5), attribute_kind="number")
-    worst = run_audit(*parts, attacks=["procrustes"], lens=number, **QUICK).points[0].worst("attribute")
+    number = EvaluationSpec(attribute=rows @ np.ones(5), attribute_kind="number")
+    worst = audited(*parts, attacks=["procrustes"], evaluation=number, **QUICK).points[0].worst("attribute")
     assert worst is not None
     assert worst[1].value > 0.8
 
 
 def test_attributes_that_cannot_be_learned_are_left_out(parts: Parts) -> None:
-    constant = Lens(attribute=np.zeros(320, dtype=int))
-    assert run_audit(*parts, attacks=["procrustes"], lens=constant, **QUICK).points[0].worst("attribute") is None
+    constant = EvaluationSpec(attribute=np.zeros(320, dtype=int))
+    assert audited(*parts, attacks=["procrustes"], evaluation=constant, **QUICK).points[0].worst("attribute") is None
 
 
 def test_an_auditor_compares_decoded_rows(parts: Parts) -> None:
@@ -622,7 +622,9 @@ def test_an_auditor_compares_decoded_rows(parts: Parts) -> None:
         seen.append(rows.shape[1])
         return rows[:, :3]
 
-    result = sound(run_audit(*parts, n_components=3, attacks=["procrustes"], lens=Lens(embedding=embedding), **QUICK))
+    result = sound(
+        audited(*parts, n_components=3, attacks=["procrustes"], evaluation=EvaluationSpec(embedding=embedding), **QUICK)
+    )
     worst = result.points[0].worst("exact_source_linkage")
     assert worst is not None
     assert set(seen) == {5}
@@ -639,12 +641,12 @@ def digits() -> AuditResult:
     images, labels = load_digits(return_X_y=True)
     rows = [images[k * 60 : (k + 1) * 60] / 16 for k in range(3)]
     own = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
-    return run_audit(
+    return audited(
         rows,
         own,
         n_components=10,
         attacks=["procrustes", "alignment-map", "principal-axes"],
-        lens=Lens(image_shape=(8, 8)),
+        evaluation=EvaluationSpec(image_shape=(8, 8)),
         **QUICK,
     )
 
@@ -676,11 +678,11 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     for part in rows:
         part[:, 4] = 77.123  # a canary in every row
     options: dict[str, Any] = {**QUICK, "attacks": ["procrustes"]}
-    with_rows = run_audit(rows, parts[1], lens=Lens(n_examples=3), **options)
+    with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=3), **options)
     assert "77.123" in with_rows.to_json()
     assert with_rows.points[0].examples is not None
     assert len(with_rows.points[0].examples["rows"]["original"]) == 3
-    without = run_audit(rows, parts[1], lens=Lens(n_examples=0), folder=tmp_path, **options)
+    without = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=0), folder=tmp_path, **options)
     assert without.points[0].examples is None
     drawn = [figure.to_json() for figure in draw_audit(without).values()]
     for text in (without.to_json(), *drawn, *(path.read_text() for path in tmp_path.iterdir())):
@@ -690,10 +692,10 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
 
 def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_path: Path) -> None:
     options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    run_audit(*parts, lens=Lens(n_examples=3), **options)
+    audited(*parts, evaluation=EvaluationSpec(n_examples=3), **options)
     (first,) = tmp_path.glob("point-*.json")
     assert json.loads(first.read_text())["examples"] is not None
-    run_audit(*parts, lens=Lens(n_examples=0), **options)
+    audited(*parts, evaluation=EvaluationSpec(n_examples=0), **options)
     kept = list(tmp_path.glob("point-*.json"))
     assert len(kept) == 2
     assert all(json.loads(path.read_text())["examples"] is None for path in kept)
@@ -704,9 +706,9 @@ def test_one_target_that_an_attack_cannot_touch_does_not_hide_the_others(parts: 
     rows, labels = parts
     short = [rows[0], rows[1], rows[2][:7]], [labels[0], labels[1], labels[2][:7]]
     options = {**QUICK, "methods": ["i-gdp"], "attacks": ["independent-components"]}
-    both = run_audit(*short, targets=[1, 2], **options).points[0].outcomes[0]
-    alone = run_audit(*short, targets=[1], **options).points[0].outcomes[0]
-    neither = run_audit(*short, targets=[2], **options).points[0].outcomes[0]
+    both = audited(*short, targets=[1, 2], **options).points[0].outcomes[0]
+    alone = audited(*short, targets=[1], **options).points[0].outcomes[0]
+    neither = audited(*short, targets=[2], **options).points[0].outcomes[0]
     assert both.applies
     assert any("guessed without the upload for 1 of 2 targets" in note for note in both.notes)
     assert alone.applies
@@ -723,21 +725,21 @@ def test_the_headline_credits_each_figure_to_the_attack_that_made_it(every: Audi
 
 
 def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
-    result = run_audit(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
+    result = audited(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
     assert result.headline().startswith(f"Only 1 of {len(REGISTRY)} attacks were asked for")
 
 
-def test_an_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
+def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
     rows, labels = parts
-    strange = run_audit([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
-    alike = run_audit(rows, labels, **{**QUICK, "attacks": ["procrustes"]})
+    strange = audited([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
+    alike = audited(rows, labels, **{**QUICK, "attacks": ["procrustes"]})
     assert any("hardly resemble" in words for words in strange.warnings)
     assert not any("hardly resemble" in words for words in alike.warnings)
 
 
 def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
     """A lead within the interval of the score is not called one."""
-    result = run_audit(*parts, **{**QUICK, "attacks": ["procrustes"]})
+    result = audited(*parts, **{**QUICK, "attacks": ["procrustes"]})
     point = result.points[0]
     assert point.deployed is not None
     assert result.references.local_only is not None
@@ -754,8 +756,8 @@ def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
 def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage.metrics", None)
     rows = [np.clip(np.tile(part, 13)[:, :64], 0, 1) for part in parts[0]]
-    lens = Lens(image_shape=(8, 8))
-    result = run_audit(rows, parts[1], lens=lens, n_components=4, **{**QUICK, "attacks": ["procrustes"]})
+    evaluation = EvaluationSpec(image_shape=(8, 8))
+    result = audited(rows, parts[1], evaluation=evaluation, n_components=4, **{**QUICK, "attacks": ["procrustes"]})
     (worst,) = [o for o in result.points[0].outcomes if any("scikit-image" in note for note in o.notes)]
     assert "ssim" not in worst.figures
     assert "centred_error" in worst.figures
