@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mooring.audit.auditor import Auditor
 from mooring.audit.operating_points import OperatingPoint, point_with_noise
