@@ -130,8 +130,10 @@ def needles_of(played: Played) -> dict[str, set[bytes]]:
         found[f"the map of p{k}"] = scan.forms_of_matrix(secret.apply(np.eye(5)) - zero)
         found[f"the translation of p{k}"] = scan.forms_of_matrix(zero)
         found[f"the rows of p{k}"] = scan.forms_of_matrix(rows_of(k))
-        found[f"the encoded rows of p{k}"] = scan.forms_of_matrix(read_encoded(study, played.table(k)).rows[:, :3])
-        mapped = secret.apply(read_encoded(study, played.table(k)).rows)
+        found[f"the encoded rows of p{k}"] = scan.forms_of_matrix(
+            read_encoded(study.schema, played.table(k)).rows[:, :3]
+        )
+        mapped = secret.apply(read_encoded(study.schema, played.table(k)).rows)
         found[f"the rows of p{k} without noise"] = scan.forms_of_matrix(mapped)
     return found
 

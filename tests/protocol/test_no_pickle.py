@@ -122,9 +122,9 @@ def readers(world: World, path: Path) -> dict[str, Callable[[], object]]:
         "model": lambda: Model.load(path.read_bytes(), n_components=H, kind="classes", n_classes=2),
         "card": lambda: read_card(path),
         "study": lambda: Study.read(path),
-        "table": lambda: read_encoded(world.study, folder / "table.csv"),
-        "parquet table": lambda: read_encoded(world.study, folder / "table.parquet"),
-        "compressed table": lambda: read_encoded(world.study, folder / "table.csv.gz"),
+        "table": lambda: read_encoded(world.study.schema, folder / "table.csv"),
+        "parquet table": lambda: read_encoded(world.study.schema, folder / "table.parquet"),
+        "compressed table": lambda: read_encoded(world.study.schema, folder / "table.csv.gz"),
         "vault": lambda: Vault.open(folder),
         "alignment": lambda: read_space(folder, world.study),
     }

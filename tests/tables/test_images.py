@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from mooring import InputError, MissingExtraError
+from mooring import InputError
+from mooring.errors import MissingExtraError, StorageError
 from mooring.tables import read_images, read_records
 
 Image = pytest.importorskip("PIL.Image")
@@ -312,7 +313,8 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path, pixels: np.ndarra
     refused(lambda: read_records(path, drop=["x"]), what="drop", expected="left out for images", got="given")
     for size in (0, (3,), (2, -1)):
         refused(lambda size=size: read_images(path, size=size), what="size", expected="(height, width)", got=str(size))
-    refused(lambda: read_images(tmp_path / "no"), what="path", expected="a file", got="not there")
+    with pytest.raises(StorageError):
+        read_images(tmp_path / "no")
     refused(lambda: read_images(Path(__file__)), what="path", expected="a folder of images", got="'.py'")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mooring.tables.prefetch import read_ahead
+from mooring.tables.reader import read_ahead
 
 
 def test_items_come_in_order_and_completely() -> None:

@@ -175,7 +175,7 @@ def project(
     """
     with running(format) as console:
         from mooring.protocol.designer.projection import project_study
-        from mooring.tables.encoder import projection_file_name
+        from mooring.protocol.messages.projection import projection_file_name
 
         with progress("Reading public rows") as told:
             found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from mooring import METHODS, EvaluationSpec, InputError, OperatingPoint, Projection
 from mooring.audit import PointGrid, PointResult, root_mean_square
-from mooring.tables import Partition, Records
+from mooring.tables import Partition, Records, read_encoded
 
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
 _ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study itself does not have
@@ -27,12 +27,12 @@ class StudiedRows:
 
 def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
     """Read a study and a table that fits it; nothing of the table's own statistics enters."""
+    from mooring.protocol.messages.projection import study_projection
     from mooring.protocol.messages.study import Study as StudyFile
     from mooring.protocol.participant.inspection import evaluation_of
-    from mooring.tables.encoder import read_encoded, study_projection
 
     study = StudyFile.read(study_path)
-    encoded = read_encoded(study, path, labels="allow", ignore=ignore)
+    encoded = read_encoded(study.schema, path, labels="allow", ignore=ignore)
     records = Records(
         rows=encoded.rows,
         labels=encoded.labels,

@@ -1,4 +1,4 @@
-"""One column of a table, encoded as the study declares it."""
+"""One column of a table, encoded as its schema says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.inference import MISSING_WORDS as MISSING_WORDS
 from mooring.tables.schema import Column
 from mooring.typing import Vector
 
@@ -98,11 +97,11 @@ def encode_numbers(
             block[start : start + len(chunk), k] = chunk.to_numpy(zero_copy_only=False)
         start += part.num_rows
     block += 0.0  # no negative zero: it would be another record
-    low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
+    low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
     if not ((block.min(axis=0) >= low).all() and (block.max(axis=0) <= high).all()):
         return False
-    np.subtract(block, low / 2 + high / 2, out=rows)
-    np.divide(rows, high / 2 - low / 2, out=rows)
+    np.subtract(block, centre, out=rows)
+    np.divide(rows, spread, out=rows)
     return True
 
 
@@ -135,14 +134,14 @@ def _encode_number(
         offence = _first_offence(column, values, missing, bad)
         if offence is not None:
             return offence
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
     scaled = rows[:, 0]
-    np.subtract(values, middle, out=scaled)
-    scaled /= half
-    if not (low <= lowest and highest <= high):  # missing ones, or ones to be clipped
+    np.subtract(values, column.centre, out=scaled)
+    scaled /= column.spread
+    if not (low <= lowest and highest <= high) and not column.inferred:  # missing ones, or ones to be clipped
         np.clip(scaled, -1.0, 1.0, out=scaled)
     if missing is not None and missing.any():
-        scaled[missing] = 0.0
+        fill = column.centre if column.fill is None else float(column.fill)
+        scaled[missing] = (fill - column.centre) / column.spread
         values[missing] = MISSING_VALUE
     if column.missing == "indicate":
         rows[:, 1] = 0.0 if missing is None else missing
@@ -201,18 +200,20 @@ def _encode_category(
         codes[start : start + len(own)] = own
         start += len(own)
     missing = codes == _ABSENT
-    wrong = codes == _UNKNOWN
+    wrong = (codes == _UNKNOWN) & (not column.inferred)
     if column.missing == "refuse":
         wrong |= missing
     if wrong.any():
         row = int(wrong.argmax())
         return Offence(row, "nothing" if missing[row] else "something else")
+    if column.fill is not None:
+        codes[missing] = column.categories.index(str(column.fill))
     width = len(column.categories)
     for k in range(width):
         rows[:, k] = codes == k
     if column.missing == "indicate":
         rows[:, width] = missing
-    values[:] = np.array([*map(word_number, column.categories), MISSING_VALUE])[codes]
+    values[:] = np.array([*map(word_number, column.categories), 0.0, MISSING_VALUE])[codes]
     return None
 
 

@@ -1,12 +1,12 @@
-"""From a participant's table to rows of numbers, by what the study says and nothing else.
+"""Rows of a table as rows of numbers, by its schema.
 
-Every participant encodes alike without seeing the others' rows: a number's declared range becomes −1 … 1, a category
-becomes a column of zeros and ones a word. What does not fit is refused by row and column, and no message quotes a value.
+Every participant of a study encodes alike without seeing the others' rows: a number's declared range becomes −1 … 1, a
+category becomes a column of zeros and ones a word. What does not fit is refused by row and column, and no message quotes
+a value. For an audit the same is done by an inferred schema, whose numbers are standardised instead.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.errors import InputError, RefusedError, StorageError
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
-from mooring.protocol.messages.study import Study
-from mooring.tables.column_encoder import MISSING_WORDS, Offence, encode_column, encode_numbers
-from mooring.tables.schema import Column
-from mooring.tables.streaming import TableFile, open_table, table_batches
-from mooring.typing import Progress
+from mooring.errors import InputError
+from mooring.tables.column_encoder import Offence, encode_column, encode_numbers
+from mooring.tables.reader import TableFile, no_rows, open_table, table_batches
+from mooring.tables.schema import Column, Schema
+from mooring.typing import Matrix, Progress
 
-Labels = Literal["require", "allow", "ignore"]
+LabelUse = Literal["require", "allow", "ignore"]
+_ROWS_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +34,11 @@ class EncodedRows:
     Attributes
     ----------
     rows : array of shape (n, m)
-        In the order of `Study.feature_names`; numbers between −1 and 1, and zeros and ones. Laid out column by column.
+        In the order of `Schema.feature_names`. Laid out column by column.
     labels : array of shape (n,) or None
         Positions among the classes, or numbers as they are.
     values : array of shape (n, n_columns) or (n, n_columns + 1)
-        One number a declared column, and last the label if it was read: for fingerprints of records. It depends on
+        One number a column of the table, and last the label if it was read: for fingerprints of records. It depends on
         the record alone: numbers are as they are, a category is a number made of its word, and what is missing is
         `MISSING_VALUE`; no range, no rule and no order of categories enters.
     first_row : int
@@ -53,25 +52,25 @@ class EncodedRows:
 
 
 def encoded_batches(
-    study: Study,
+    schema: Schema,
     path: str | Path,
     *,
-    labels: Labels = "require",
+    labels: LabelUse = "require",
     ignore: Sequence[str] = (),
-    rows_at_once: int = 65_536,
+    rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Iterator[EncodedRows]:
     r"""Encode a table batch after batch, in bounded memory.
 
     Parameters
     ----------
-    study : Study
+    schema : Schema
     path : path
-        Text with separators or Parquet: see `mooring.tables.streaming`.
+        Text with separators or Parquet: see `mooring.tables.reader`.
     labels : {"require", "allow", "ignore"}
         Whether the label's column must be there; with "ignore" it is not read even if it is.
     ignore : sequence of str
-        Columns of the file that the study does not declare, and that are left out.
+        Columns of the file that the schema does not have, and that are left out.
     rows_at_once : int
         At most; batches of wide tables are shorter.
     progress : callable, optional
@@ -80,50 +79,46 @@ def encoded_batches(
     Raises
     ------
     InputError
-        For the first row of the file that does not fit the study, with its number and column and never its value.
+        For the first row of the file that does not fit the schema, with its number and column and never its value.
 
     Examples
     --------
     >>> import tempfile
-    >>> from mooring.tables.schema import Column, Label
-    >>> study = Study("heart", "0" * 32, (Column("age", "number", 0, 100),), Label("ill", "classes", ("no", "yes")),
-    ...               method="aa-i-gdp-data-noise", n_components=1, n_anchor_rows=4, data_noise_scale=0.5)
+    >>> from mooring.tables import Label
+    >>> schema = Schema((Column("age", "number", 0, 100),), Label("ill", "classes", ("no", "yes")))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "patients.csv"
     ...     _ = path.write_text("ill,age\nno,50\nyes,75\n")
-    ...     encoded = read_encoded(study, path)
+    ...     encoded = read_encoded(schema, path)
     >>> encoded.rows.tolist(), encoded.labels.tolist()
     ([[0.0], [0.5]], [0, 1])
     """
     table = open_table(path)
-    label = _label_column(study, table, labels)
-    _check_names(study, table, ignore)
-    columns = (*study.columns, *([label] if label is not None else []))
-    missing = frozenset((*MISSING_WORDS, *(word.strip() for word in study.missing_words)))
+    label = _label_column(schema, table, labels)
+    _check_names(schema, table, ignore)
+    columns = (*schema.columns, *([label] if label is not None else []))
     batches = table_batches(
         table,
         numbers=[column.name for column in columns if column.kind != "category"],
         words=[column.name for column in columns if column.kind == "category"],
-        missing_words=sorted(missing),
+        missing_words=sorted(schema.all_missing_words),
         rows_at_once=rows_at_once,
         progress=progress,
     )
     first_row = 1
     for batch in batches:
-        n_rows = sum(part.num_rows for part in batch)
-        yield _encoded(study, columns, label, batch, n_rows, missing, first_row)
-        first_row += n_rows
+        encoded = _encode(schema, batch, label, first_row)
+        yield encoded
+        first_row += encoded.rows.shape[0]
     if first_row == 1:
-        raise InputError(
-            "data file", expected="a table with rows", got="a header and no rows", cure="Write the rows beneath it."
-        )
+        raise no_rows()
 
 
 def read_encoded(
-    study: Study, path: str | Path, *, labels: Labels = "require", ignore: Sequence[str] = ()
+    schema: Schema, path: str | Path, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
 ) -> EncodedRows:
-    """Encode a whole table; see `encoded_batches`."""
-    parts = list(encoded_batches(study, path, labels=labels, ignore=ignore))
+    """Encode a whole table; the parameters are those of `encoded_batches`."""
+    parts = list(encoded_batches(schema, path, labels=labels, ignore=ignore))
     found: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
@@ -133,27 +128,27 @@ def read_encoded(
     )
 
 
-def _encoded(
-    study: Study,
-    columns: Sequence[Column],
-    label: Column | None,
-    batch: Sequence[Any],
-    n: int,
-    missing: frozenset[str],
-    first_row: int,
-) -> EncodedRows:
-    rows = np.empty((n, study.n_features), order="F")
+def encode_table(schema: Schema, table: Any) -> Matrix:
+    """Encode a pyarrow table that has the columns of the schema; labels are left alone."""
+    rows, start = np.empty((table.num_rows, schema.n_features)), 0
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        rows[start : start + batch.num_rows] = _encode(schema, [batch], None, start + 1).rows
+        start += batch.num_rows
+    return rows
+
+
+def _encode(schema: Schema, batch: Sequence[Any], label: Column | None, first_row: int) -> EncodedRows:
+    columns = (*schema.columns, *([label] if label is not None else []))
+    missing, n = schema.all_missing_words, sum(part.num_rows for part in batch)
+    rows = np.empty((n, schema.n_features), order="F")
     values = np.empty((n, len(columns)), order="F")
     offences: list[tuple[int, int, Offence]] = []
     labels: Any = None
     at = 0
-    done = len(study.columns) if encode_numbers(study.columns, batch, missing, rows, values) else 0
-    for k, column in enumerate(columns):
-        if k < done:
-            continue
-        width = len(column.feature_names)
-        own = np.empty((n, width), order="F") if column is label else rows[:, at : at + width]
-        at += width
+    done = len(schema.columns) if encode_numbers(schema.columns, batch, missing, rows, values) else 0
+    for k, column in enumerate(columns[done:], start=done):
+        own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
+        at += column.width
         offence = encode_column(column, [part.column(column.name) for part in batch], missing, own, values[:, k])
         if offence is not None:
             offences.append((offence.row, k, offence))
@@ -165,28 +160,27 @@ def _encoded(
     return EncodedRows(rows, labels, values, first_row)
 
 
-def _label_column(study: Study, table: TableFile, labels: Labels) -> Column | None:
+def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:
     """The label as a column; None if it is not to be read."""
-    if labels not in ("require", "allow", "ignore"):
-        raise InputError("labels", expected="require, allow or ignore", got=repr(labels), cure="Choose one of them.")
-    label = study.label
-    if label.kind == "none" or labels == "ignore" or (labels == "allow" and label.column not in table.names):
+    if use not in ("require", "allow", "ignore"):
+        raise InputError("labels", expected="require, allow or ignore", got=repr(use), cure="Choose one of them.")
+    label = schema.label
+    if label.kind == "none" or use == "ignore" or (use == "allow" and label.column not in table.names):
         return None
     if label.column not in table.names:
-        raise _absent(study, f"label column {label.column!r}", label.column, table)
+        raise _absent(schema, f"label column {label.column!r}", label.column, table)
     if label.kind == "classes":
         return Column(label.column, "category", categories=label.classes)
     return Column(label.column, "number", label.low, label.high)
 
 
-def _check_names(study: Study, table: TableFile, ignore: Sequence[str]) -> None:
-    declared = {column.name for column in study.columns}
-    for column in study.columns:
+def _check_names(schema: Schema, table: TableFile, ignore: Sequence[str]) -> None:
+    for column in schema.columns:
         if column.name not in table.names:
-            raise _absent(study, f"column {column.name!r}", column.name, table)
-    known = declared | {study.label.column} | set(ignore)
+            raise _absent(schema, f"column {column.name!r}", column.name, table)
     for name in table.names:
-        if name not in known:  # all that is declared is there, so the first line is a header and may be quoted
+        if name not in schema.names and name not in ignore:
+            # All that is declared is there, so the first line is a header and may be quoted.
             raise InputError(
                 "data file",
                 expected="made of the study's columns",
@@ -195,10 +189,9 @@ def _check_names(study: Study, table: TableFile, ignore: Sequence[str]) -> None:
             )
 
 
-def _absent(study: Study, what: str, name: str, table: TableFile) -> InputError:
-    """The refusal of a table without a column; a first line with no name of the study's may be a record: not quoted."""
-    declared = {column.name for column in study.columns} | {study.label.column}
-    near = get_close_matches(name, table.names, n=3) if declared & set(table.names) else []
+def _absent(schema: Schema, what: str, name: str, table: TableFile) -> InputError:
+    """The error for a table without a column; a first line with no name of the schema may be a record: not quoted."""
+    near = get_close_matches(name, table.names, n=3) if schema.names & set(table.names) else []
     hint = f", but has {', '.join(map(repr, near))}" if near else ""
     return InputError(
         "data file",
@@ -206,57 +199,3 @@ def _absent(study: Study, what: str, name: str, table: TableFile) -> InputError:
         got=f"one that does not name it in its header{hint}",
         cure="Name the columns in the first line of the file as the study does.",
     )
-
-
-def study_projection(study: Study) -> Projection:
-    """The study's public projection: none, Gaussian by its nonce, or the file beside the study, checked by its digest.
-
-    Raises
-    ------
-    StorageError
-        If there is no such file.
-    RefusedError
-        If it is not the one that the study names, or holds no orthonormal matrix.
-    """
-    m, h = study.n_features, study.n_components
-    if study.projection == "none":
-        return no_projection(m)
-    if study.projection == "gaussian":
-        seed = int.from_bytes(hashlib.sha256(b"mooring projection" + study.nonce.encode()).digest())
-        return gaussian_projection(m, h, rng=np.random.default_rng(seed))
-    cure = f"Put {projection_file_name(study)}, which came with the study, beside it."
-    if study.folder is None:
-        raise StorageError("the public projection", reason="the study was not read from a folder", cure=cure)
-    most = 8 * m * h + 4096
-    try:
-        with (study.folder / projection_file_name(study)).open("rb") as file:
-            content = file.read(most + 1)
-    except OSError:
-        raise StorageError("the public projection", reason="its file cannot be read", cure=cure) from None
-    if len(content) > most or hashlib.sha256(content).hexdigest() != study.projection_digest:
-        raise RefusedError("the public projection", reason="its file is not the one that the study names", cure=cure)
-    F = _matrix_in(content)
-    if F is None or F.shape != (m, h) or not np.isfinite(F).all() or np.abs(F.T @ F - np.eye(h)).max() > 1e-8:
-        raise RefusedError(
-            "the public projection",
-            reason=f"its file holds no matrix of {m} by {h} with orthonormal columns",
-            cure="Make it with 'mooring study project'.",
-        )
-    return Projection(F, F.T.copy(), "public-svd")
-
-
-def _matrix_in(content: bytes) -> npt.NDArray[np.float64] | None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        arrays = load(content)
-    except (SafetensorError, ValueError, TypeError, KeyError):
-        return None
-    matrix = arrays.get("matrix")
-    return matrix if list(arrays) == ["matrix"] and matrix is not None and matrix.dtype == np.float64 else None
-
-
-def projection_file_name(study: Study) -> str:
-    """Name of the file beside the study that holds its public projection."""
-    return f"{study.name}.projection.safetensors"

@@ -1,12 +1,13 @@
-"""What one column of a table holds, and the features it becomes.
+"""The schema of a table inferred from its rows, for an audit: nothing of a study's participant passes through here.
 
-A column is read as numbers (NaN where missing), as categories (code −1 where missing), or it is of no use.
+`clean_values` reads a column as numbers or as words; `infer_column` says what a clean column becomes when it is encoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,208 +15,255 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mooring.errors import InputError
 from mooring.tables.records import Labels
-from mooring.typing import Indices, Matrix
+from mooring.tables.schema import MISSING_WORDS, Column
+from mooring.typing import Indices
 
-MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 MAX_CATEGORIES = 50
 MAX_INTEGER_CLASSES = 20
 INDICATOR_SHARE = 0.01
+_MOMENT, _ZONED_MOMENT = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
+Values = Any
+"""A clean column, a pyarrow array: float64, or a dictionary of words in rising order; null where missing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """The cleaned values of one column.
-
-    Attributes
-    ----------
-    numbers : array of shape (n_rows,), optional
-        NaN where missing.
-    codes : array of shape (n_rows,), optional
-        Positions in `categories`, −1 where missing.
-    categories : tuple of str
-    trouble : str
-        Why the column is of no use; empty if it is.
-    """
-
-    numbers: Matrix | None = None
-    codes: Indices | None = None
-    categories: tuple[str, ...] = ()
-    trouble: str = ""
-
-    @property
-    def missing(self) -> npt.NDArray[np.bool_]:
-        """Which rows have no value here."""
-        if self.numbers is not None:
-            return np.isnan(self.numbers)
-        return np.zeros(0, dtype=np.bool_) if self.codes is None else self.codes < 0
-
-    @property
-    def values(self) -> npt.NDArray[Any]:
-        """The numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
-        if self.numbers is not None:
-            return self.numbers.astype(np.int64) if _all_whole(self.numbers) else self.numbers
-        assert self.codes is not None
-        return np.array([*self.categories, ""], dtype=np.str_)[self.codes]
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """The columns of the matrix that one column of the table becomes, none at all if it was left out."""
-
-    columns: tuple[Matrix, ...] = ()
-    names: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    centres: tuple[float, ...] = ()
-    scales: tuple[float, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def clean(values: Any, *, missing: Collection[str], words_may_be_numbers: bool, as_category: bool) -> Column:
-    """Read a pyarrow column.
+def clean_values(
+    values: Any, *, missing: Collection[str] = (), is_text: bool = False, as_category: bool = False
+) -> Values | str:
+    """Read a pyarrow column as numbers or words.
 
     Parameters
     ----------
     values : pyarrow.ChunkedArray
     missing : collection of str
         Words that stand for a missing value, besides the usual ones.
-    words_may_be_numbers : bool
-        Whether text that reads as numbers throughout is meant as numbers, as in a file of plain text.
+    is_text : bool
+        Whether the column comes from a file of plain text: words that read as numbers throughout are meant as numbers,
+        and so are dates and truths.
     as_category : bool
         Whether numbers are names of categories.
+
+    Returns
+    -------
+    A clean column, or why it cannot be used.
     """
+    if pa.types.is_dictionary(values.type):
+        as_category = as_category or not is_text
+        if not _holds_words(values.type.value_type):
+            values = values.cast(values.type.value_type)
+    elif pa.types.is_boolean(values.type):
+        values = values.cast(pa.string())
+    if pa.types.is_dictionary(values.type) or _holds_words(values.type):
+        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        coded = coded.unify_dictionaries().combine_chunks()
+        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        words = pc.utf8_trim_whitespace(coded.dictionary.cast(pa.string()))
+        absent = pc.is_in(words, value_set=pa.array([*MISSING_WORDS, *missing], pa.string()))
+        words = pc.if_else(absent, pa.scalar(None, pa.string()), words)
+        numbers = _cast(words, pa.float64()) if is_text else None
+        if numbers is None:
+            return _words_or_moments(words, coded.indices) if is_text else _dictionary(words, coded.indices)
+        values = numbers.take(coded.indices)
     kind = values.type
-    if pa.types.is_dictionary(kind):
-        values, kind, as_category = values.cast(kind.value_type), kind.value_type, True
-    if pa.types.is_boolean(kind):
-        values, kind, words_may_be_numbers = values.cast(pa.string()), pa.string(), False
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        words = pc.utf8_trim_whitespace(values.cast(pa.large_string()))
-        absent = pc.is_in(words, value_set=pa.array([*MISSING_WORDS, *missing], pa.large_string()))
-        words = pc.if_else(absent, pa.scalar(None, pa.large_string()), words)
-        if as_category or not words_may_be_numbers:
-            return _categories(words)
-        try:
-            values = words.cast(pa.float64())
-        except pa.ArrowInvalid:
-            return _categories(words)
-        kind = values.type
     if pa.types.is_null(kind):
-        return Column(numbers=np.full(len(values), np.nan))
+        return pa.nulls(len(values), pa.float64())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        numbers = np.array(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-        numbers[~np.isfinite(numbers) | np.isin(numbers, _as_numbers(missing))] = np.nan
-        return _number_categories(numbers) if as_category else Column(numbers=numbers)
+        numbers = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        absent = ~np.isfinite(numbers) | np.isin(numbers, _as_numbers(missing))
+        clean = pa.array(numbers, mask=absent)
+        return _number_names(clean) if as_category else clean
     if pa.types.is_temporal(kind):
-        return Column(trouble="it holds dates or times")
-    return Column(trouble=f"it holds values of type {kind.id if pa.types.is_nested(kind) else kind}")
+        return "it holds dates or times"
+    return f"it holds values of type {kind.id if pa.types.is_nested(kind) else kind}"
 
 
-def features_of(name: str, column: Column, keep: npt.NDArray[np.bool_]) -> Features:
-    """Turn the kept rows of a column into features: numbers are standardised, categories become zeros and ones."""
-    if column.trouble:
-        return _left_out(name, column.trouble)
-    if column.numbers is not None:
-        return _number_features(name, column.numbers[keep])
-    assert column.codes is not None
-    return _category_features(name, column.codes[keep], column.categories)
+def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
+    """What a clean column is encoded as, None if it is left out; and why, or of which part of it, in words.
 
-
-def classes_of(column: Column, keep: npt.NDArray[np.bool_]) -> tuple[Indices, tuple[str, ...]]:
-    """Number the different values of the kept rows 0, 1, ..., in order, and name them."""
-    if column.numbers is not None:
-        column = _number_categories(column.numbers)
-    assert column.codes is not None
-    present, codes = np.unique(column.codes[keep], return_inverse=True)
-    return codes.astype(np.int64), tuple(column.categories[k] for k in present)
-
-
-def labels_of(
-    column: Column, keep: npt.NDArray[np.bool_], *, max_integer_classes: int | None = MAX_INTEGER_CLASSES
-) -> tuple[Labels, tuple[str, ...]]:
-    """Read a column as labels: words and few whole numbers are classes, other numbers are numbers."""
-    if column.numbers is not None:
-        distinct = np.unique(column.numbers[keep])
-        few = max_integer_classes is None or distinct.size <= max_integer_classes
-        if not (few and _all_whole(distinct)):
-            return column.numbers[keep], ()
-    return classes_of(column, keep)
-
-
-def _number_features(name: str, values: Matrix) -> Features:
-    absent = np.isnan(values)
-    present = values[~absent]
-    if present.size == 0:
+    Numbers are standardised, missing ones filled with the median, and where more than 1 % are missing a further column
+    tells. Words become a category each, "missing" being one of them.
+    """
+    if isinstance(values, str):
+        return _left_out(name, values)
+    if values.null_count == len(values):
         return _left_out(name, "it is empty")
-    filled = np.where(absent, np.median(present), values)
-    indicator = Features()
-    if absent.mean() > INDICATOR_SHARE:
-        indicator = Features((absent.astype(np.float64),), (f"{name} is missing",), ("category",), (0.0,), (1.0,))
+    if pa.types.is_dictionary(values.type):
+        return _infer_category(name, values)
+    absent = values.is_null().to_numpy(zero_copy_only=False)
+    numbers = values.to_numpy(zero_copy_only=False)
+    median = float(np.median(numbers[~absent]))
+    filled = np.where(absent, median, numbers)
+    indicate = absent.mean() > INDICATOR_SHARE
     largest = float(np.abs(filled).max()) or 1.0  # so that the squares of huge numbers stay finite
-    centre = float(np.mean(filled / largest))
-    spread = float(np.std(filled / largest))
+    centre, spread = float(np.mean(filled / largest)), float(np.std(filled / largest))
     if filled.min() == filled.max() or spread <= 1e-12 * abs(centre):
-        return _joined(indicator, _left_out(name, "it is constant"))
-    standard = (filled / largest - centre) / spread
-    kind = "integer" if _all_whole(present) else "number"
-    return _joined(Features((standard,), (name,), (kind,), (centre * largest,), (spread * largest,)), indicator)
-
-
-def _category_features(name: str, codes: Indices, categories: tuple[str, ...]) -> Features:
-    present = np.unique(codes)
-    names = {int(k): "missing" if k < 0 else categories[k] for k in present}
-    if np.count_nonzero(present >= 0) == 0:
-        return _left_out(name, "it is empty")
-    different = sorted(set(names.values()))
-    if len(different) == 1:
-        return _left_out(name, "it is constant")
-    if np.count_nonzero(present >= 0) > MAX_CATEGORIES:
-        return _left_out(name, f"it has more than {MAX_CATEGORIES} categories")
-    columns = tuple(
-        np.isin(codes, [code for code, word in names.items() if word == wanted]).astype(np.float64)
-        for wanted in different
+        only_missing = Column(name, "category", missing="indicate", inferred=True) if indicate else None
+        return only_missing, _left_out(name, "it is constant")[1]
+    column = Column(
+        name,
+        "integer" if is_whole(numbers[~absent]) else "number",
+        -np.inf,
+        np.inf,
+        missing="indicate" if indicate else "fill",
+        inferred=True,
+        centre=centre * largest,
+        spread=spread * largest,
+        fill=median,
     )
-    width = len(different)
-    return Features(
-        columns, tuple(f"{name}={word}" for word in different), ("category",) * width, (0.0,) * width, (1.0,) * width
-    )
+    return column, ""
 
 
-def _joined(*parts: Features) -> Features:
-    return Features(
-        columns=tuple(x for part in parts for x in part.columns),
-        names=tuple(x for part in parts for x in part.names),
-        kinds=tuple(x for part in parts for x in part.kinds),
-        centres=tuple(x for part in parts for x in part.centres),
-        scales=tuple(x for part in parts for x in part.scales),
-        notes=tuple(x for part in parts for x in part.notes),
-    )
+@dataclass(frozen=True, eq=False)
+class RowKeys:
+    """The labels and groups of the rows that have them, and which rows those are."""
+
+    keep: npt.NDArray[np.bool_]
+    labels: Labels | None
+    label_names: tuple[str, ...]
+    groups: Indices | None
+    group_names: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
-def _left_out(name: str, reason: str) -> Features:
-    return Features(notes=(f"column {name!r} is left out: {reason}",))
+def row_keys(
+    label: Values | str | None,
+    group: Values | str | None,
+    *,
+    keep: npt.NDArray[np.bool_],
+    max_integer_classes: float = MAX_INTEGER_CLASSES,
+) -> RowKeys:
+    """Read labels and groups, and drop the rows without them.
+
+    Parameters
+    ----------
+    label, group : clean columns, or why they cannot be used
+        Words and few whole numbers are classes, other numbers are numbers. Groups are always classes.
+    keep : array of bool
+        Rows to read.
+    max_integer_classes : float
+        How many different whole numbers are few.
+    """
+    notes = []
+    for what, said, values in (("label", "label", label), ("group_by", "group", group)):
+        if isinstance(values, str):
+            got = f"one that cannot be used: {values}"
+            raise InputError(what, expected="a column of numbers or words", got=got, cure="Choose another column.")
+        if values is None:
+            continue
+        absent = values.is_null().to_numpy(zero_copy_only=False)
+        if (keep & absent).any():
+            notes.append(f"{np.count_nonzero(keep & absent)} rows without a {said} are dropped")
+        keep = keep & ~absent
+        if not keep.any():
+            raise InputError(
+                what, expected="a column with values", got="none in any row", cure="Choose another column."
+            )
+    assert not isinstance(label, str)
+    assert not isinstance(group, str)
+    labels, label_names = (None, ()) if label is None else _labels(label.filter(pa.array(keep)), max_integer_classes)
+    groups, group_names = (None, ()) if group is None else _classes(group.filter(pa.array(keep)))
+    return RowKeys(keep, labels, label_names, groups, group_names, tuple(notes))
 
 
-def _categories(words: Any) -> Column:
-    coded = words.combine_chunks().dictionary_encode()
-    names = np.array(coded.dictionary.to_pylist(), dtype=object)
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    order = np.argsort(names)
-    place = np.full(names.size + 1, -1)  # the last entry is where code −1 looks
-    place[order] = np.arange(names.size)
-    return Column(codes=place[codes].astype(np.int64), categories=tuple(names[order]))
+def plain_values(values: Values) -> npt.NDArray[Any]:
+    """The numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
+    if pa.types.is_dictionary(values.type):
+        return np.array(values.dictionary_decode().fill_null("").to_pylist(), dtype=np.str_)
+    numbers = np.asarray(values.to_numpy(zero_copy_only=False))
+    return numbers.astype(np.int64) if is_whole(numbers) else numbers
 
 
-def _number_categories(numbers: Matrix) -> Column:
-    distinct, codes = np.unique(numbers, return_inverse=True)
-    present = distinct[~np.isnan(distinct)]
-    codes = np.where(np.isnan(numbers), -1, codes)
-    names = tuple(str(int(x)) if x.is_integer() else repr(x) for x in present.tolist())
-    return Column(codes=codes.astype(np.int64), categories=names)
+def require_column(what: str, name: str, names: Collection[str]) -> None:
+    """Refuse a column name that is not there, and say which come near."""
+    if name in names:
+        return
+    folded = {other.casefold(): other for other in names}
+    near = [folded[found] for found in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
+    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
+    raise InputError(what, expected="the name of a column", got=f"{name!r}, which is none", cure=cure)
 
 
-def _all_whole(values: Matrix) -> bool:
+def listed(names: list[str]) -> str:
+    """The first ten names, quoted, and how many more there are."""
+    shown = ", ".join(map(repr, names[:10]))
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
+
+
+def is_whole(values: npt.NDArray[np.float64]) -> bool:
+    """Whether all of these are whole numbers."""
     return bool((values == np.rint(values)).all())
+
+
+def _infer_category(name: str, values: Values) -> tuple[Column | None, str]:
+    words = set(pc.unique(values.dictionary_decode()).drop_null().to_pylist())
+    if len(words) > MAX_CATEGORIES:
+        return _left_out(name, f"it has more than {MAX_CATEGORIES} categories")
+    fill = "missing" if values.null_count else None
+    categories = tuple(sorted(words | ({fill} if fill else set())))
+    if len(categories) == 1:
+        return _left_out(name, "it is constant")
+    return Column(name, "category", categories=categories, missing="fill", inferred=True, fill=fill), ""
+
+
+def _left_out(name: str, reason: str) -> tuple[None, str]:
+    return None, f"column {name!r} is left out: {reason}"
+
+
+def _labels(values: Values, max_integer_classes: float) -> tuple[Labels, tuple[str, ...]]:
+    if not pa.types.is_dictionary(values.type):
+        numbers = values.to_numpy(zero_copy_only=False)
+        distinct = np.unique(numbers)
+        if distinct.size > max_integer_classes or not is_whole(distinct):
+            return numbers, ()
+    return _classes(values)
+
+
+def _classes(values: Values) -> tuple[Indices, tuple[str, ...]]:
+    """Number the different values 0, 1, ..., in rising order, and name them."""
+    values = values if pa.types.is_dictionary(values.type) else _number_names(values)
+    present, codes = np.unique(values.indices.to_numpy(zero_copy_only=False), return_inverse=True)
+    return codes.astype(np.int64), tuple(values.dictionary.take(pa.array(present)).to_pylist())
+
+
+def _words_or_moments(words: Any, indices: Any) -> Values | str:
+    """Words of a text file, of which not all are numbers."""
+    times = pc.binary_join_element_wise("1970-01-01", words, " ")
+    if any(_cast(*of) is not None for of in ((words, _MOMENT), (words, _ZONED_MOMENT), (times, _MOMENT))):
+        return "it holds dates or times"
+    truths = _cast(words, pa.bool_())
+    return _dictionary(words if truths is None else truths.cast(pa.string()), indices)
+
+
+def _dictionary(words: Any, indices: Any) -> Values:
+    """The words at these indices, each once and in rising order; some of the words may be null, or the same."""
+    coded = words.dictionary_encode()
+    order = pc.sort_indices(coded.dictionary)
+    place = pc.sort_indices(order)
+    return pa.DictionaryArray.from_arrays(
+        place.take(coded.indices).take(indices).cast(pa.int32()), coded.dictionary.take(order)
+    )
+
+
+def _number_names(values: Values) -> Values:
+    """Numbers as categories, in rising order: whole ones without a decimal point."""
+    numbers = values.to_numpy(zero_copy_only=False)
+    distinct, codes = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
+    indices = np.zeros(numbers.size, dtype=np.int32)
+    indices[~np.isnan(numbers)] = codes
+    names = [str(int(x)) if x.is_integer() else repr(x) for x in distinct.tolist()]
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), pa.array(names, pa.string()))
+
+
+def _holds_words(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _cast(values: Any, kind: Any) -> Any:
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _as_numbers(words: Collection[str]) -> list[float]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mooring.protocol.messages.study import Study
 from mooring.tables.encoder import EncodedRows, encoded_batches
-from mooring.tables.prefetch import read_ahead
+from mooring.tables.reader import read_ahead
+from mooring.tables.schema import Schema
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 
@@ -36,21 +36,21 @@ class Sample:
 
 
 def sampled_rows(
-    study: Study, path: Path, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
+    schema: Schema, path: Path, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
 ) -> Sample:
     """Read a whole table, check every row of it, and keep a uniform sample.
 
     Each row draws a number, and those with the lowest numbers stay.
     """
     if at_most is None:
-        at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // study.n_features))
+        at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
     rng = np.random.default_rng([seed, 13])
-    counts = np.zeros(len(study.label.classes), dtype=np.int64)
+    counts = np.zeros(len(schema.label.classes), dtype=np.int64)
     kept: EncodedRows | None = None
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
-    for block in read_ahead(encoded_batches(study, path, ignore=tuple(ignore))):
-        if study.label.kind == "classes" and block.labels is not None:
+    for block in read_ahead(encoded_batches(schema, path, ignore=tuple(ignore))):
+        if schema.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
         drawn = np.asarray(rng.random(block.rows.shape[0]))
         n_rows += drawn.size
@@ -62,7 +62,7 @@ def sampled_rows(
             stay = np.sort(np.argpartition(draws, at_most - 1)[:at_most])
             kept, draws = _taken(kept, stay), draws[stay]
     assert kept is not None  # a table without rows is refused by the reader
-    by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
+    by_class = dict(zip(schema.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return Sample(kept, n_rows, by_class)
 
 

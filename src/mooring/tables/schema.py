@@ -1,11 +1,15 @@
-"""What a study declares of its table: columns with kinds, ranges and categories, and the label."""
+"""The schema of a table: columns with kinds, ranges and categories, and the label.
+
+A study declares its schema (`columns_from`, `label_from`); for an audit it is inferred from the rows
+(`mooring.tables.inference`). The encoder (`mooring.tables.encoder`) takes either.
+"""
 
 from __future__ import annotations
 
 import math
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from mooring.errors import InputError
@@ -14,6 +18,7 @@ ColumnKind = Literal["number", "integer", "category"]
 MissingRule = Literal["refuse", "fill", "indicate"]
 OutsideRule = Literal["refuse", "clip"]
 LabelKind = Literal["classes", "number", "none"]
+MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 _MOST_CATEGORIES = 1000
 MOST_FEATURES = 10**6
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -37,6 +42,13 @@ class Column:
         column of zeros and ones that tells.
     outside : {"refuse", "clip"}
         What a number outside the range is: an error, or the nearer end of it.
+    inferred : bool
+        Whether this describes the rows at hand and not a declaration. Such a number has no range but a scale: it is
+        encoded as (x − centre) / spread. A study takes declared columns only.
+    centre, spread : float
+        The middle and half the width of the range, unless given.
+    fill : float or str, optional
+        What a missing value is taken for, in place of the middle, or of no category.
     """
 
     name: str
@@ -46,8 +58,16 @@ class Column:
     categories: tuple[str, ...] = ()
     missing: MissingRule = "refuse"
     outside: OutsideRule = "refuse"
+    inferred: bool = False
+    centre: float = math.nan
+    spread: float = math.nan
+    fill: float | str | None = None
 
     def __post_init__(self) -> None:
+        if self.inferred:
+            return
+        object.__setattr__(self, "centre", self.low / 2 + self.high / 2)
+        object.__setattr__(self, "spread", self.high / 2 - self.low / 2)
         where = f"column {self.name!r}"
         _require_choice(where, "kind", self.kind, get_args(ColumnKind))
         _require_choice(where, "missing", self.missing, get_args(MissingRule))
@@ -74,6 +94,11 @@ class Column:
         """Names of the columns of the encoded matrix that this one becomes."""
         own = tuple(f"{self.name}={word}" for word in self.categories) if self.kind == "category" else (self.name,)
         return (*own, f"{self.name} is missing") if self.missing == "indicate" else own
+
+    @property
+    def feature_kinds(self) -> tuple[str, ...]:
+        """Kinds of the columns of the encoded matrix; "category" is one of zeros and ones."""
+        return (self.kind, *("category",) * self.width)[: self.width]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values in a fixed order, for the study's file and its digest."""
@@ -139,6 +164,51 @@ class Label:
         if self.kind == "number":
             plain["range"] = [float(self.low), float(self.high)]
         return plain
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What every row of a table holds.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        In the order of the encoded rows.
+    label : Label
+    missing_words : tuple of str
+        What stands for a missing value besides `MISSING_WORDS`.
+
+    Examples
+    --------
+    >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
+    >>> schema.feature_names
+    ('age', 'sex=f', 'sex=m')
+    """
+
+    columns: tuple[Column, ...]
+    label: Label = field(default_factory=Label)
+    missing_words: tuple[str, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """Width of the encoded rows."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of the encoded matrix."""
+        return tuple(name for column in self.columns for name in column.feature_names)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the columns and of the label's column."""
+        label = {self.label.column} if self.label.column else set()
+        return frozenset({column.name for column in self.columns} | label)
+
+    @property
+    def all_missing_words(self) -> frozenset[str]:
+        """Everything that stands for a missing value."""
+        return frozenset((*MISSING_WORDS, *(word.strip() for word in self.missing_words)))
 
 
 def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -1,20 +1,73 @@
-"""Tables of numbers and words, from text or Parquet files, as rows to study."""
+"""Files of any supported form as records: tables with an inferred schema, and images."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.tables.files import PARQUET_SUFFIXES, listed, read_table_file
-from mooring.tables.inference import Column, classes_of, clean, features_of, labels_of
-from mooring.tables.records import Labels, Records
-from mooring.typing import Indices
+from mooring.tables.encoder import encode_table
+from mooring.tables.images.reader import holds_images, read_images
+from mooring.tables.inference import clean_values, infer_column, require_column, row_keys
+from mooring.tables.reader import TableFile, is_table_file, open_table, read_columns, require_different
+from mooring.tables.records import Records
+from mooring.tables.schema import MISSING_WORDS, Schema
+
+
+def read_records(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    group_by: str | None = None,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    size: int | tuple[int, int] | None = None,
+    image_column: str | None = None,
+) -> Records:
+    r"""Read a table or images, whichever the path holds.
+
+    Parameters
+    ----------
+    path : path
+        A folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name starts with "image":
+        images. Any other .csv, .tsv, .data, .txt (also with .gz) or .parquet: a table.
+    label, group_by : str, optional
+        Columns of a table, or of a Parquet file with images.
+    drop, categorical, missing : sequence of str
+        For tables only: see `read_table`.
+    size, image_column
+        For images only: see `read_images`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "patients.csv"
+    ...     _ = path.write_text("age,ill\n40,no\n50,yes\n60,no\n")
+    ...     read_records(path, label="ill").label_kind
+    'classes'
+    """
+    path = Path(path)
+    for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
+    for_images = {"size": size, "image_column": image_column}
+    if image_column is not None or holds_images(path):
+        _require_left_out(for_tables, "images")
+        return read_images(path, label=label, group_by=group_by, size=size, image_column=image_column)
+    if path.is_file() and not is_table_file(path):
+        raise InputError(
+            "data file",
+            expected="a table (.csv, .csv.gz, .parquet) or images (a folder, .npz, IDX, .parquet)",
+            got=f"a file that ends in {path.suffix!r}",
+            cure="Save it in one of these forms.",
+        )
+    _require_left_out(for_images, "a table")
+    return read_table(path, label=label, group_by=group_by, **for_tables)
 
 
 def read_table(
@@ -26,7 +79,7 @@ def read_table(
     categorical: Sequence[str] = (),
     missing: Sequence[str] = (),
 ) -> Records:
-    r"""Read a table as rows of numbers.
+    r"""Read a table as rows of numbers, by a schema that is inferred from it.
 
     Parameters
     ----------
@@ -72,104 +125,111 @@ def read_table(
     >>> records.rows.round(2).tolist()
     [[-1.22, 0.0, 1.0], [0.0, 1.0, 0.0], [1.22, 1.0, 0.0]]
     """
-    path = Path(path)
-    table, notes = read_table_file(path, missing=[str(word) for word in missing])
-    names = list(table.column_names)
+    file, table, notes = _read(Path(path), missing)
+    _check_columns(table.column_names, label, group_by, drop, categorical)
+    clean = {
+        name: clean_values(
+            table.column(name), missing=missing, is_text=file.schema is None, as_category=name in categorical
+        )
+        for name in table.column_names
+        if name not in drop
+    }
+    everything = np.ones(table.num_rows, dtype=np.bool_)
+    keys = row_keys(
+        None if label is None else clean.pop(label), None if group_by is None else clean.pop(group_by), keep=everything
+    )
+    kept = {
+        name: values if isinstance(values, str) else values.filter(pa.array(keys.keep))
+        for name, values in clean.items()
+    }
+    inferred = [infer_column(name, values) for name, values in kept.items()]
+    schema = Schema(tuple(column for column, _ in inferred if column is not None))
+    left_out = tuple(note for _, note in inferred if note)
+    if not schema.columns:
+        raise InputError(
+            "data file",
+            expected="a table with a column that can be used",
+            got="; ".join(left_out) or "no column besides the label",
+            cure="Add columns that vary.",
+        )
+    is_number = np.array([kind != "category" for column in schema.columns for kind in column.feature_kinds])
+    scales = np.array([scale for c in schema.columns for scale in [(c.centre, c.spread)] * c.width])
+    return Records(
+        rows=encode_table(schema, pa.table({column.name: kept[column.name] for column in schema.columns})),
+        labels=keys.labels,
+        feature_names=schema.feature_names,
+        feature_kinds=tuple(kind for column in schema.columns for kind in column.feature_kinds),
+        label_names=keys.label_names,
+        groups=keys.groups,
+        group_names=keys.group_names,
+        notes=(*notes, *keys.notes, *left_out),
+        centres=np.where(is_number, scales[:, 0], 0.0),
+        scales=np.where(is_number, scales[:, 1], 1.0),
+    )
+
+
+def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str, ...]]:
+    """The whole table, with names for columns without one, and what its reader should know."""
+    file, notes = open_table(path, agreed=False), tuple[str, ...]()
+    if file.schema is None:
+        first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))
+        file, table = read_columns(replace(file, names=places))
+        if _first_line_is_a_row(first_line, table, missing):
+            file, table = read_columns(replace(file, n_skipped=0))
+            notes = ("the first line holds numbers and is read as a row; columns go by position",)
+        else:
+            table = table.rename_columns([name or place for name, place in zip(first_line, places, strict=True)])
+    else:
+        file, table = read_columns(file)
+    require_different(table.column_names)
+    if table.num_columns < 2:
+        raise InputError(
+            "data file",
+            expected="a table with two columns or more",
+            got=f"{table.num_columns} column",
+            cure="The separator must be a comma, a semicolon or a tab.",
+        )
+    return file, table, notes
+
+
+def _first_line_is_a_row(names: Sequence[str], table: Any, missing: Sequence[str]) -> bool:
+    """Whether the names look like values: some are numbers, and none is a word above a column of numbers."""
+    is_number = [name not in MISSING_WORDS and _reads_as_number(name) for name in names]
+    words = [k for k, name in enumerate(names) if not is_number[k] and name not in MISSING_WORDS]
+    return any(is_number) and not any(_holds_numbers(table.column(k), missing) for k in words)
+
+
+def _holds_numbers(values: Any, missing: Sequence[str]) -> bool:
+    clean = clean_values(values, missing=missing, is_text=True)
+    return not isinstance(clean, str) and pa.types.is_floating(clean.type) and clean.null_count < len(clean)
+
+
+def _reads_as_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_columns(
+    names: Sequence[str], label: str | None, group_by: str | None, drop: Sequence[str], categorical: Sequence[str]
+) -> None:
     for what, wanted in (("drop", drop), ("categorical", categorical)):
         for name in wanted:
             require_column(what, name, names)
-    for what, wanted_name in (("label", label), ("group_by", group_by)):
-        if wanted_name is not None:
-            require_column(what, wanted_name, names)
-            if wanted_name in drop:
+    for what, key in (("label", label), ("group_by", group_by)):
+        if key is not None:
+            require_column(what, key, names)
+            if key in drop:
                 raise InputError(what, expected="a column that is kept", got="one in drop", cure="Take it out of drop.")
     if label is not None and label == group_by:
         raise InputError(
             "group_by", expected="another column than label", got="the same", cure="Choose one of the two."
         )
-    words_may_be_numbers = path.suffix.lower() not in PARQUET_SUFFIXES
-    columns = {
-        name: clean(
-            table.column(name),
-            missing=missing,
-            words_may_be_numbers=words_may_be_numbers,
-            as_category=name in categorical,
-        )
-        for name in names
-        if name not in drop
-    }
-    special = special_columns(
-        None if label is None else columns.pop(label),
-        None if group_by is None else columns.pop(group_by),
-        keep=np.ones(table.num_rows, dtype=np.bool_),
-    )
-    features = [features_of(name, column, special.keep) for name, column in columns.items()]
-    if not any(part.columns for part in features):
-        reasons = "; ".join(note for part in features for note in part.notes) or "no column besides the label"
-        raise InputError(
-            "path", expected="a table with a column that can be used", got=reasons, cure="Add columns that vary."
-        )
-    return Records(
-        rows=np.column_stack([x for part in features for x in part.columns]),
-        labels=special.labels,
-        feature_names=tuple(name for part in features for name in part.names),
-        feature_kinds=tuple(kind for part in features for kind in part.kinds),
-        label_names=special.label_names,
-        groups=special.groups,
-        group_names=special.group_names,
-        notes=(*notes, *special.notes, *(note for part in features for note in part.notes)),
-        centres=np.array([x for part in features for x in part.centres]),
-        scales=np.array([x for part in features for x in part.scales]),
-    )
 
 
-@dataclass(frozen=True, eq=False)
-class SpecialColumns:
-    """The labels and groups of the rows that have them, and which rows those are."""
-
-    keep: npt.NDArray[np.bool_]
-    labels: Labels | None
-    label_names: tuple[str, ...]
-    groups: Indices | None
-    group_names: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def special_columns(
-    label: Column | None, group: Column | None, *, keep: npt.NDArray[np.bool_], any_integer_is_a_class: bool = False
-) -> SpecialColumns:
-    """Read labels and groups, and drop the rows without them."""
-    notes = []
-    for what, column in (("label", label), ("group_by", group)):
-        if column is None:
-            continue
-        if column.trouble:
-            raise InputError(
-                what,
-                expected="a column of numbers or words",
-                got=f"one that cannot be used: {column.trouble}",
-                cure="Choose another column.",
-            )
-        n_missing = int(np.count_nonzero(keep & column.missing))
-        if n_missing:
-            what_is_missing = "label" if what == "label" else "group"
-            notes.append(f"{n_missing} rows without a {what_is_missing} are dropped")
-        keep = keep & ~column.missing
-        if not keep.any():
-            raise InputError(
-                what, expected="a column with values", got="none in any row", cure="Choose another column."
-            )
-    limit = {"max_integer_classes": None} if any_integer_is_a_class else {}
-    labels, label_names = (None, ()) if label is None else labels_of(label, keep, **limit)
-    groups, group_names = (None, ()) if group is None else classes_of(group, keep)
-    return SpecialColumns(keep, labels, label_names, groups, group_names, tuple(notes))
-
-
-def require_column(what: str, name: str, names: Collection[str]) -> None:
-    """Refuse a column name that is not there, and say which come near."""
-    if name in names:
-        return
-    folded = {other.casefold(): other for other in names}
-    near = [folded[found] for found in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
-    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
-    raise InputError(what, expected="the name of a column", got=f"{name!r}, which is none", cure=cure)
+def _require_left_out(options: dict[str, Any], found: str) -> None:
+    for name, value in options.items():
+        if value not in (None, ()):
+            raise InputError(name, expected=f"left out for {found}", got="given", cure=f"Leave {name} out.")

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.randomness import Streams
-from mooring.tables.images.idx import read_idx
-from mooring.tables.stratification import round_robin, split_off
+from mooring.tables import read_idx, round_robin, split_off
 from mooring.typing import Indices
 from mooring_studies.data.downloads import changed, cut_short, missing, require_checksum
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.metrics import Galleries, build_identity_galleries
 from mooring.randomness import Streams
-from mooring.tables.images.pixels import decode_images
+from mooring.tables import decode_images
 from mooring.typing import Indices
 from mooring_studies.data.downloads import changed, cut_short, missing, sha256_of
 

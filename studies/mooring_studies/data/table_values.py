@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mooring.tables.inference import MISSING_WORDS
+from mooring.tables import MISSING_WORDS
 from mooring_studies.data.downloads import changed
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

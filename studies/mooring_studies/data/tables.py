@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables import Records, read_table
-from mooring.tables.inference import MISSING_WORDS
+from mooring.tables import MISSING_WORDS, Records, read_table
 from mooring.typing import Matrix
 from mooring_studies.data.downloads import cut_short, data_folder, missing
 from mooring_studies.data.table_values import GAP, KNOWN_VALUES, checked_rows, values_checksum

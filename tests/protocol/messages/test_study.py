@@ -19,9 +19,9 @@ from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.designer.draft import Known, draft_study, open_entries
 from mooring.protocol.designer.enrolment import read_card, write_card, write_enrolled
 from mooring.protocol.designer.projection import project_study
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Member, Study, new_nonce
 from mooring.protocol.messages.study_file import parsed, render
-from mooring.tables.encoder import study_projection
 from mooring.tables.schema import Column, Label, can_be_shown
 
 AGE = "age1" + "q" * 58

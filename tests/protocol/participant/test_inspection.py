@@ -10,10 +10,11 @@ import pytest
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult
 from mooring.errors import InputError
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.inspection import Inspection, inspect
 from mooring.report import draw_audit
-from mooring.tables.encoder import EncodedRows, study_projection
+from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
 
 CLASSES = Label("ill", "classes", ("no", "yes"))

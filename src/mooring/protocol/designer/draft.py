@@ -30,8 +30,8 @@ from mooring.protocol.messages.study_file import (
     toml_lines,
     toml_value,
 )
+from mooring.tables.reader import TableFile, open_table
 from mooring.tables.schema import MissingRule
-from mooring.tables.streaming import TableFile, open_table
 
 TODO = "# TODO:"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

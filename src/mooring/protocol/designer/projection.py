@@ -12,9 +12,10 @@ import numpy as np
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.projection import public_svd_projection
+from mooring.protocol.messages.projection import projection_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import read_plain
-from mooring.tables.encoder import encoded_batches, projection_file_name
+from mooring.tables.encoder import encoded_batches
 from mooring.typing import Progress
 
 
@@ -67,7 +68,7 @@ def project_study(
     found = public_svd_projection(
         lambda: (
             batch.rows
-            for batch in encoded_batches(study, public_rows, labels="ignore", ignore=ignore, progress=progress)
+            for batch in encoded_batches(study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
         ),
         study.n_components,
         rng=np.random.default_rng(

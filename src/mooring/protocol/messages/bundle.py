@@ -21,9 +21,9 @@ from mooring.atomic_io import open_atomically
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.container import Header, TensorSpec, require_header
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import Fields, header_length, opened, signed_header, verified_header
 from mooring.protocol.messages.study import Member, Study
-from mooring.tables.encoder import study_projection
 
 KIND = "bundle"
 SUFFIX = ".bundle"

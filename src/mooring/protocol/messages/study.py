@@ -20,7 +20,7 @@ from mooring.protocol.messages.members import CARD_CURE
 from mooring.protocol.messages.members import Member as Member
 from mooring.protocol.messages.members import require_name as require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render, study_entries
-from mooring.tables.schema import Column, Label, can_be_shown, require_width
+from mooring.tables.schema import Column, Label, Schema, can_be_shown, require_width
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
@@ -91,14 +91,19 @@ class Study:
         self._check_roster()
 
     @property
+    def schema(self) -> Schema:
+        """What every row holds: all that encoding it needs."""
+        return Schema(self.columns, self.label, self.missing_words)
+
+    @property
     def n_features(self) -> int:
         """Width of the encoded rows."""
-        return sum(column.width for column in self.columns)
+        return self.schema.n_features
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix."""
-        return tuple(name for column in self.columns for name in column.feature_names)
+        return self.schema.feature_names
 
     @property
     def method_described(self) -> Method:
@@ -221,6 +226,10 @@ class Study:
         names = [column.name for column in self.columns]
         if not names:
             raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
+        if any(column.inferred for column in self.columns):
+            raise InputError(
+                "columns", expected="declared", got="inferred from rows", cure="Declare ranges and categories."
+            )
         twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None or self.label.column in names:
             raise InputError(

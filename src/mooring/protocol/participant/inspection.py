@@ -22,10 +22,11 @@ from mooring.audit import (
 )
 from mooring.learners import Score, fit, score
 from mooring.mechanisms.projection import Projection
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
 from mooring.tables import Partition
-from mooring.tables.encoder import EncodedRows, study_projection
+from mooring.tables.encoder import EncodedRows
 from mooring.tables.stratification import round_robin, split_off, strata_of
 from mooring.typing import Matrix, Progress
 from mooring.version import __version__

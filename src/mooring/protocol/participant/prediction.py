@@ -14,12 +14,13 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Score, fit, score
 from mooring.protocol.analyst.delivery import Result, read_result
 from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.encoder import Labels, encoded_batches, read_encoded, study_projection
+from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.typing import Progress
 
 _MEAN_TOLERANCE = 1e-4
@@ -89,8 +90,10 @@ def predict_rows(
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
     projection, secret = study_projection(study), perturbation.map
     found, truth, rows = [], [], []
-    labels: Labels = "ignore" if study.label.column in ignore else "allow"  # a column of labels that are not known yet
-    for block in encoded_batches(study, data, labels=labels, ignore=tuple(ignore), progress=progress):
+    labels: LabelUse = (
+        "ignore" if study.label.column in ignore else "allow"
+    )  # a column of labels that are not known yet
+    for block in encoded_batches(study.schema, data, labels=labels, ignore=tuple(ignore), progress=progress):
         common = delivered.apply(secret.apply(projection.encode(block.rows)))
         found.append(delivered.model.predict(common))
         truth += [] if block.labels is None else [block.labels]
@@ -101,7 +104,7 @@ def predict_rows(
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
     alone = None
     if own_rows is not None and known is not None:
-        own = read_encoded(study, own_rows, ignore=tuple(ignore))
+        own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
         assert own.labels is not None
         guess = fit("auto", own.rows, own.labels, kind=kind, seed=0)(np.concatenate(rows))
         alone = score(known, guess, kind=kind, rng=_rng())

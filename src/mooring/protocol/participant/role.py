@@ -66,7 +66,7 @@ class Participant:
         from mooring.protocol.participant.inspection import inspect
 
         self.vault.floors.require(self.study)
-        found = sampled_rows(self.study, data, ignore=ignore, seed=seed)
+        found = sampled_rows(self.study.schema, data, ignore=ignore, seed=seed)
         return inspect(
             self.study,
             found.encoded,

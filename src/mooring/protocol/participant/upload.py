@@ -30,14 +30,14 @@ from mooring.protocol.messages.bundle import (
     data_start_of,
     read_header_of,
 )
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import digest_of, opened, signed_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.encoder import EncodedRows, encoded_batches, study_projection
-from mooring.tables.prefetch import read_ahead
+from mooring.tables import EncodedRows, encoded_batches, read_ahead
 from mooring.typing import Progress
 
 Indices = npt.NDArray[np.unsignedinteger]
@@ -168,7 +168,7 @@ def _survey(
     labels: list[npt.NDArray[Any]] = []
     counts = np.zeros(len(study.label.classes), dtype=np.int64)
     checksum = _Checksum()
-    for block in read_ahead(encoded_batches(study, data, ignore=tuple(ignore), progress=tell)):
+    for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
         prints.add(block.values[:, : len(study.columns)])
         checksum.add(block)
         labels += [] if block.labels is None else [block.labels.astype(small)]
@@ -208,7 +208,7 @@ def _write(
     with open_atomically(path, mode=0o600, what="the bundle") as file:
         file.truncate(offsets["representation"] + 4 * n_rows * h + (0 if labels is None else 4 * n_rows))
         blocks = encoded_batches(
-            study, data, ignore=tuple(ignore), progress=lambda d, t, what="": tell(0.4 * (t + d), t)
+            study.schema, data, ignore=tuple(ignore), progress=lambda d, t, what="": tell(0.4 * (t + d), t)
         )
         for block in read_ahead(blocks):
             checksum.add(block)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.files import is_gzip, listed, require_file
 from mooring.tables.images.pixels import MAX_NUMBERS
+from mooring.tables.inference import listed
+from mooring.tables.reader import is_gzip, require_file
 
 _NAME = re.compile(r"images[-.]idx[34]-ubyte(\.gz)?$")
 _UNSIGNED_BYTES = 0x08

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.files import PARQUET_SUFFIXES, listed, read_parquet, require_file
 from mooring.tables.images.idx import find_idx_images, find_idx_labels, is_idx_file, read_idx
 from mooring.tables.images.npz import as_pixel_values, read_archive
 from mooring.tables.images.pixels import IMAGE_SUFFIXES, Pixels, as_size, decode_images, resize_images
-from mooring.tables.inference import clean
+from mooring.tables.inference import clean_values, listed, plain_values, require_column, row_keys
+from mooring.tables.reader import is_parquet, open_table, read_columns, require_file
 from mooring.tables.records import Records
-from mooring.tables.table_records import require_column, special_columns
 from mooring.typing import Matrix
 
 
@@ -63,10 +62,9 @@ def read_images(
     ((3, 16), (4, 4), ('7', '9'))
     """
     path, target = Path(path), as_size(size)
-    suffix = path.suffix.lower()
-    is_parquet = suffix in PARQUET_SUFFIXES and path.is_file()
+    in_parquet = is_parquet(path) and path.is_file()
     columns = {"image_column": image_column, "label": label, "group_by": group_by}
-    if not is_parquet:
+    if not in_parquet:
         for what, name in columns.items():
             if name is not None:
                 raise _does_not_apply(what, "images in a Parquet file")
@@ -81,9 +79,9 @@ def read_images(
     require_file(path)
     if is_idx_file(path):
         return _read_idx_pair(path, labels, target, ())
-    if suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return _read_npz(path, target)
-    if is_parquet:
+    if in_parquet:
         return _read_parquet_images(path, target, image_column=image_column, label=label, group_by=group_by)
     raise InputError(
         "path",
@@ -93,7 +91,14 @@ def read_images(
     )
 
 
-def image_columns(schema: Any) -> list[str]:
+def holds_images(path: Path) -> bool:
+    """Whether a path is that of images: a folder, an archive, an IDX file, or Parquet with a column of images."""
+    if path.is_dir() or is_idx_file(path) or path.suffix.lower() == ".npz":
+        return True
+    return is_parquet(path) and bool(_image_columns(open_table(path).schema))
+
+
+def _image_columns(schema: Any) -> list[str]:
     """Names of the columns of bytes in a pyarrow schema that start with "image"."""
     return [field.name for field in schema if field.name.lower().startswith("image") and _holds_bytes(field.type)]
 
@@ -178,11 +183,11 @@ def _read_idx_pair(
 def _read_parquet_images(
     path: Path, size: tuple[int, int] | None, *, image_column: str | None, label: str | None, group_by: str | None
 ) -> Records:
-    table = read_parquet(path)
+    _, table = read_columns(open_table(path))
     for what, name in (("image_column", image_column), ("label", label), ("group_by", group_by)):
         if name is not None:
             require_column(what, name, table.column_names)
-    candidates = [image_column] if image_column is not None else image_columns(table.schema)[:1]
+    candidates = [image_column] if image_column is not None else _image_columns(table.schema)[:1]
     if not candidates or not _holds_bytes(table.schema.field(candidates[0]).type):
         raise InputError(
             "image_column",
@@ -193,34 +198,29 @@ def _read_parquet_images(
     encoded = table.column(candidates[0])
     if pa.types.is_struct(encoded.type):
         encoded = pc.struct_field(encoded, "bytes")
-    columns = {
-        name: clean(table.column(name), missing=(), words_may_be_numbers=False, as_category=False)
-        for name in table.column_names
-        if name != candidates[0]
-    }
+    columns = {name: clean_values(table.column(name)) for name in table.column_names if name != candidates[0]}
     absent = np.asarray(encoded.is_null())
     if absent.all():
         raise InputError("path", expected="a table with images", got="none in any row", cure=f"Look into {path.name}.")
     notes = [f"{np.count_nonzero(absent)} rows without an image are dropped"] if absent.any() else []
-    special = special_columns(
-        None if label is None else columns[label],
-        None if group_by is None else columns[group_by],
-        keep=~absent,
-        any_integer_is_a_class=True,
-    )
-    kept = np.flatnonzero(special.keep)
+    keys = row_keys(columns.get(label), columns.get(group_by), keep=~absent, max_integer_classes=np.inf)
+    kept = np.flatnonzero(keys.keep)
     pixels = decode_images(
         encoded.take(pa.array(kept)).to_pylist(), size=size, place=lambda k: f"row {kept[k] + 1} of the table"
     )
-    others = {name: column for name, column in columns.items() if name not in (label, group_by) and not column.trouble}
+    others = {
+        name: plain_values(values)[kept]
+        for name, values in columns.items()
+        if name not in (label, group_by) and not isinstance(values, str)
+    }
     return _records(
         _as_fractions(pixels),
-        labels=special.labels,
-        label_names=special.label_names,
-        groups=special.groups,
-        group_names=special.group_names,
-        attributes={name: column.values[kept] for name, column in others.items()},
-        notes=(*notes, *special.notes),
+        labels=keys.labels,
+        label_names=keys.label_names,
+        groups=keys.groups,
+        group_names=keys.group_names,
+        attributes=others,
+        notes=(*notes, *keys.notes),
     )
 
 
@@ -234,16 +234,14 @@ def _special(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, *
                 got=f"an array of {values.dtype}",
                 cure="Save whole numbers.",
             )
-        arrow = None if values is None else pa.chunked_array([pa.array(values.astype(values.dtype.newbyteorder("=")))])
-        columns.append(
-            None if arrow is None else clean(arrow, missing=(), words_may_be_numbers=False, as_category=False)
-        )
+        native = None if values is None else pa.array(values.astype(values.dtype.newbyteorder("=")))
+        columns.append(None if native is None else clean_values(pa.chunked_array([native])))
     keep = np.ones(n_images, dtype=np.bool_)
-    special = special_columns(columns[0], columns[1], keep=keep, any_integer_is_a_class=True)
-    if not special.keep.all():
+    keys = row_keys(columns[0], columns[1], keep=keep, max_integer_classes=np.inf)
+    if not keys.keep.all():
         raise InputError("labels", expected="complete", got="missing values", cure="Drop those images first.")
     names = ("labels", "label_names", "groups", "group_names", "notes")
-    return {name: getattr(special, name) for name in names}
+    return {name: getattr(keys, name) for name in names}
 
 
 def _records(images: Matrix, **details: Any) -> Records:
