@@ -20,7 +20,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import described
-from mooring import Projection, Simulation, attacks, gaussian_projection, public_svd_projection, simulate
+from mooring import (
+    Projection,
+    Simulation,
+    SimulationSettings,
+    attacks,
+    gaussian_projection,
+    public_svd_projection,
+    simulate,
+)
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import bootstrap_ratio, build_galleries, link
 from mooring.tables import Partition, partition, read_images
@@ -117,16 +125,13 @@ def _simulated(setting: Setting, v: float | None, seed: int, device: str) -> Sim
         import torch
 
         rows = [torch.as_tensor(part, device=device) for part in rows]
-    h = setting.projection.n_components
     return simulate(
         rows,
         setting.dealt.train_labels,
         method="i-gdp" if v is None else "aa-i-gdp-anchor-noise",
-        n_components=h,
-        n_anchor_rows=4 * h,
         anchor_noise_scale=v or 0.0,
-        projection=setting.projection,
         rng=np.random.default_rng([seed, 101]),
+        settings=SimulationSettings(projection=setting.projection),
     )
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         plan_study,
         run_audit,
     )
-    from mooring.audit.collaboration import Collaboration, collaborate
-    from mooring.audit.simulation import Simulation, simulate
+    from mooring.audit.simulation import Simulation, SimulationSettings, simulate
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.anchors import check_anchor, make_anchor
@@ -49,8 +48,7 @@ _HOMES = {
         "plan_study",
         "run_audit",
     ),
-    "audit.collaboration": ("Collaboration", "collaborate"),
-    "audit.simulation": ("Simulation", "simulate"),
+    "audit.simulation": ("Simulation", "SimulationSettings", "simulate"),
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.anchors": ("check_anchor", "make_anchor"),
@@ -71,7 +69,6 @@ __all__ = [
     "AuditResult",
     "AuditSettings",
     "Certificate",
-    "Collaboration",
     "CollusionView",
     "EvaluationSpec",
     "GivenNoise",
@@ -90,6 +87,7 @@ __all__ = [
     "RefusedError",
     "RigidMap",
     "Simulation",
+    "SimulationSettings",
     "StorageError",
     "Streams",
     "Study",
@@ -103,7 +101,6 @@ __all__ = [
     "calibrate_gaussian",
     "check_anchor",
     "clip_rows",
-    "collaborate",
     "coupled_noise",
     "estimators",
     "gaussian_projection",

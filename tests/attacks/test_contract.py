@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import METHODS, Collaboration, Method, Streams
+from mooring import METHODS, Method, Streams
 from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, run
 from mooring.audit.simulation import Simulation, simulate
 from mooring.errors import InputError
@@ -299,7 +299,7 @@ def secrets_of(simulation: Simulation, target: int) -> dict[str, np.ndarray]:
 def leaks(view: CollusionView, simulation: Simulation) -> set[str]:
     """The names of all secrets that can be reached from a view."""
     found = list(reachable(view))
-    keepers = (Simulation, Collaboration, Streams, np.random.Generator)
+    keepers = (Simulation, Streams, np.random.Generator)
     names = {type(item).__name__ for item in found if isinstance(item, keepers)}
     arrays = [to_numpy(item) for item in found if is_array(item)]
     assert len(arrays) >= N_PARTICIPANTS
@@ -377,7 +377,7 @@ PLANTED: dict[str, tuple[Callable[[CollusionView, Simulation], CollusionView], s
     ),
     "the simulation": (
         lambda v, s: replace(v, labels=(*v.labels[:3], s)),
-        {"Simulation", "Streams", "Collaboration", "private rows", "records", "orthogonal", "translation"},
+        {"Simulation", "Streams", "private rows", "records", "orthogonal", "translation"},
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, run
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
-from mooring.audit.simulation import simulate
+from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.projection import Projection
 
@@ -44,9 +44,7 @@ def viewed(
     labels: Sequence[np.ndarray] | None = None,
     **settings: object,
 ) -> CollusionView:
-    rng = np.random.default_rng(7)
-    width = settings.pop("n_components", parts[0].shape[1])
-    simulation = simulate(parts, labels, method=method, n_components=width, rng=rng, **settings)  # type: ignore[arg-type]
+    simulation = simulate(parts, labels, method=method, rng=np.random.default_rng(7), **settings)  # type: ignore[arg-type]
     return simulation.view(colluders=colluders, target=1)
 
 
@@ -209,7 +207,7 @@ def test_a_projection_mixes_columns() -> None:
     assert "projection" in reason(viewed(drawn(6), n_components=4))
     turned = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
     public = Projection(turned, turned.T, "public-svd")
-    assert "projection" in reason(viewed(drawn(4), projection=public))
+    assert "projection" in reason(viewed(drawn(4), settings=SimulationSettings(projection=public)))
 
 
 @pytest.mark.parametrize("colluders", [(), (0,)])

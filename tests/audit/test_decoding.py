@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import gaussian_projection, no_projection, simulate
+from mooring import SimulationSettings, gaussian_projection, no_projection, simulate
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder, learned_decoder
 from mooring.audit import AuditResult, EvaluationSpec
@@ -105,11 +105,9 @@ def view_of(parts: Sequence[np.ndarray], projection: Projection, colluders: Sequ
     simulation = simulate(
         parts,
         method="aa-i-gdp-anchor-noise",
-        n_components=projection.n_components,
-        n_anchor_rows=4 * projection.n_components,
         anchor_noise_scale=0.1,
-        projection=projection,
         rng=np.random.default_rng(0),
+        settings=SimulationSettings(projection=projection),
     )
     return simulation.view(colluders, 1)
 

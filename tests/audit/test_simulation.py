@@ -1,5 +1,6 @@
 """A simulated collaboration: what it holds, what it refuses, and that no data, however poor, breaks an attack."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
@@ -7,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
-from mooring import METHODS, InputError, RigidMap
+from mooring import METHODS, InputError, RigidMap, SimulationSettings, Streams, Termination, make_anchor
 from mooring.attacks import REGISTRY, DoesNotApply, denoised, run
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry.backend import to_numpy
@@ -45,10 +47,10 @@ def test_a_simulation_holds_every_part(method: str) -> None:
     assert (simulation.anchor is None) == (not METHODS[method].uses_anchor)
     if METHODS[method].uses_anchor:
         assert simulation.anchor.shape == (16, 4)
-        assert simulated(method, n_anchor_rows=7).anchor.shape == (7, 4)
+        assert simulated(method, settings=SimulationSettings(n_anchor_rows=7)).anchor.shape == (7, 4)
     assert all(np.array_equal(part, rows) for part, rows in zip(simulation.records, ROWS, strict=True))
     assert all(np.array_equal(part, rows) for part, rows in zip(simulation.labels, LABELS, strict=True))
-    assert "streams" not in repr(simulation)
+    assert not {"streams", "secrets", "uploads"} & set(re.findall(r"(\w+)=", repr(simulation)))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -75,7 +77,9 @@ def test_all_features_go_as_they_are_and_fewer_through_a_gaussian_projection() -
     for rows, part in zip(fewer.private_data, ROWS, strict=True):
         assert np.allclose(rows, part @ fewer.projection.matrix)
     own = gaussian_projection(4, 2, rng=np.random.default_rng(4))
-    assert np.array_equal(simulated(n_components=2, projection=own).projection.matrix, own.matrix)
+    assert np.array_equal(
+        simulated(n_components=2, settings=SimulationSettings(projection=own)).projection.matrix, own.matrix
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,13 +164,13 @@ def test_bad_input_is_refused(refused: Refused) -> None:
     for labels in (LABELS[:2], [*LABELS[:2], LABELS[2][:-1]], [*LABELS, LABELS[0]]):
         refused(lambda labels=labels: simulated(labels=labels), what="labels", expected="[12, 9, 15]", got="12, 9")
     refused(
-        lambda: simulated(projection=no_projection(4), n_components=3),
+        lambda: simulated(settings=SimulationSettings(projection=no_projection(4)), n_components=3),
         what="projection",
         expected="n_components = 3",
         got="onto 4",
     )
     with pytest.raises(InputError, match="rows must be"):
-        simulated(projection=no_projection(3), n_components=3)
+        simulated(settings=SimulationSettings(projection=no_projection(3)), n_components=3)
     with pytest.raises(InputError, match="method must be one of"):
         simulate(ROWS, method="AA-I-GDP", n_components=4, rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="n_components"):
@@ -260,6 +264,136 @@ def test_torch_gives_torch_with_the_same_numbers(method: str, n_components: int,
     assert isinstance(scored, torch.Tensor)
     if not METHODS[method].data_noise:
         assert np.allclose(to_numpy(scored), to_numpy(got.collaboration_matrix)[12:21], atol=1e-9)
+
+
+# ------------------------------------------------------------------------------- matched methods, from data to matrix
+
+DATA = [RNG.standard_normal((n_rows, 3)) for n_rows in (6, 4, 9, 5)]
+ANCHOR = make_anchor(12, 3, rng=RNG)
+
+
+def run_with(method: str, *, v: float = 0.0, sigma: float = 0.0, rows: Any = DATA, **settings: Any) -> Simulation:
+    """One set of streams for all, so that methods are matched."""
+    kept = SimulationSettings(**{"anchor": ANCHOR} | settings)
+    streams = Streams.for_experiment(seed=11)
+    return simulate(rows, method=method, anchor_noise_scale=v, data_noise_scale=sigma, rng=streams, settings=kept)
+
+
+def scales(method: str, *, data: float = 0.3, anchor: float = 0.02) -> dict[str, float]:
+    return {
+        "sigma": data if METHODS[method].data_noise else 0.0,
+        "v": anchor if METHODS[method].anchor_noise else 0.0,
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_from_data_to_collaboration_matrix(method: str) -> None:
+    together = run_with(method, **scales(method))
+    assert [part.shape for part in together.aligned] == [part.shape for part in DATA]
+    assert together.collaboration_matrix.shape == (24, 3)
+    assert np.array_equal(together.collaboration_matrix, np.concatenate(together.aligned))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_distances_within_one_participant_survive_but_for_its_data_noise(method: str) -> None:
+    together = run_with(method, **scales(method, data=0.0))
+    for rows, aligned in zip(DATA, together.aligned, strict=True):
+        assert np.allclose(pdist(rows), pdist(aligned), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("corner", "method"),
+    [
+        ("c-gdp", "c-gdp-data-noise"),
+        ("aa-i-gdp", "aa-i-gdp-data-noise"),
+        ("aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"),
+    ],
+)
+def test_a_method_without_its_data_noise_is_its_noiseless_corner(corner: str, method: str) -> None:
+    options = scales(corner, data=0.0)
+    expected, got = run_with(corner, **options), run_with(method, **options)
+    assert np.array_equal(expected.collaboration_matrix, got.collaboration_matrix)
+
+
+def test_both_noises_without_anchor_noise_are_private_data_noise_but_for_the_alignment() -> None:
+    """The same uploads; Procrustes puts the common space elsewhere than the reference does, by one rigid map."""
+    expected, got = (run_with(name, sigma=0.3) for name in ("aa-i-gdp-data-noise", "aa-i-gdp-both-noise"))
+    for one, other in zip(expected.uploads, got.uploads, strict=True):
+        assert np.array_equal(one.representation, other.representation)
+        assert np.array_equal(one.anchor_representation, other.anchor_representation)
+    gauge = expected.alignment.maps[0].inverse().compose(got.alignment.maps[0])
+    assert np.allclose(gauge.apply(expected.collaboration_matrix), got.collaboration_matrix, atol=1e-10)
+
+
+@pytest.mark.parametrize("reference", [0, 2])
+@pytest.mark.parametrize("noise", [0.0, 0.4])
+def test_aligned_uploads_equal_those_under_one_common_map(reference: int, noise: float) -> None:
+    """Exact equivalence, and its corollary for coupled private-data noise, whichever participant is the reference."""
+    options = {"sigma": noise, "reference": reference}
+    suffix = "-data-noise" if noise else ""
+    aligned, common = run_with("aa-i-gdp" + suffix, **options), run_with("c-gdp" + suffix, **options)
+    assert np.allclose(aligned.collaboration_matrix, common.collaboration_matrix, atol=1e-12)
+
+
+def test_without_alignment_participants_do_not_agree() -> None:
+    apart, common = run_with("i-gdp"), run_with("c-gdp")
+    assert np.allclose(apart.aligned[0], common.aligned[0])
+    assert not np.allclose(apart.aligned[1], common.aligned[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_common_maps_are_the_reference_s_and_own_maps_are_one_s_own(method: str) -> None:
+    together = run_with(method, reference=1)
+    maps = {secret.orthogonal.tobytes() for secret in together.secrets}
+    assert len(maps) == (1 if METHODS[method].transform == "common" else 4)
+    assert np.array_equal(together.secrets[1].orthogonal, run_with("i-gdp").secrets[1].orthogonal)
+
+
+def test_the_reference_keeps_its_own_coordinates() -> None:
+    together = run_with("aa-i-gdp", reference=2)
+    assert np.allclose(together.aligned[2], together.uploads[2].representation, atol=1e-13)
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "gpm", "spectral"])
+def test_the_solver_can_be_chosen(solver: str) -> None:
+    together = run_with("aa-i-gdp-anchor-noise", v=0.01, solver=solver)
+    assert (together.alignment.termination is Termination.SPECTRAL_ONLY) == (solver == "spectral")
+
+
+def test_a_certificate_can_be_asked_for() -> None:
+    noisy = {"method": "aa-i-gdp-anchor-noise", "v": 0.01}
+    assert run_with(**noisy).alignment.certificate is None
+    assert run_with(**noisy, certify=True).alignment.certificate.certified
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_torch_gives_the_same_rows_up_to_one_rigid_map(method: str, torch: ModuleType) -> None:
+    """Procrustes leaves one common orthogonal map open, so distances are what two libraries must agree on."""
+    expected = run_with(method, **scales(method)).collaboration_matrix
+    data, anchor = [torch.as_tensor(part) for part in DATA], torch.as_tensor(ANCHOR)
+    matrix = run_with(method, rows=data, anchor=anchor, **scales(method)).collaboration_matrix
+    assert isinstance(matrix, torch.Tensor)
+    assert np.allclose(pdist(to_numpy(matrix)), pdist(expected), atol=1e-7)
+
+
+def test_one_participant_can_share_but_not_align(refused: Refused) -> None:
+    assert run_with("c-gdp", rows=DATA[:1]).collaboration_matrix.shape == (6, 3)
+    refused(
+        lambda: run_with("aa-i-gdp", rows=DATA[:1]),
+        what="anchor_representations",
+        expected="at least two participants",
+        got="1",
+    )
+
+
+@pytest.mark.parametrize("reference", [-1, 4])
+def test_a_reference_that_does_not_take_part_is_refused(reference: int, refused: Refused) -> None:
+    refused(
+        lambda: run_with("aa-i-gdp", reference=reference),
+        what="reference",
+        expected="a participant's index, 0 to 3",
+        got=str(reference),
+    )
 
 
 # ------------------------------------------------------------------------------------------ poor data breaks no attack

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import METHODS, InputError, Method, RigidMap, Streams, Upload, collaborate, make_anchor, represent
+from mooring import (
+    METHODS,
+    InputError,
+    Method,
+    RigidMap,
+    SimulationSettings,
+    Streams,
+    Upload,
+    make_anchor,
+    represent,
+    simulate,
+)
 from mooring.geometry.backend import to_numpy
 
 SIGMA, V = 0.7, 0.03
@@ -112,10 +123,10 @@ def test_other_streams_give_another_collaboration(method: Method) -> None:
     """Secrets and noise all come from the streams: the same ones repeat everything, others change every upload."""
 
     def run(seed: int) -> list[Upload]:
-        anchor = ANCHOR if method.uses_anchor else None
         scales = {"data_noise_scale": 0.1 * method.data_noise, "anchor_noise_scale": 0.1 * method.anchor_noise}
+        settings = SimulationSettings(anchor=ANCHOR)
         streams = Streams.for_experiment(seed)
-        return list(collaborate(method, [ROWS, ROWS], streams=streams, anchor=anchor, **scales).uploads)
+        return list(simulate([ROWS, ROWS], method=method, rng=streams, settings=settings, **scales).uploads)
 
     for first, again, other in zip(run(1), run(1), run(2), strict=True):
         assert np.array_equal(first.representation, again.representation)

@@ -13,12 +13,13 @@ from mooring import (
     GivenNoise,
     InputError,
     RigidMap,
+    SimulationSettings,
     Streams,
     UploadNoise,
     align_to_reference,
-    collaborate,
     make_anchor,
     represent,
+    simulate,
 )
 
 N_COMPONENTS = 4
@@ -60,7 +61,7 @@ def _distances(rows):
 def test_prop_cgdp_collusion(colluder):
     """prop:cgdp_collusion: whoever learns the common (O, Ψ) from one participant inverts everybody's upload exactly."""
     data = _private_data()
-    study = collaborate("c-gdp", data, streams=Streams.for_experiment(3), reference=2)
+    study = simulate(data, method="c-gdp", rng=Streams.for_experiment(3), settings=SimulationSettings(reference=2))
     O, psi = study.secrets[colluder].orthogonal, study.secrets[colluder].translation
     for target in set(PARTICIPANTS) - {colluder}:
         Y = study.uploads[target].representation
@@ -85,7 +86,7 @@ def test_def_cgdp_an_inversion_leaves_the_noise():
 def test_def_independent_gdp_keeps_geometry_and_withholds_the_key():
     """def:Independent_GDP: distances within a participant survive; another participant's map inverts nothing."""
     data = _private_data()
-    study = collaborate("i-gdp", data, streams=Streams.for_experiment(5))
+    study = simulate(data, method="i-gdp", rng=Streams.for_experiment(5))
     for target in PARTICIPANTS:
         Y = study.uploads[target].representation
         np.testing.assert_allclose(_distances(Y), _distances(data[target]), atol=1e-12)
@@ -130,8 +131,8 @@ def test_prop_exact_alignment_aaigdp_by_algorithm_2(reference):
 def test_prop_exact_alignment_aaigdp_equals_c_gdp_pathwise(reference):
     """prop:exact_alignment_AAIGDP: Z = X O_s + 1 Ψ_sᵀ, which is C-GDP's Z under (O_s, Ψ_s); what was sent still differs."""
     data, streams = _private_data(), Streams.for_experiment(8)
-    aligned = collaborate("aa-i-gdp", data, streams=streams, anchor=_anchors()["normalised"], reference=reference)
-    common = collaborate("c-gdp", data, streams=streams, reference=reference)
+    settings = SimulationSettings(anchor=_anchors()["normalised"], reference=reference)
+    aligned, common = (simulate(data, method=m, rng=streams, settings=settings) for m in ("aa-i-gdp", "c-gdp"))
     own = aligned.secrets[reference]
     Z = np.concatenate(data) @ own.orthogonal + own.translation
     np.testing.assert_allclose(aligned.collaboration_matrix, Z, atol=1e-11)
@@ -177,7 +178,12 @@ def test_prop_exact_alignment_aaigdp_needs_full_rank(kind):
     with pytest.raises(InputError, match=complaint):
         align_to_reference([secret.apply(anchor) for secret in secrets])
     with pytest.raises(InputError, match="anchor"):
-        collaborate("aa-i-gdp", _private_data(), streams=Streams.for_experiment(11), anchor=anchor)
+        simulate(
+            _private_data(),
+            method="aa-i-gdp",
+            rng=Streams.for_experiment(11),
+            settings=SimulationSettings(anchor=anchor),
+        )
 
 
 def test_prop_exact_alignment_aaigdp_needs_more_rows_than_columns():

@@ -14,13 +14,14 @@ from scipy import stats
 from mooring import (
     GivenNoise,
     RigidMap,
+    SimulationSettings,
     Streams,
     UploadNoise,
     align_to_reference,
-    collaborate,
     coupled_noise,
     make_anchor,
     represent,
+    simulate,
 )
 
 N_COMPONENTS = 3
@@ -71,7 +72,9 @@ def _known_anchor_attack(A, uploads, colluder):
 def test_prop_aaigdp_collusion(colluder):
     """prop:aaigdp_collusion: a colluder who reveals A lets Algorithm 3 recover everybody else's X_i exactly."""
     data = _private_data()
-    study = collaborate("aa-i-gdp", data, streams=Streams.for_experiment(4), anchor=_anchor())
+    study = simulate(
+        data, method="aa-i-gdp", rng=Streams.for_experiment(4), settings=SimulationSettings(anchor=_anchor())
+    )
     seen = [(upload.representation, upload.anchor_representation) for upload in study.uploads]
     found = _known_anchor_attack(_anchor(), seen, colluder)
     assert set(found) == set(PARTICIPANTS) - {colluder}
@@ -91,7 +94,9 @@ def test_prop_aaigdp_collusion_with_an_uncentred_anchor(colluder):
 def test_prop_aaigdp_collusion_needs_the_anchor():
     """prop:aaigdp_collusion: it is the anchor that unlocks: with another one the same algorithm recovers nothing."""
     data = _private_data()
-    study = collaborate("aa-i-gdp", data, streams=Streams.for_experiment(4), anchor=_anchor())
+    study = simulate(
+        data, method="aa-i-gdp", rng=Streams.for_experiment(4), settings=SimulationSettings(anchor=_anchor())
+    )
     seen = [(upload.representation, upload.anchor_representation) for upload in study.uploads]
     other = make_anchor(4 * N_COMPONENTS, N_COMPONENTS, rng=np.random.default_rng(5))
     for target, rows in _known_anchor_attack(other, seen, 0).items():
@@ -131,13 +136,12 @@ def long_run():
     """W̃ for fixed transforms and 10,000 rows a participant, as rows of all participants' entries side by side."""
     rng = np.random.default_rng(7)
     data = [rng.standard_normal((10_000, N_COMPONENTS)) for _ in PARTICIPANTS]
-    study = collaborate(
-        "aa-i-gdp-data-noise",
+    study = simulate(
         data,
-        streams=Streams.for_experiment(8),
-        anchor=_anchor(),
+        method="aa-i-gdp-data-noise",
+        rng=Streams.for_experiment(8),
         data_noise_scale=SIGMA,
-        reference=1,
+        settings=SimulationSettings(anchor=_anchor(), reference=1),
     )
     return np.concatenate(list(_aligned_noise(study, data, reference=1)), axis=1)
 
@@ -187,12 +191,12 @@ def test_prop_aaigdp_dp_aligned_representation_noise_is_independent_of_the_trans
     data = [np.ones((1, N_COMPONENTS)) * k for k in PARTICIPANTS]
     noise, features = [], []
     for seed in range(700):
-        study = collaborate(
-            "aa-i-gdp-data-noise",
+        study = simulate(
             data,
-            streams=Streams.for_experiment(seed),
-            anchor=_anchor(),
+            method="aa-i-gdp-data-noise",
+            rng=Streams.for_experiment(seed),
             data_noise_scale=SIGMA,
+            settings=SimulationSettings(anchor=_anchor()),
         )
         noise.append(_aligned_noise(study, data, reference=0).ravel())
         secrets = [np.append(secret.orthogonal, secret.translation) for secret in study.secrets]
@@ -211,7 +215,7 @@ def test_prop_aaigdp_dp_aligned_representation_noise_is_independent_of_the_trans
 def test_cor_aa_cgdp_equivalence_pathwise(reference):
     """cor:aa_cgdp_equivalence: with C-GDP's noise coupled as W_i O_iᵀ O_s the two collaboration matrices are equal.
 
-    Once by hand, with one W_i on both sides, and once as `collaborate` couples two methods that share their streams.
+    Once by hand, with one W_i on both sides, and once as `simulate` couples two methods that share their streams.
     """
     data, secrets, rng = _private_data(), _secrets(), np.random.default_rng(10)
     common = secrets[reference]
@@ -226,11 +230,15 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
         shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(GivenNoise(turned)), **scales)
         np.testing.assert_allclose(map.apply(own.representation), shared.representation, atol=1e-11)
 
-    settings = {"streams": Streams.for_experiment(11), "data_noise_scale": SIGMA, "reference": reference}
-    aa = collaborate("aa-i-gdp-data-noise", data, anchor=_anchor(), **settings)
-    c = collaborate("c-gdp-data-noise", data, **settings)
+    matched = {
+        "rng": Streams.for_experiment(11),
+        "settings": SimulationSettings(anchor=_anchor(), reference=reference),
+    }
+    aa, c = (
+        simulate(data, method=m, data_noise_scale=SIGMA, **matched) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise")
+    )
     np.testing.assert_allclose(aa.collaboration_matrix, c.collaboration_matrix, atol=1e-11)
-    clean = collaborate("c-gdp", data, streams=settings["streams"], reference=reference)
+    clean = simulate(data, method="c-gdp", **matched)
     size = np.std(c.collaboration_matrix - clean.collaboration_matrix)
     assert 0.6 * SIGMA < size < 1.4 * SIGMA  # there was noise to couple
 
@@ -291,9 +299,13 @@ def test_cor_aa_cgdp_equivalence_of_reconstructions(reference):
     Known-secret inversion against C-GDP, and the known-anchor attack against AA-I-GDP.
     """
     data = _private_data()
-    settings = {"streams": Streams.for_experiment(15), "data_noise_scale": SIGMA, "reference": reference}
-    aa = collaborate("aa-i-gdp-data-noise", data, anchor=_anchor(), **settings)
-    c = collaborate("c-gdp-data-noise", data, **settings)
+    matched = {
+        "rng": Streams.for_experiment(15),
+        "settings": SimulationSettings(anchor=_anchor(), reference=reference),
+    }
+    aa, c = (
+        simulate(data, method=m, data_noise_scale=SIGMA, **matched) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise")
+    )
     common = aa.secrets[reference]
     seen = [(upload.representation, upload.anchor_representation) for upload in aa.uploads]
     colluder = (reference + 1) % len(ROWS)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mooring.attacks import run
-from mooring.audit.simulation import simulate
+from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 
 D, R_ROWS, V = 3, 12, 0.2
@@ -24,7 +24,8 @@ PAPERS = ("pseudoinverse", "procrustes", "alignment-map")
 def _simulation(*, v, method="aa-i-gdp-anchor-noise", seed=0):
     rng = np.random.default_rng(seed)
     data = [rng.standard_normal((n, D)) * [3, 2, 1] + [5, -2, 1] for n in (9, 14, 11, 8)]
-    return simulate(data, method=method, n_components=D, n_anchor_rows=R_ROWS, anchor_noise_scale=v, rng=rng)
+    settings = SimulationSettings(n_anchor_rows=R_ROWS)
+    return simulate(data, method=method, anchor_noise_scale=v, rng=rng, settings=settings)
 
 
 def _with_anchor_pair(view, A, B):

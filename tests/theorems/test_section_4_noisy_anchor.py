@@ -18,14 +18,15 @@ from scipy import stats
 from mooring import (
     InputError,
     RigidMap,
+    SimulationSettings,
     Streams,
     align,
     align_batch,
     align_to_reference,
     check_anchor,
-    collaborate,
     make_anchor,
     represent,
+    simulate,
     theory,
 )
 from mooring.geometry import polar_factor, rotation_spread, sample_orthogonal
@@ -118,8 +119,12 @@ def test_def_pa_i_gdp_leaves_the_private_upload_rigid():
     data = [rng.standard_normal((n, 4)) * [1, 2, 3, 4] for n in (6, 9, 2)]
     anchor = make_anchor(16, 4, rng=rng)
     for v in (0.0, 0.05, 3.0):
-        study = collaborate(
-            "aa-i-gdp-anchor-noise", data, streams=Streams.for_experiment(2), anchor=anchor, anchor_noise_scale=v
+        study = simulate(
+            data,
+            method="aa-i-gdp-anchor-noise",
+            rng=Streams.for_experiment(2),
+            anchor_noise_scale=v,
+            settings=SimulationSettings(anchor=anchor),
         )
         for X, upload, aligned, own in zip(data, study.uploads, study.aligned, study.secrets, strict=True):
             np.testing.assert_allclose(upload.representation, X @ own.orthogonal + own.translation, atol=1e-12)
@@ -137,9 +142,8 @@ def test_def_pa_i_gdp_without_noise_is_aaigdp():
     """def:pa_i_gdp: at v = 0 the upload is that of AA-I-GDP, and the aligned rows agree up to one common rigid motion."""
     rng = np.random.default_rng(3)
     data, anchor = [rng.standard_normal((5, 3)) for _ in range(4)], make_anchor(12, 3, rng=rng)
-    settings = {"streams": Streams.for_experiment(4), "anchor": anchor}
-    plain = collaborate("aa-i-gdp", data, **settings)
-    silent = collaborate("aa-i-gdp-anchor-noise", data, anchor_noise_scale=0.0, **settings)
+    matched = {"rng": Streams.for_experiment(4), "settings": SimulationSettings(anchor=anchor)}
+    plain, silent = (simulate(data, method=m, **matched) for m in ("aa-i-gdp", "aa-i-gdp-anchor-noise"))
     for one, other in zip(plain.uploads, silent.uploads, strict=True):
         np.testing.assert_array_equal(one.representation, other.representation)
         np.testing.assert_array_equal(one.anchor_representation, other.anchor_representation)
@@ -426,13 +430,12 @@ def studies():
     anchor = make_anchor(R_ROWS, D, rng=np.random.default_rng(22))
     kept = {"residual": [], "eta": [], "rotations": [], "orthogonals": [], "uploads": []}
     for seed in range(N_STUDIES):
-        study = collaborate(
-            "aa-i-gdp-anchor-noise",
+        study = simulate(
             [np.zeros((1, D))] * P,
-            streams=Streams.for_experiment(seed),
-            anchor=anchor,
+            method="aa-i-gdp-anchor-noise",
+            rng=Streams.for_experiment(seed),
             anchor_noise_scale=V,
-            solver="gpm",
+            settings=SimulationSettings(anchor=anchor, solver="gpm"),
         )
         uploads = [upload.anchor_representation for upload in study.uploads]
         kept["residual"].append(-np.concatenate(study.aligned))

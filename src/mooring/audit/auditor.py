@@ -16,7 +16,7 @@ from mooring.audit.leakage import measure_leakage
 from mooring.audit.linkage import CachedEmbedding
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.result import AuditResult, PointResult
-from mooring.audit.simulation import simulate
+from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, ProjectionKind
 from mooring.audit.utility import References, references, utility
 from mooring.errors import InputError, MissingExtraError
@@ -149,12 +149,10 @@ class Auditor:
             [_on_device(part, settings.device) for part in self.dealt.train],
             self.dealt.train_labels,
             method=point.method,
-            n_components=point.n_components,
-            n_anchor_rows=point.n_anchor_rows,
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=scale,
-            projection=projection,
             rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
+            settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
         )
         outcomes, examples = measure_leakage(simulation, self.dealt, settings)
         deployed, noisy = utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)

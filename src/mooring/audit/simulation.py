@@ -1,7 +1,7 @@
-"""A collaboration played through in one process, and what a colluding analyst would see of it.
+"""A collaboration in one process: every participant's upload, the analyst's alignment, and what an attacker would see of it.
 
 For audits, plans and studies: one program plays every part and holds every secret, so that an attack's result can be
-compared with the truth.
+compared with the truth. Between organisations each part runs where its data is.
 """
 
 from __future__ import annotations
@@ -9,21 +9,65 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from mooring.alignment import Alignment
+from mooring.alignment import Alignment, Solver, align, align_to_reference
 from mooring.attacks.view import Colluder, CollusionView
-from mooring.audit.collaboration import Collaboration, collaborate
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import make_anchor
-from mooring.mechanisms.kernel import DrawnNoise, Upload, represent, represent_rows
+from mooring.mechanisms.kernel import (
+    DrawnNoise,
+    GivenNoise,
+    Precision,
+    Upload,
+    UploadNoise,
+    coupled_noise,
+    represent,
+    represent_rows,
+)
 from mooring.mechanisms.methods import METHODS, Method, method_named
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
 from mooring.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationSettings:
+    """What a simulation takes for granted unless told otherwise.
+
+    Attributes
+    ----------
+    projection : Projection, optional
+        Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise.
+    anchor : array of shape (r, h), optional
+        By default a random one. Ignored by methods without an anchor, as is `n_anchor_rows`.
+    n_anchor_rows : int, optional
+        r of a random anchor; 4 h by default.
+    reference : int
+        The participant whose coordinates are the common ones, or whose map is, under a common transform.
+    solver, certify
+        As for `align`; they matter to the methods with anchor noise only.
+    precision : {"float64", "float32"}
+        "float32" shows attackers the numbers that `mooring share` writes.
+    secrets : sequence of (RigidMap, UploadNoise), optional
+        Every participant's map and noise, to play a given draw through; by default from the streams.
+    """
+
+    projection: Projection | None = None
+    anchor: Array | None = None
+    n_anchor_rows: int | None = None
+    reference: int = 0
+    solver: Solver = "accelerated"
+    certify: bool = False
+    precision: Precision = "float64"
+    secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
+
+
+_DEFAULTS = SimulationSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +85,15 @@ class Simulation:
     private_data : tuple of arrays of shape (n_i, h)
         The same after projection: what an attack tries to rebuild.
     labels : tuple of arrays, or of None
-    collaboration : Collaboration
-        Uploads, alignment and secrets.
+    uploads : tuple of Upload
+        What the analyst received.
+    alignment : Alignment or None
+        How it aligned them; None for methods without an anchor.
+    secrets : tuple of RigidMap
+        Every participant's map, which the analyst did not see.
+    streams : Streams
+        Where noise came from.
+    precision : {"float64", "float32"}
     """
 
     method: Method
@@ -53,28 +104,24 @@ class Simulation:
     records: tuple[Array, ...] = field(repr=False)
     private_data: tuple[Array, ...] = field(repr=False)
     labels: tuple[Array | None, ...] = field(repr=False)
-    collaboration: Collaboration
+    uploads: tuple[Upload, ...] = field(repr=False)
+    alignment: Alignment | None = field(repr=False)
+    secrets: tuple[RigidMap, ...] = field(repr=False)
     streams: Streams = field(repr=False)
+    precision: Precision = "float64"
 
-    @property
-    def uploads(self) -> tuple[Upload, ...]:
-        """What the analyst received."""
-        return self.collaboration.uploads
-
-    @property
-    def secrets(self) -> tuple[RigidMap, ...]:
-        """Every participant's map."""
-        return self.collaboration.secrets
-
-    @property
-    def alignment(self) -> Alignment | None:
-        """How the analyst aligned the uploads."""
-        return self.collaboration.alignment
+    @cached_property
+    def aligned(self) -> tuple[Array, ...]:
+        """Each participant's representation in the common space."""
+        return tuple(self._in_common_space(i, upload.representation) for i, upload in enumerate(self.uploads))
 
     @property
     def collaboration_matrix(self) -> Array:
-        """All aligned rows, one participant after the other."""
-        return self.collaboration.collaboration_matrix
+        """Z: all aligned rows, one participant after the other."""
+        return namespace_of(*self.aligned).concat(list(self.aligned), axis=0)
+
+    def _in_common_space(self, participant: int, representation: Array) -> Array:
+        return representation if self.alignment is None else self.alignment.maps[participant].apply(representation)
 
     def scored_locally(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
         """New rows of one participant in the common space, as it brings them there itself.
@@ -82,11 +129,10 @@ class Simulation:
         In a deployment that is done without noise: nothing leaves the participant. A noise scale gives what the paper
         measures, where test rows are perturbed like uploaded ones.
         """
-        secret = self.secrets[participant]
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
         noise = DrawnNoise(self.streams.named(f"participant/{participant}/test-noise"))
-        represented = represent_rows(rows, secret, data_noise_scale, noise)
-        return represented if self.alignment is None else self.alignment.maps[participant].apply(represented)
+        represented = represent_rows(rows, self.secrets[participant], data_noise_scale, noise)
+        return self._in_common_space(participant, represented)
 
     def view(
         self,
@@ -172,6 +218,7 @@ class Simulation:
             anchor=self.anchor,
             data_noise_scale=self.data_noise_scale,
             anchor_noise_scale=self.anchor_noise_scale,
+            precision=self.precision,
         )
 
 
@@ -180,14 +227,13 @@ def simulate(
     labels: Sequence[Array | None] | None = None,
     *,
     method: Method | str,
-    n_components: int,
-    n_anchor_rows: int | None = None,
+    n_components: int | None = None,
     anchor_noise_scale: float = 0.0,
     data_noise_scale: float = 0.0,
-    projection: Projection | None = None,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Streams,
+    settings: SimulationSettings = _DEFAULTS,
 ) -> Simulation:
-    """Play a collaboration through.
+    """Run a method from private data to collaboration matrix.
 
     Parameters
     ----------
@@ -197,24 +243,26 @@ def simulate(
     method : Method or str
         An anchor-aligned method that is given a noise it does not have becomes 'aa-i-gdp-both-noise', of which all of them
         are corners.
-    n_components : int
-        h.
-    n_anchor_rows : int, optional
-        r; four times h unless told otherwise. Ignored by methods without an anchor.
+    n_components : int, optional
+        h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0
         v and σ.
-    projection : Projection, optional
-        Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise.
-    rng : numpy.random.Generator
-        All secrets and noise of the simulation come from it.
+    rng : numpy.random.Generator or Streams
+        Where all secrets and noise come from: participant i draws its map from the stream "participant/i/transform" and
+        its noise from "participant/i/noise". Two methods run with the same streams are therefore matched: C-GDP uses the
+        reference's map, and its private-data noise is coupled to AA-I-GDP's as in the equivalence corollary, so that their
+        collaboration matrices coincide.
+    settings : SimulationSettings, optional
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> rows = [rng.standard_normal((30, 4)) for _ in range(3)]
-    >>> simulation = simulate(rows, method="aa-i-gdp", n_components=4, rng=rng)
-    >>> simulation.collaboration_matrix.shape
-    (90, 4)
+    >>> streams = Streams.for_experiment(seed=1)
+    >>> simulation = simulate(rows, method="aa-i-gdp", rng=streams)
+    >>> common = simulate(rows, method="c-gdp", rng=streams)
+    >>> bool(np.allclose(simulation.collaboration_matrix, common.collaboration_matrix))
+    True
     >>> from mooring import attacks
     >>> rebuilt = attacks.run("known-anchor", simulation.view(colluders=[0], target=1), rng=rng)
     >>> bool(np.allclose(rebuilt.rows, rows[1]))
@@ -226,46 +274,34 @@ def simulate(
     method = _with_noise(
         method_named(method) if isinstance(method, str) else method, anchor_noise_scale, data_noise_scale
     )
-    records = [as_float64(part) for part in datasets]
-    if not records:
-        raise InputError(
-            "datasets", expected="at least one participant's", got="none", cure="Pass one matrix a participant."
-        )
-    if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
-        raise InputError(
-            "datasets",
-            expected="matrices of one width",
-            got=f"shapes {', '.join(str(tuple(part.shape)) for part in records)}",
-            cure="Every participant must have the same features.",
-        )
+    records = _checked_records(datasets)
     known = _checked_labels(labels, records)
-    streams = Streams(int.from_bytes(rng.bytes(32), "little"))
-    if projection is None:
-        width = int(records[0].shape[1])
-        public = streams.named("projection")
-        projection = (
-            no_projection(width) if n_components == width else gaussian_projection(width, n_components, rng=public)
-        )
-    if projection.n_components != n_components:
+    if not 0 <= settings.reference < len(records):
         raise InputError(
-            "projection",
-            expected=f"onto n_components = {n_components}",
-            got=f"one onto {projection.n_components}",
-            cure="Make the projection with the same number of components.",
+            "reference",
+            expected=f"a participant's index, 0 to {len(records) - 1}",
+            got=str(settings.reference),
+            cure="Count participants from zero.",
         )
-    projection = projection.moved_to(records[0])
+    streams = rng if isinstance(rng, Streams) else Streams(int.from_bytes(rng.bytes(32), "little"))
+    projection = _projection(settings.projection, n_components, int(records[0].shape[1]), streams).moved_to(records[0])
     private_data = tuple(projection.encode(part) for part in records)
-    anchor = None
-    if method.uses_anchor:
-        n_anchor_rows = 4 * n_components if n_anchor_rows is None else n_anchor_rows
-        anchor = like(make_anchor(n_anchor_rows, n_components, rng=streams.named("anchor")), private_data[0])
-    collaboration = collaborate(
-        method,
-        private_data,
-        streams=streams,
-        anchor=anchor,
-        data_noise_scale=data_noise_scale if method.data_noise else None,
-        anchor_noise_scale=anchor_noise_scale if method.anchor_noise else None,
+    anchor = _anchor(settings, projection.n_components, private_data[0], streams) if method.uses_anchor else None
+    secrets = settings.secrets or _drawn_secrets(
+        method, private_data, streams, reference=settings.reference, noisy=data_noise_scale > 0
+    )
+    uploads = tuple(
+        represent(
+            method,
+            rows,
+            secret,
+            noise=noise,
+            anchor=anchor,
+            data_noise_scale=data_noise_scale,
+            anchor_noise_scale=anchor_noise_scale,
+            precision=settings.precision,
+        )
+        for rows, (secret, noise) in zip(private_data, secrets, strict=True)
     )
     return Simulation(
         method,
@@ -273,12 +309,66 @@ def simulate(
         anchor_noise_scale,
         projection,
         anchor,
-        tuple(records),
+        records,
         private_data,
         known,
-        collaboration,
+        uploads,
+        _aligned(method, uploads, settings),
+        tuple(secret for secret, _ in secrets),
         streams,
+        settings.precision,
     )
+
+
+def _drawn_secrets(
+    method: Method, private_data: Sequence[Array], streams: Streams, *, reference: int, noisy: bool
+) -> list[tuple[RigidMap, UploadNoise]]:
+    own = [
+        RigidMap.sample(int(rows.shape[1]), rng=streams.named(f"participant/{i}/transform")).moved_to(rows)
+        for i, rows in enumerate(private_data)
+    ]
+    noises = [UploadNoise.drawn(streams.named(f"participant/{i}/noise")) for i in range(len(own))]
+    if method.transform == "own":
+        return list(zip(own, noises, strict=True))
+    common = own[reference]
+    if noisy:  # the noise that the matched anchor-aligned method adds, turned by its alignment
+        for i, rows in enumerate(private_data):
+            W = like(streams.named(f"participant/{i}/noise").standard_normal(tuple(rows.shape)), rows)
+            noises[i] = UploadNoise(GivenNoise(coupled_noise(W, own=own[i], reference=common)))
+    return [(common, noise) for noise in noises]
+
+
+def _projection(given: Projection | None, n_components: int | None, width: int, streams: Streams) -> Projection:
+    if given is None:
+        if n_components is None or n_components == width:
+            return no_projection(width)
+        return gaussian_projection(width, n_components, rng=streams.named("projection"))
+    if n_components not in (None, given.n_components):
+        raise InputError(
+            "projection",
+            expected=f"onto n_components = {n_components}",
+            got=f"one onto {given.n_components}",
+            cure="Make the projection with the same number of components.",
+        )
+    return given
+
+
+def _anchor(settings: SimulationSettings, n_components: int, beside: Array, streams: Streams) -> Array:
+    if settings.anchor is not None:
+        return settings.anchor
+    n_anchor_rows = 4 * n_components if settings.n_anchor_rows is None else settings.n_anchor_rows
+    return like(make_anchor(n_anchor_rows, n_components, rng=streams.named("anchor")), beside)
+
+
+def _aligned(method: Method, uploads: Sequence[Upload], settings: SimulationSettings) -> Alignment | None:
+    representations = [upload.anchor_representation for upload in uploads]
+    match method.alignment:
+        case "none":
+            return None
+        case "reference":
+            return align_to_reference(representations, reference=settings.reference)
+        case "procrustes":
+            return align(representations, solver=settings.solver, certify=settings.certify)
 
 
 def _copied(array: Array) -> Array:
@@ -300,6 +390,22 @@ def _with_noise(method: Method, anchor_noise_scale: float, data_noise_scale: flo
             cure="Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both.",
         )
     return method
+
+
+def _checked_records(datasets: Sequence[Array]) -> tuple[Array, ...]:
+    records = tuple(as_float64(part) for part in datasets)
+    if not records:
+        raise InputError(
+            "datasets", expected="at least one participant's", got="none", cure="Pass one matrix a participant."
+        )
+    if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
+        raise InputError(
+            "datasets",
+            expected="matrices of one width",
+            got=f"shapes {', '.join(str(tuple(part.shape)) for part in records)}",
+            cure="Every participant must have the same features.",
+        )
+    return records
 
 
 def _checked_labels(labels: Sequence[Array | None] | None, records: Sequence[Array]) -> tuple[Array | None, ...]:

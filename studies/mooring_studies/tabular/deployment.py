@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import REGISTRY, denoised
-from mooring.audit.collaboration import collaborate
 from mooring.audit.linkage import LinkageTest, linkage_test
-from mooring.audit.simulation import Simulation
+from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.errors import InputError
 from mooring.geometry import to_numpy
 from mooring.mechanisms.anchors import make_anchor
@@ -96,29 +95,16 @@ class Scene:
     def play(self, method: str, *, draw: int, anchor_noise_scale: float, data_noise_scale: float) -> Simulation:
         """Play the collaboration through with this draw's noise."""
         described = METHODS[method]
-        streams = DrawStreams(self.entropy, draw)
         h = int(self.anchor.shape[1])
-        anchor = self.anchor if described.uses_anchor else None
-        together = collaborate(
-            described,
-            self.train,
-            streams=streams,
-            anchor=anchor,
-            data_noise_scale=data_noise_scale if described.data_noise else None,
-            anchor_noise_scale=anchor_noise_scale if described.anchor_noise else None,
-        )
         flat = Projection(np.eye(h), np.eye(h), self.projected_by)  # the rows are projected already
-        return Simulation(
-            described,
-            data_noise_scale,
-            anchor_noise_scale,
-            flat,
-            anchor,
-            self.train,
+        return simulate(
             self.train,
             self.train_labels,
-            together,
-            streams,
+            method=described,
+            data_noise_scale=data_noise_scale if described.data_noise else 0.0,
+            anchor_noise_scale=anchor_noise_scale if described.anchor_noise else 0.0,
+            rng=DrawStreams(self.entropy, draw),
+            settings=SimulationSettings(projection=flat, anchor=self.anchor),
         )
 
 
