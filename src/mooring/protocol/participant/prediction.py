@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Score, fit, score
+from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.analyst.delivery import Result, read_result
 from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.projection import study_projection
@@ -94,7 +95,7 @@ def predict_rows(
         "ignore" if study.label.column in ignore else "allow"
     )  # a column of labels that are not known yet
     for block in encoded_batches(study.schema, data, labels=labels, ignore=tuple(ignore), progress=progress):
-        common = delivered.apply(secret.apply(projection.encode(block.rows)))
+        common = delivered.apply(np.asarray(map_rows(projection.encode(block.rows), secret)))
         found.append(delivered.model.predict(common))
         truth += [] if block.labels is None else [block.labels]
         rows += [] if own_rows is None else [block.rows]

@@ -1,0 +1,105 @@
+"""What travels is what is attacked: a bundle holds the numbers that a simulation shows for the same rows, map and noise."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import RigidMap, Simulation, SimulationSettings, UploadNoise, simulate
+from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.bundle import Bundle, verify_bundle
+from mooring.protocol.messages.projection import study_projection
+from mooring.protocol.participant import upload
+from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.storage.vault import Floors
+from mooring.tables import encoded_batches
+
+N_PARTICIPANTS = 3
+STUDIES: dict[str, dict[str, Any]] = {
+    "both noises": {},
+    "anchor noise": {"method": "aa-i-gdp-anchor-noise", "data_noise_scale": 0.0},
+    "data noise": {"method": "aa-i-gdp-data-noise", "anchor_noise_scale": 0.0},
+    "no noise": {"method": "aa-i-gdp", "data_noise_scale": 0.0, "anchor_noise_scale": 0.0},
+    "both noises, projected": {"projection": "gaussian", "n_components": 3},
+    "no noise, projected": {
+        "method": "aa-i-gdp",
+        "data_noise_scale": 0.0,
+        "anchor_noise_scale": 0.0,
+        "projection": "gaussian",
+        "n_components": 2,
+    },
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """One participant's bundle, and all that went into it: its encoded rows in the bundle's order, its map, its noise."""
+
+    bundle: Bundle
+    records: np.ndarray
+    secret: RigidMap
+    noise: UploadNoise
+
+
+@pytest.fixture(params=STUDIES)
+def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The study, what everybody sent, and the same collaboration simulated."""
+    given = small_study.another(**STUDIES[request.param])
+    study, h = given.study, given.study.n_components
+    monkeypatch.setattr(
+        upload, "_STRETCH_BYTES", 4 * h * 7
+    )  # 20 rows in three stretches, each with its part of the noise
+    sent = [send(given, i) for i in range(N_PARTICIPANTS)]
+    simulation = simulate(
+        [one.records for one in sent],
+        method=study.method,
+        anchor_noise_scale=study.anchor_noise_scale,
+        data_noise_scale=study.data_noise_scale,
+        rng=np.random.default_rng(0),
+        settings=SimulationSettings(
+            projection=study_projection(study),
+            anchor=open_anchor(given.vaults[0], study, given.anchor).matrix,
+            precision="float32",
+            secrets=[(one.secret, one.noise) for one in sent],
+        ),
+    )
+    return study, sent, simulation
+
+
+def send(given: Any, i: int) -> Sent:
+    vault = replace(given.vaults[i], floors=Floors(0.0, 0.0, without_noise=True))
+    study, table = given.study, given.table(i)
+    output = given.folder / f"{i}.bundle"
+    given.share(vault, table, output=output)
+    perturbation = Perturbation(study, open_anchor(vault, study, given.anchor), vault)
+    surveyed, _, order = upload._survey(vault, study, table, (), lambda done, total, what="": None)
+    encoded = np.concatenate([block.rows for block in encoded_batches(study.schema, table)])
+    records = np.empty_like(encoded)
+    records[upload._places(perturbation, surveyed, order)] = encoded
+    noise = UploadNoise(
+        perturbation.data_noise(surveyed.n_rows, surveyed.rows_digest), anchor=perturbation.anchor_noise
+    )
+    return Sent(verify_bundle(output, study), records, perturbation.map._SecretMap__map, noise)
+
+
+def test_a_bundle_is_what_a_simulation_shows_to_attackers(played: tuple[Any, list[Sent], Simulation]) -> None:
+    _, sent, simulation = played
+    view = simulation.view(colluders=(0,), target=1)
+    for one, shown in zip(sent, view.uploads, strict=True):
+        assert shown.representation.dtype == shown.anchor_representation.dtype == np.float32
+        np.testing.assert_array_equal(one.bundle.representation(), shown.representation)
+        np.testing.assert_array_equal(one.bundle.anchor_representation, shown.anchor_representation)
+
+
+def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sent], Simulation]) -> None:
+    """def:pa_i_gdp in plain NumPy: Y = X F O + 1 Ψᵀ + σ W and B = A O + 1 Ψᵀ + v W', to float32's rounding."""
+    study, sent, simulation = played
+    for one in sent:
+        X, O, psi = one.records @ study_projection(study).matrix, one.secret.orthogonal, one.secret.translation
+        for values, scale, stream, found in (
+            (X, study.data_noise_scale, one.noise.data, one.bundle.representation()),
+            (simulation.anchor, study.anchor_noise_scale, one.noise.anchor, one.bundle.anchor_representation),
+        ):
+            W = stream.normals(0, values.size).reshape(values.shape)
+            np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
