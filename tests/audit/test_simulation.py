@@ -54,6 +54,22 @@ def test_a_simulation_holds_every_part(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_what_is_attacked_is_the_definition_of_the_mechanism(method: str) -> None:
+    """Y = X O + 1 Ψᵀ + σ W, B = A O + 1 Ψᵀ + v W' in plain NumPy, with the noise of each participant's own stream."""
+    simulation, streams = simulated(method), simulated(method).streams
+    for i, (X, upload) in enumerate(zip(ROWS, simulation.view().uploads, strict=True)):
+        O, psi = simulation.secrets[i].orthogonal, simulation.secrets[i].translation
+        noise = streams.named(f"participant/{i}/noise")
+        W = noise.standard_normal(X.shape) if METHODS[method].data_noise else 0 * X
+        if METHODS[method].transform == "common":  # coupled to what the participant would add under a map of its own
+            W = W @ RigidMap.sample(4, rng=streams.named(f"participant/{i}/transform")).orthogonal.T @ O
+        np.testing.assert_allclose(upload.representation, X @ O + psi + 0.2 * W, atol=1e-12)
+        if METHODS[method].uses_anchor:
+            V = noise.standard_normal((16, 4)) if METHODS[method].anchor_noise else np.zeros((16, 4))
+            np.testing.assert_allclose(upload.anchor_representation, simulation.anchor @ O + psi + 0.1 * V, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_simulation_repeats_with_its_generator_and_not_with_another(method: str) -> None:
     first, again, other = (simulated(method, rng=np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert np.array_equal(first.collaboration_matrix, again.collaboration_matrix)
