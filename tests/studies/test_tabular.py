@@ -15,16 +15,15 @@ from mooring_studies.data import tables as tabular_data
 from mooring_studies.data.tables import TableRows, load_census, load_hospitals
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
-from mooring_studies.tabular import deployment as scenes
 from mooring_studies.tabular import landscape
-from mooring_studies.tabular.deployment import Scene, leakage, make_scene
+from mooring_studies.tabular.deployment import Deployment, Point, leakage, make_deployment
 from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
 from mooring_studies.tabular.scaling import Scaling
 from mooring_studies.tabular.scores import ranked, scored, utility
-from mooring_studies.tabular.skipped_attacks import NotRun, notes_of
+from mooring_studies.tabular.skipped_attacks import notes_of, skipped_columns
 from mooring_studies.tabular.study import TableOptions, partition_tables, run_tables
 
-from mooring.attacks import REGISTRY, DoesNotApply
+from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
 from mooring.tables import Partition
@@ -280,32 +279,24 @@ def test_columns_without_spread_or_without_values_do_not_break_the_scaling() -> 
     np.testing.assert_allclose(found, [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]], atol=1e-12)
 
 
-# --- scenes ----------------------------------------------------------------------------------------------------------
+# --- deployments ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
+def deployment() -> Deployment:
     rng = np.random.default_rng(1)
     labels = [np.arange(60) % 2 for _ in range(8)]
     rows = [rng.standard_normal((60, 5)) * [3, 2, 1, 1, 0.5] + 2 * own[:, None] for own in labels]
-    return make_scene(
-        rows[:4],
-        labels[:4],
-        rows[4:],
-        labels[4:],
-        projected_by="none",
-        n_anchor_rows=20,
-        n_queries=40,
-        streams=Streams.for_experiment(2),
-    )
+    data = Partition.from_parts(rows[:4], labels[:4], test=rows[4:], test_labels=labels[4:], rng=rng)
+    return make_deployment(data, projected_by="none", n_anchor_rows=20, n_queries=40, streams=Streams.for_experiment(2))
 
 
-def played(scene: Scene, method: str, draw: int = 0, v: float = 0.0, sigma: float = 0.0) -> Any:
-    return scene.play(method, draw=draw, anchor_noise_scale=v, data_noise_scale=sigma)
+def played(deployment: Deployment, method: str, draw: int = 0, v: float = 0.0, sigma: float = 0.0) -> Any:
+    return deployment.simulate(Point(method, draw, v, sigma))
 
 
-def test_between_draws_only_the_noise_changes(scene: Scene) -> None:
-    first, second, again = (played(scene, "aa-i-gdp-both-noise", draw, 0.1, 0.5) for draw in (0, 1, 0))
+def test_between_draws_only_the_noise_changes(deployment: Deployment) -> None:
+    first, second, again = (played(deployment, "aa-i-gdp-both-noise", draw, 0.1, 0.5) for draw in (0, 1, 0))
     for one, other in zip(first.secrets, second.secrets, strict=True):
         np.testing.assert_array_equal(one.orthogonal, other.orthogonal)
     assert first.anchor is second.anchor
@@ -313,29 +304,35 @@ def test_between_draws_only_the_noise_changes(scene: Scene) -> None:
         here, there, repeated = (getattr(one.uploads[2], name) for one in (first, second, again))
         assert np.abs(here - there).min() > 0
         np.testing.assert_array_equal(here, repeated)
-    tested = [one.scored_locally(0, scene.test[0], data_noise_scale=0.5) for one in (first, first)]
+    tested = [one.scored_locally(0, deployment.rows.test[0], data_noise_scale=0.5) for one in (first, first)]
     np.testing.assert_array_equal(*tested)
 
 
-def test_without_anchor_noise_a_colluder_has_every_row_exactly(scene: Scene) -> None:
+def test_without_anchor_noise_a_colluder_has_every_row_exactly(deployment: Deployment) -> None:
     for method, attack in (("aa-i-gdp", "known-anchor"), ("c-gdp", "known-secret")):
-        columns = leakage(scene, played(scene, method), attacks=OPTIONS["attacks"], seed=0)
+        columns = leakage(deployment, played(deployment, method), attacks=OPTIONS["attacks"], seed=0)
         assert columns[f"match:{attack}"] == 1
         assert columns[f"error:{attack}"] < 1e-10
         assert 0.5 < columns["error:guessing"] < 1.2
 
 
-def test_attacks_that_ask_for_a_noisy_anchor_are_left_out_where_it_is_noiseless(scene: Scene) -> None:
-    exact = leakage(scene, played(scene, "aa-i-gdp-data-noise", sigma=0.5), attacks=OPTIONS["attacks"], seed=0)
-    noisy = leakage(scene, played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=OPTIONS["attacks"], seed=0)
+def test_attacks_that_ask_for_a_noisy_anchor_are_left_out_where_it_is_noiseless(deployment: Deployment) -> None:
+    exact = leakage(
+        deployment, played(deployment, "aa-i-gdp-data-noise", sigma=0.5), attacks=OPTIONS["attacks"], seed=0
+    )
+    noisy = leakage(
+        deployment, played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=OPTIONS["attacks"], seed=0
+    )
     assert {"error:known-anchor", "error:known-anchor+denoised", "error:joint-moments+denoised"} <= exact.keys()
     assert not {"error:procrustes", "error:moments"} & exact.keys()
     assert {"error:procrustes", "error:moments+denoised", "match:joint-moments"} <= noisy.keys()
     assert "error:known-anchor" not in noisy
 
 
-def test_denoising_is_measured_and_helps_against_much_private_data_noise(scene: Scene) -> None:
-    columns = leakage(scene, played(scene, "aa-i-gdp-data-noise", sigma=4.0), attacks=["known-anchor"], seed=0)
+def test_denoising_is_measured_and_helps_against_much_private_data_noise(deployment: Deployment) -> None:
+    columns = leakage(
+        deployment, played(deployment, "aa-i-gdp-data-noise", sigma=4.0), attacks=["known-anchor"], seed=0
+    )
     assert columns["error:known-anchor+denoised"] < 0.8 * columns["error:known-anchor"]
 
 
@@ -356,8 +353,8 @@ def without_result(columns: dict[str, Any], attacks: list[str]) -> set[str]:
         ("aa-i-gdp-both-noise", 0.2, 0.5),
     ],
 )
-def test_every_attack_has_a_result_or_a_reason(scene: Scene, method: str, v: float, sigma: float) -> None:
-    columns = leakage(scene, played(scene, method, v=v, sigma=sigma), attacks=OPTIONS["attacks"], seed=0)
+def test_every_attack_has_a_result_or_a_reason(deployment: Deployment, method: str, v: float, sigma: float) -> None:
+    columns = leakage(deployment, played(deployment, method, v=v, sigma=sigma), attacks=OPTIONS["attacks"], seed=0)
     wanted = without_result(columns, OPTIONS["attacks"])
     assert wanted
     assert set(columns["attacks_not_run"].split(",")) == wanted
@@ -367,16 +364,19 @@ def test_every_attack_has_a_result_or_a_reason(scene: Scene, method: str, v: flo
     assert ("did not run: " in str(reasons.get("procrustes"))) == (method == "aa-i-gdp")
 
 
-def test_where_all_attacks_ran_nothing_is_said(scene: Scene) -> None:
+def test_where_all_attacks_ran_nothing_is_said(deployment: Deployment) -> None:
     columns = leakage(
-        scene, played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5), attacks=["procrustes", "moments"], seed=0
+        deployment,
+        played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5),
+        attacks=["procrustes", "moments"],
+        seed=0,
     )
     assert without_result(columns, ["procrustes", "moments"]) == set()
     assert not {"attacks_not_run", "attacks_not_run_because"} & columns.keys()
 
 
 def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(view: Any, *, rng: Any) -> Any:
         raise np.linalg.LinAlgError("Singular matrix")
@@ -389,39 +389,36 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
         raise np.linalg.LinAlgError("SVD did not converge")
 
     known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
-    monkeypatch.setattr(scenes, "REGISTRY", known | {"moments": failing, "lattice": endless})
-    monkeypatch.setattr(scenes, "denoised", broken)
-    simulation = played(scene, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
-    columns = leakage(scene, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
+    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", known | {"moments": failing, "lattice": endless})
+    monkeypatch.setattr("mooring.audit.leakage.denoised", broken)
+    simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
+    columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
     reasons = json.loads(columns["attacks_not_run_because"])
     assert reasons.pop("known-anchor").startswith("did not apply: The anchor representation carries noise")
+    broken_down = "failed: The arithmetic broke down: a matrix could not be factorised."
     assert reasons == {
-        "moments": "failed: Singular matrix",
+        "moments": broken_down,
         "lattice": "failed: The rebuilt rows are not finite.",
-        "procrustes+denoised": "failed: SVD did not converge",
+        "procrustes+denoised": broken_down,
     }
     assert "error:procrustes" in columns
 
 
-def test_any_other_error_ends_the_study(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_error_ends_the_study(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(view: Any, *, rng: Any) -> Any:
         raise ValueError("a slip")
 
-    monkeypatch.setattr(scenes, "REGISTRY", {"moments": wrong})
+    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", {"moments": wrong})
     with pytest.raises(ValueError, match="a slip"):
-        leakage(scene, played(scene, "i-gdp"), attacks=["moments"], seed=0)
+        leakage(deployment, played(deployment, "i-gdp"), attacks=["moments"], seed=0)
 
 
 def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
     rows: list[dict[str, Any]] = [{"error:guessing": 1.0} for _ in range(6)] + [{"method": "local-only"}]
     for k, row in enumerate(rows[:5]):
-        told = NotRun()
-        for attack in ("moments", "lattice"):
-            if k < 2:
-                told.left_out(attack, "No need.")
-        with told.trying("procrustes"):
-            raise DoesNotApply(f"Reason {max(k, 1)}.") if k else np.linalg.LinAlgError("Singular matrix")
-        row |= told.columns()
+        reasons = dict.fromkeys(("moments", "lattice"), "did not run: No need.") if k < 2 else {}
+        reasons["procrustes"] = f"did not apply: Reason {max(k, 1)}." if k else "failed: Singular matrix"
+        row |= skipped_columns(reasons)
     assert notes_of(rows) == [
         "moments and lattice did not run at 2 of 6 points: No need",
         "procrustes did not apply at 4 of 6 points: Reason 1 (1); Reason 2 (1); Reason 3 (1); for other reasons (1)",
@@ -430,9 +427,9 @@ def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
     assert notes_of(rows[-2:]) == []
 
 
-def test_only_the_paper_s_score_has_noise_on_test_rows(scene: Scene) -> None:
-    quiet = utility(scene, played(scene, "aa-i-gdp"), learner="linear", seed=0)
-    loud = utility(scene, played(scene, "aa-i-gdp-data-noise", sigma=3.0), learner="linear", seed=0)
+def test_only_the_paper_s_score_has_noise_on_test_rows(deployment: Deployment) -> None:
+    quiet = utility(deployment.rows, played(deployment, "aa-i-gdp"), learner="linear", seed=0)
+    loud = utility(deployment.rows, played(deployment, "aa-i-gdp-data-noise", sigma=3.0), learner="linear", seed=0)
     assert quiet["balanced_accuracy"] == quiet["balanced_accuracy_clean"]
     assert loud["balanced_accuracy"] < loud["balanced_accuracy_clean"] - 0.05
     assert loud["balanced_accuracy_clean"] > quiet["balanced_accuracy"] - 0.1
@@ -579,7 +576,7 @@ def test_an_option_that_is_missing_is_named() -> None:
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_options_of_the_shipped_studies_are_in_order(quick: bool) -> None:
     for study in ("hospitals", "census"):
-        points = list(TableOptions.of(read_spec(study, quick=quick).options).points())
+        points = list(TableOptions.of(read_spec(study, quick=quick).options).points(1.0))
         assert len({(point.method, point.draw) for point in points}) == len(points)
     landscape = LandscapeOptions.of(read_spec("landscape", quick=quick).options)
     sizes = landscape.sizes(0, 55_000)
@@ -658,9 +655,9 @@ def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: 
 def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = landscape._reference_jobs
+    jobs = landscape.reference_jobs
     with monkeypatch.context() as before:
-        before.setattr(landscape, "_reference_jobs", lambda *given: jobs(*given)[:-1])
+        before.setattr(landscape, "reference_jobs", lambda *given, **more: jobs(*given, **more)[:-1])
         old, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
     new, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
     assert {row["method"] for row in new if row not in old} == {"pooled-raw"}
@@ -669,8 +666,8 @@ def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
 
 def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
-    found = landscape._raw(tmp_path / "nothing")
-    monkeypatch.setattr(landscape, "_raw", lambda folder: (*found[:4], "MNIST", {}))
+    found = landscape._load(tmp_path / "nothing")
+    monkeypatch.setattr(landscape, "_load", lambda folder: replace(found, name="MNIST"))
     with pytest.raises(InputError, match="were made from"):
         run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
 

@@ -7,6 +7,7 @@ from mooring.audit.linkage import LinkageTest, galleries_for, linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import Plan, Target, plan_study
 from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, strongest
+from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
 from mooring.audit.utility import References
 
@@ -27,6 +28,8 @@ __all__ = [
     "PointResult",
     "ProjectionKind",
     "References",
+    "Simulation",
+    "SimulationSettings",
     "Target",
     "galleries_for",
     "linkage_test",
@@ -35,5 +38,6 @@ __all__ = [
     "root_mean_square",
     "run_attack",
     "run_audit",
+    "simulate",
     "strongest",
 ]

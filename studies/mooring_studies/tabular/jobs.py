@@ -1,17 +1,25 @@
-"""Jobs of a study of tables: options checked, what the store does not have yet done, and kept as it is finished."""
+"""Jobs of a table study: options checked, points and references measured unless the store has them, facts kept."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from mooring.attacks import REGISTRY
 from mooring.errors import InputError
 from mooring.learners import LEARNERS
+from mooring.randomness import Streams
+from mooring.tables import Partition
+from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.store import ResultStore
-from mooring_studies.tabular.deployment import Row
+from mooring_studies.storage.store import FACTS, ResultStore
+from mooring_studies.tabular.deployment import Deployment, Point, Row, leakage, noise_columns
+from mooring_studies.tabular.scores import alone, each_own, renamed, utility
+from mooring_studies.tabular.skipped_attacks import facts_of, notes_of
 
 Job = tuple[Row, Callable[[], Row]]
 """The method and draw of a row, and what measures the rest of it."""
@@ -63,6 +71,56 @@ def append_missing(
         progress.advance()
 
 
-def renamed(columns: Row, learner: str) -> Row:
-    """Scores of a further learner, its name after a colon."""
-    return {f"{name}:{learner}": value for name, value in columns.items()}
+def measured(
+    deployment: Deployment, point: Point, *, attacks: Iterable[str], learners: Sequence[str], seed: int
+) -> Row:
+    """One point: its noise, what attacks recover, and what the joint model is worth with every learner.
+
+    Parameters
+    ----------
+    deployment : Deployment
+    point : Point
+    attacks : iterable of str
+    learners : sequence of str
+    seed : int
+    """
+    simulation = deployment.simulate(point)
+    columns = noise_columns(simulation) | leakage(deployment, simulation, attacks=attacks, seed=seed)
+    for k, learner in enumerate(learners):
+        found = utility(deployment.rows, simulation, learner=learner, seed=seed)
+        columns |= renamed(found, learner) if k else found
+    return columns
+
+
+def reference_jobs(rows: Partition, *, learners: Sequence[str], most_alone: int, seed: int) -> list[Job]:
+    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are.
+
+    Parameters
+    ----------
+    rows : Partition
+    learners : sequence of str
+    most_alone : int
+        Most participants whose own models are trained.
+    seed : int
+    """
+    p = rows.n_participants
+    chosen = np.unique(np.linspace(0, p - 1, min(most_alone, p)).round().astype(int)).tolist()
+    trained: dict[str, Any] = {"learners": learners, "seed": seed}
+    return [
+        *(({"method": "local-only", "draw": i}, partial(alone, rows, [i], **trained)) for i in chosen),
+        ({"method": "local-own", "draw": 0}, partial(each_own, rows, **trained)),
+        ({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), **trained)),
+    ]
+
+
+def deployment_streams(spec: Spec, deployment: int) -> Streams:
+    """Where everything random in one deployment comes from."""
+    return Streams(int(Streams.for_experiment(spec.seed).named(f"deployment/{deployment}").integers(2**62)))
+
+
+def keep_facts(store: ResultStore, part: str, began: float, facts: Row) -> None:
+    """Keep the facts of a finished run, with its seconds added to those of the runs that it goes on from."""
+    seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
+    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - began
+    rows = store.rows()
+    store.keep(FACTS, facts | facts_of(rows) | {"seconds": seconds, "notes": [*facts["notes"], *notes_of(rows)]})

@@ -14,28 +14,34 @@ The rows are MNIST's. Where its files are absent, scikit-learn's small digits ta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mooring.learners import LEARNERS
-from mooring.mechanisms.projection import public_svd_projection
+from mooring.mechanisms import public_svd_projection
 from mooring.randomness import Streams
 from mooring.tables import Records, partition
-from mooring.typing import Matrix
 from mooring_studies.data.digits import SHAPES, load_digits
 from mooring_studies.data.downloads import data_folder
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.store import FACTS, ResultStore
-from mooring_studies.tabular.deployment import Row, Scene, first_columns, leakage, make_scene
-from mooring_studies.tabular.jobs import Job, append_missing, checked
-from mooring_studies.tabular.scores import alone, utility
-from mooring_studies.tabular.skipped_attacks import facts_of, notes_of
+from mooring_studies.storage.store import ResultStore
+from mooring_studies.tabular.deployment import Deployment, Point, Row, make_deployment
+from mooring_studies.tabular.jobs import (
+    Job,
+    append_missing,
+    checked,
+    deployment_streams,
+    keep_facts,
+    measured,
+    reference_jobs,
+)
 
 
 @dataclass(frozen=True)
@@ -80,16 +86,19 @@ class LandscapeOptions:
         pairs = [(n, p) for n in self.rows_each for p in self.n_participants if n * p <= most]
         return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair))
 
-    def points(self) -> Iterator[tuple[str, int, float, float]]:
-        """Method, draw, v, and σ in standard deviations."""
-        yield "aa-i-gdp", 0, 0.0, 0.0
-        yield from (("aa-i-gdp-anchor-noise", k, v, 0.0) for k, v in enumerate(self.anchor_noise))
-        yield from (("aa-i-gdp-data-noise", k, 0.0, level) for k, level in enumerate(self.data_noise))
+    def points(self, standard_deviation: float) -> list[Point]:
+        """No noise, every anchor noise, and every private-data noise for rows of this standard deviation."""
+        unit = standard_deviation
+        return [
+            Point("aa-i-gdp"),
+            *(Point("aa-i-gdp-anchor-noise", k, v) for k, v in enumerate(self.anchor_noise)),
+            *(Point("aa-i-gdp-data-noise", k, 0.0, level * unit) for k, level in enumerate(self.data_noise)),
+        ]
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Projected rows to deal from, and rows to test on.
+class Digits:
+    """Rows to deal and rows to test on, as they are.
 
     Attributes
     ----------
@@ -103,6 +112,11 @@ class Pool:
     test: Records = field(repr=False)
     name: str
     checksums: Mapping[str, str]
+
+    @property
+    def are_mnist(self) -> bool:
+        """Whether they are MNIST's, not those that take their place."""
+        return self.name == "MNIST"
 
 
 def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
@@ -119,173 +133,118 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     """
     options = LandscapeOptions.of(spec.options)
     began = time.perf_counter()
-    rows, labels, test_rows, test_labels, name, checksums = _raw(data_folder(data_dir))
-    if name != "MNIST":
+    digits = _load(data_folder(data_dir))
+    if not digits.are_mnist:
         progress.note("MNIST's files are not there: the landscape is that of scikit-learn's digits, in a smaller grid.")
-    store.bind("rows from", name)  # one folder, one data set: with and without MNIST the settings are the same
-    for file, checksum in checksums.items():
+    store.bind("rows from", digits.name)  # one folder, one data set: with and without MNIST the settings are the same
+    for file, checksum in digits.checksums.items():
         store.bind(file, checksum)
-    pools = []
-    for deployment in range(spec.deployments):
-        streams = Streams(int(Streams.for_experiment(spec.seed).named(f"deployment/{deployment}").integers(2**62)))
-        pools.append((deployment, streams))
-    n_pool = _pool_sizes(options, len(labels), len(test_labels))
-    sizes = {deployment: options.sizes(deployment, n_pool[0]) for deployment, _ in pools}
-    points = list(options.points())
-    progress.stage("sizes", sum(len(part) for part in sizes.values()) * (len(points) + 1))
+    n_train, n_test = _pool_sizes(options, digits)
+    sizes = [options.sizes(deployment, n_train) for deployment in range(spec.deployments)]
+    progress.stage("sizes", sum(len(part) for part in sizes) * (len(options.points(1.0)) + 1))
     cells = []
-    for deployment, streams in pools:
-        pool = _pool(rows, labels, test_rows, test_labels, options, name, checksums, streams)
-        for rows_each, p in sizes[deployment]:
+    for deployment, pairs in enumerate(sizes):
+        streams = deployment_streams(spec, deployment)
+        pool = _pool(digits, options, streams)
+        for rows_each, p in pairs:
             own = Streams(int(streams.named(f"size/{rows_each}/{p}").integers(2**62)))
-            scene = _scene(pool, rows_each, p, options, own)
+            made = _deployment(pool, rows_each, p, options, own)
             identity = {"deployment": deployment, "n_participants": p, "rows_each": rows_each}
-            append_missing(
-                _reference_jobs(scene, options, spec.seed), identity, store=store, progress=progress, as_one=True
-            )
-            jobs: list[Job] = [
-                ({"method": method, "draw": draw}, _Measuring(scene, options, method, draw, v, level, spec.seed))
-                for method, draw, v, level in points
-            ]
-            append_missing(jobs, identity, store=store, progress=progress)
-            cells.append(
-                identity
-                | {
-                    "standard_deviation": scene.standard_deviation,
-                    "n_queries": len(scene.match.galleries.queries),
-                    "match_guessing": scene.match.control,
-                }
-            )
-    seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
-    seconds["sizes"] = seconds.get("sizes", 0.0) + time.perf_counter() - began
-    store.keep(
-        FACTS,
-        first_facts(spec)
-        | {
-            "rows_from": name,
-            "data": dict(checksums),
-            "n_train": n_pool[0],
-            "n_test": n_pool[1],
-            "cells": cells,
-            **facts_of(store.rows()),
-            "seconds": seconds,
-            "notes": [
-                *(
-                    []
-                    if name == "MNIST"
-                    else ["MNIST was not there: these are scikit-learn's digits, in a smaller grid"]
-                ),
-                "public rows, for the projection, are taken out of the training rows",
-                "local-only and pooled-raw learn from projected rows, as the joint model does",
-                f"learner: {LEARNERS[options.learners[0]]}",
-                "private-data noise in the options is in standard deviations of the projected rows, columns centred",
-                "match and error are in the projected space; look-alikes are rows of the same class",
-                "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
-                *notes_of(store.rows()),
-            ],
-        },
-    )
+            references, points = _jobs(made, options, spec.seed)
+            append_missing(references, identity, store=store, progress=progress, as_one=True)
+            append_missing(points, identity, store=store, progress=progress)
+            cells.append(identity | _facts_of(made))
+    facts = {"rows_from": digits.name, "data": dict(digits.checksums), "n_train": n_train, "n_test": n_test}
+    notes = [
+        *([] if digits.are_mnist else ["MNIST was not there: these are scikit-learn's digits, in a smaller grid"]),
+        "public rows, for the projection, are taken out of the training rows",
+        "local-only and pooled-raw learn from projected rows, as the joint model does",
+        f"learner: {LEARNERS[options.learners[0]]}",
+        "private-data noise in the options is in standard deviations of the projected rows, columns centred",
+        "match and error are in the projected space; look-alikes are rows of the same class",
+        "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
+    ]
+    keep_facts(store, "sizes", began, first_facts(spec) | facts | {"cells": cells, "notes": notes})
 
 
-@dataclass(frozen=True, eq=False)
-class _Measuring:
-    """The measuring of one point, when it is called."""
-
-    scene: Scene
-    options: LandscapeOptions
-    method: str
-    draw: int
-    v: float
-    level: float
-    seed: int
-
-    def __call__(self) -> Row:
-        sigma = self.level * self.scene.standard_deviation
-        simulation = self.scene.play(self.method, draw=self.draw, anchor_noise_scale=self.v, data_noise_scale=sigma)
-        columns = first_columns(simulation)
-        columns |= leakage(self.scene, simulation, attacks=self.options.attacks, seed=self.seed)
-        return columns | _without_own(utility(self.scene, simulation, learner=self.options.learners[0], seed=self.seed))
+def _jobs(deployment: Deployment, options: LandscapeOptions, seed: int) -> tuple[list[Job], list[Job]]:
+    """References and points; participants are dealt alike here, so what each scores on its own few rows is left out."""
+    learners = options.learners[:1]
+    references: list[Job] = [
+        (point, partial(_without_own, job))
+        for point, job in reference_jobs(deployment.rows, learners=learners, most_alone=options.alone, seed=seed)
+        if point["method"] != "local-own"
+    ]
+    measuring = partial(measured, deployment, attacks=options.attacks, learners=learners, seed=seed)
+    points: list[Job] = [
+        ({"method": point.method, "draw": point.draw}, partial(_without_own, partial(measuring, point)))
+        for point in options.points(deployment.standard_deviation)
+    ]
+    return references, points
 
 
-@dataclass(frozen=True, eq=False)
-class _Alone:
-    """Training one model on the rows of some participants, of one or of all, when it is called."""
-
-    scene: Scene
-    who: Sequence[int]
-    learner: str
-    seed: int
-
-    def __call__(self) -> Row:
-        scene = self.scene
-        rows = np.concatenate([scene.train[i] for i in self.who])
-        labels = np.concatenate([scene.train_labels[i] for i in self.who])
-        found = alone(rows, labels, scene.test, scene.test_labels, learner=self.learner, seed=self.seed)
-        return {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0} | _without_own(found)
+def _without_own(measure: Callable[[], Row]) -> Row:
+    return {name: value for name, value in measure().items() if not name.startswith(("own:", "n_own"))}
 
 
-def _reference_jobs(scene: Scene, options: LandscapeOptions, seed: int) -> list[Job]:
-    """Participants alone, and everybody's rows pooled without protection: the same learner, rows and seed."""
-    p, learner = scene.n_participants, options.learners[0]
-    chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
-    alone_jobs: list[Job] = [({"method": "local-only", "draw": i}, _Alone(scene, [i], learner, seed)) for i in chosen]
-    return [*alone_jobs, ({"method": "pooled-raw", "draw": 0}, _Alone(scene, range(p), learner, seed))]
+def _facts_of(deployment: Deployment) -> Row:
+    return {
+        "standard_deviation": deployment.standard_deviation,
+        "n_queries": len(deployment.match.galleries.queries),
+        "match_guessing": deployment.match.control,
+    }
 
 
-def _without_own(columns: Row) -> Row:
-    """Participants are dealt alike here: what each scores on its own few test rows says nothing more."""
-    return {name: value for name, value in columns.items() if not name.startswith("own:")}
-
-
-def _raw(folder: Path) -> tuple[Any, Any, Any, Any, str, Mapping[str, str]]:
-    """Rows and labels to deal and to test on. MNIST's files absent is one thing, half of them there another."""
+def _load(folder: Path) -> Digits:
+    """MNIST's digits; scikit-learn's where none of its files is there. Half of them there is an error."""
     places = [folder, folder / "mnist"]
     if any((place / (name + suffix)).exists() for place in places for name in SHAPES for suffix in ("", ".gz")):
-        digits = load_digits(folder)
-        images = (digits.train_images, digits.train_labels, digits.test_images, digits.test_labels)
-        return images[0] / 255.0, images[1], images[2] / 255.0, images[3], "MNIST", digits.checksums
+        found = load_digits(folder)
+        train = Records(rows=found.train_images / 255.0, labels=found.train_labels)
+        test = Records(rows=found.test_images / 255.0, labels=found.test_labels)
+        return Digits(train, test, "MNIST", found.checksums)
     from sklearn.datasets import load_digits as load_small_digits
 
     small, labels = load_small_digits(return_X_y=True)
     order = Streams.for_experiment(0).named("small digits").permutation(len(labels))
-    rest, test = order[len(labels) // 4 :], order[: len(labels) // 4]
-    return small[rest] / 16.0, labels[rest], small[test] / 16.0, labels[test], "scikit-learn's digits", {}
+    rest, test_rows = order[len(labels) // 4 :], order[: len(labels) // 4]
+    parts = [Records(rows=small[own] / 16.0, labels=labels[own]) for own in (rest, test_rows)]
+    return Digits(parts[0], parts[1], "scikit-learn's digits", {})
 
 
-def _pool_sizes(options: LandscapeOptions, n_rows: int, n_test_rows: int) -> tuple[int, int]:
-    return n_rows - min(options.n_public, n_rows // 5), min(options.n_test, n_test_rows)
+def _pool_sizes(options: LandscapeOptions, digits: Digits) -> tuple[int, int]:
+    n_rows = digits.train.n_rows
+    return n_rows - min(options.n_public, n_rows // 5), min(options.n_test, digits.test.n_rows)
 
 
-def _pool(
-    rows: Matrix,
-    labels: Any,
-    test_rows: Matrix,
-    test_labels: Any,
-    options: LandscapeOptions,
-    name: str,
-    checksums: Mapping[str, str],
-    streams: Streams,
-) -> Pool:
-    """Take the public rows out, make the projection from them, and project the rest."""
-    n_train, n_test = _pool_sizes(options, len(labels), len(test_labels))
-    order = streams.named("public").permutation(len(labels))
+def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> tuple[Records, Records]:
+    """Projected rows to deal and to test on; the projection is made from public rows, which are taken out."""
+    train, test = digits.train, digits.test
+    assert train.labels is not None
+    assert test.labels is not None
+    n_train, n_test = _pool_sizes(options, digits)
+    order = streams.named("public").permutation(train.n_rows)
     public, kept = order[n_train:], order[:n_train]
-    projection = public_svd_projection(rows[public], options.n_components, rng=streams.named("projection"))
-    tested = streams.named("test").permutation(len(test_labels))[:n_test]
-    train = Records(rows=projection.encode(rows[kept]), labels=labels[kept])
-    test = Records(rows=projection.encode(test_rows[tested]), labels=test_labels[tested])
-    return Pool(train, test, name, checksums)
+    projection = public_svd_projection(train.rows[public], options.n_components, rng=streams.named("projection"))
+    tested = streams.named("test").permutation(test.n_rows)[:n_test]
+    return (
+        Records(rows=projection.encode(train.rows[kept]), labels=train.labels[kept]),
+        Records(rows=projection.encode(test.rows[tested]), labels=test.labels[tested]),
+    )
 
 
-def _scene(pool: Pool, rows_each: int, p: int, options: LandscapeOptions, streams: Streams) -> Scene:
-    dealt = partition(pool.train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
-    assert dealt.train_labels is not None
-    assert pool.test.labels is not None
-    return make_scene(
-        dealt.train,
-        dealt.train_labels,
-        np.array_split(pool.test.rows, p),
-        np.array_split(pool.test.labels, p),
+def _deployment(
+    pool: tuple[Records, Records], rows_each: int, p: int, options: LandscapeOptions, streams: Streams
+) -> Deployment:
+    train, test = pool
+    assert test.labels is not None
+    dealt = partition(train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
+    return make_deployment(
+        replace(
+            dealt,
+            test=tuple(np.array_split(test.rows, p)),
+            test_labels=tuple(np.array_split(np.asarray(test.labels), p)),
+        ),
         projected_by="public-svd",
         n_anchor_rows=options.n_anchor_rows,
         n_queries=options.n_queries,

@@ -9,40 +9,89 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
-from mooring.audit.simulation import Simulation
+from mooring.audit import Simulation
 from mooring.geometry import to_numpy
 from mooring.learners import Fitted, score, train_learner
+from mooring.tables import Partition
 from mooring.typing import Matrix
-from mooring_studies.tabular.deployment import Labels, Row, Scene
+from mooring_studies.tabular.deployment import Labels, Row
 
 _FEW_PARTICIPANTS = 10  # of so many, each one's own score has a column
+_NO_NOISE: Row = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
 
 
-def utility(scene: Scene, simulation: Simulation, *, learner: str, seed: int) -> Row:
-    """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed."""
-    labels = np.concatenate(scene.train_labels)
-    fitted = train(learner, to_numpy(simulation.collaboration_matrix), labels, seed=seed)
+def utility(rows: Partition, simulation: Simulation, *, learner: str, seed: int) -> Row:
+    """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed.
+
+    Parameters
+    ----------
+    rows : Partition
+        What the simulation was made from.
+    simulation : Simulation
+    learner : str
+    seed : int
+    """
+    labels, test_labels = _labels(rows)
+    fitted = train(learner, to_numpy(simulation.collaboration_matrix), np.concatenate(labels), seed=seed)
 
     def tested(noise: float) -> Matrix:
-        parts = [
-            to_numpy(simulation.scored_locally(i, rows, data_noise_scale=noise)) for i, rows in enumerate(scene.test)
-        ]
+        parts = [to_numpy(simulation.scored_locally(i, own, data_noise_scale=noise)) for i, own in enumerate(rows.test)]
         return np.concatenate(parts)
 
-    rows = tested(0.0)
-    clean = fitted.predict(rows)
+    clean_rows = tested(0.0)
+    clean = fitted.predict(clean_rows)
     noise = simulation.data_noise_scale
     noisy = clean if noise == 0 else fitted.predict(tested(noise))
-    return scored(scene.test_labels, clean=clean, noisy=noisy) | ranked(scene.test_labels, leaning(fitted, rows))
+    return scored(test_labels, clean=clean, noisy=noisy) | ranked(test_labels, leaning(fitted, clean_rows))
 
 
-def alone(
-    rows: Matrix, labels: Labels, test: Sequence[Matrix], test_labels: Sequence[Labels], *, learner: str, seed: int
-) -> Row:
-    """Train on these rows, and score on everybody's test rows."""
-    fitted, tested = train(learner, rows, labels, seed=seed), np.concatenate(list(test))
-    said = fitted.predict(tested)
-    return scored(test_labels, clean=said, noisy=said) | ranked(test_labels, leaning(fitted, tested))
+def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed: int) -> Row:
+    """Train on the rows of some participants, of one or of all, and score on everybody's test rows.
+
+    Parameters
+    ----------
+    rows : Partition
+    who : sequence of int
+    learners : sequence of str
+        The first one's scores have the usual columns; those of another have its name after a colon.
+    seed : int
+    """
+    labels, test_labels = _labels(rows)
+    own, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))
+    tested = np.concatenate(rows.test)
+    columns: Row = {**_NO_NOISE, "n_own_rows": int(own.shape[0])}
+    for k, learner in enumerate(learners):
+        fitted = train(learner, own, own_labels, seed=seed)
+        said = fitted.predict(tested)
+        found = scored(test_labels, clean=said, noisy=said) | ranked(test_labels, leaning(fitted, tested))
+        columns |= renamed(found, learner) if k else found
+    return columns
+
+
+def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
+    """Train every participant's own model, test it on its own test rows, and score all predictions together.
+
+    Where populations differ, as hospitals' do, this is what joining has to beat: a model that was never meant for other
+    hospitals' patients is not to blame for failing on them.
+    """
+    labels, test_labels = _labels(rows)
+    columns: Row = dict(_NO_NOISE)
+    for k, learner in enumerate(learners):
+        models = [train(learner, own, known, seed=seed) for own, known in zip(rows.train, labels, strict=True)]
+        pairs = [(model, test) for model, test in zip(models, rows.test, strict=True) if len(test)]
+        said = np.concatenate([model.predict(test) for model, test in pairs])
+        found = scored(test_labels, clean=said, noisy=said)
+        leans = [part for model, test in pairs if (part := leaning(model, test)) is not None]
+        if len(leans) == len(pairs):
+            found |= ranked(test_labels, np.concatenate(leans))
+            found.pop("auc_clean", None)  # leanings of different models cannot be ranked together
+        columns |= renamed(found, learner) if k else found
+    return columns
+
+
+def renamed(columns: Row, learner: str) -> Row:
+    """Scores of a further learner, its name after a colon."""
+    return {f"{name}:{learner}": value for name, value in columns.items()}
 
 
 def train(learner: str, rows: Matrix, labels: Labels, *, seed: int) -> Fitted:
@@ -103,3 +152,9 @@ def scored(test_labels: Sequence[Labels], *, clean: Labels, noisy: Labels) -> Ro
 def balanced(truth: Labels, predicted: Labels) -> float:
     """The mean over classes of the share recognised."""
     return score(truth, predicted, kind="classes", rng=np.random.default_rng(0)).value
+
+
+def _labels(rows: Partition) -> tuple[tuple[Labels, ...], tuple[Labels, ...]]:
+    assert rows.train_labels is not None
+    assert rows.test_labels is not None
+    return rows.train_labels, rows.test_labels

@@ -8,61 +8,31 @@ run that was stopped and went on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-
-from mooring.attacks import DoesNotApply
 
 NAMES, REASONS = "attacks_not_run", "attacks_not_run_because"
 GUESSING = "error:guessing"
 """The column that every point has at which attacks were tried, and no other."""
 
-_DID_NOT_APPLY, _FAILED, _LEFT_OUT = "did not apply", "failed", "did not run"
+LEFT_OUT = "did not run"
+"""Begins the reason of an attack that was not even tried."""
+
+_OUTCOMES = ("did not apply", "failed", LEFT_OUT)
 _SHOWN_REASONS = 3
 
 
-class NotRun:
-    """Collects, at one point, the attacks that gave nothing.
+def skipped_columns(reasons: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of a row; none where all ran.
 
-    Attributes
+    Parameters
     ----------
-    reasons : dict of str to str
+    reasons : mapping of str to str
         By attack; a reason begins with "did not apply: ", "failed: " or "did not run: ".
-
-    Examples
-    --------
-    >>> told = NotRun()
-    >>> with told.trying("known-anchor"):
-    ...     raise DoesNotApply("The anchor carries noise.")
-    >>> told.columns()["attacks_not_run"], told.reasons["known-anchor"]
-    ('known-anchor', 'did not apply: The anchor carries noise.')
     """
-
-    def __init__(self) -> None:
-        self.reasons: dict[str, str] = {}
-
-    @contextmanager
-    def trying(self, attack: str) -> Iterator[None]:
-        """Try an attack: go on where it has nothing to work with, or its numbers break down, and remember which."""
-        try:
-            yield
-        except DoesNotApply as problem:
-            self.reasons[attack] = f"{_DID_NOT_APPLY}: {problem.reason}"
-        except (np.linalg.LinAlgError, FloatingPointError) as problem:
-            self.reasons[attack] = f"{_FAILED}: {problem}"
-
-    def left_out(self, attack: str, reason: str) -> None:
-        """Remember an attack that was not even tried."""
-        self.reasons[attack] = f"{_LEFT_OUT}: {reason}"
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of the row; none where all ran."""
-        if not self.reasons:
-            return {}
-        return {NAMES: ",".join(self.reasons), REASONS: json.dumps(self.reasons, ensure_ascii=False)}
+    if not reasons:
+        return {}
+    return {NAMES: ",".join(reasons), REASONS: json.dumps(dict(reasons), ensure_ascii=False)}
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -85,15 +55,14 @@ def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
     Examples
     --------
-    >>> told = NotRun()
-    >>> told.left_out("moments", "Nobody asked for it.")
-    >>> notes_of([{GUESSING: 1.0} | told.columns(), {GUESSING: 1.0}])
+    >>> skipped = skipped_columns({"moments": "did not run: Nobody asked for it."})
+    >>> notes_of([{GUESSING: 1.0} | skipped, {GUESSING: 1.0}])
     ['moments did not run at 1 of 2 points: Nobody asked for it']
     """
     n_attacked = facts_of(rows)["n_attacked"]
     alike: dict[tuple[str, tuple[tuple[str, int], ...]], list[str]] = {}
     for attack, reasons in counted(rows).items():
-        for kind in (_DID_NOT_APPLY, _FAILED, _LEFT_OUT):
+        for kind in _OUTCOMES:
             own = [
                 (why.removesuffix("."), n)
                 for text, n in reasons.items()
