@@ -28,7 +28,7 @@ def present(folder: Path) -> list[Figure]:
 
     finished = read_finished(folder)
     figures = draw_figures(finished, folder / "figures")
-    comparisons = compared({finished.study: finished}, only=finished.study)
+    comparisons = compare_with_paper({finished.study: finished}, only=finished.study)
     rows = plain(as_dicts(comparisons))
     content = json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(folder / CLAIMS, content.encode(), what="the comparison with the paper")
@@ -44,7 +44,7 @@ def draw_figures(finished: Finished, folder: Path) -> list[Figure]:
     return draw.draw_figures(finished.study, finished.results, finished.facts, finished.pictures, folder)
 
 
-def compared(studies: Mapping[str, Finished], *, only: str | None = None) -> list[Any]:
+def compare_with_paper(studies: Mapping[str, Finished], *, only: str | None = None) -> list[Any]:
     """The paper's numbers beside those of some studies; `only` leaves out what belongs to others."""
     from mooring_studies.comparison.claims import compare
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mooring.errors import InputError, MooringError
 from mooring_studies.figures.figure_file import Figure
-from mooring_studies.presentation import compared, draw_figures
+from mooring_studies.presentation import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.finished import Finished, read_finished
 
@@ -45,9 +45,9 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
     from mooring.atomic_io import make_folder, write_atomically
-    from mooring_studies.comparison.claims_page import markdown
-    from mooring_studies.comparison.findings import findings
-    from mooring_studies.gallery import gallery
+    from mooring_studies.comparison.claims_page import render_comparison
+    from mooring_studies.comparison.findings import render_findings
+    from mooring_studies.markdown import render_gallery
 
     finished: dict[str, Finished] = {}
     figures: dict[str, list[Figure]] = {}
@@ -58,12 +58,12 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         figures[name] = draw_figures(finished[name], docs / "figures" / name)
         say(f"{name}: {len(figures[name])} figures")
     make_folder(docs, what="the folder of documents")
-    comparisons = compared(finished)
+    comparisons = compare_with_paper(finished)
     titles = {name: read_spec(name).title for name in there}
     pages = {
-        COMPARISON: markdown(comparisons, {name: one.facts for name, one in finished.items()}),
-        FINDINGS: findings({name: one.results for name, one in finished.items()}, comparisons),
-        GALLERY: gallery(figures, titles, under=docs),
+        COMPARISON: render_comparison(comparisons, {name: one.facts for name, one in finished.items()}),
+        FINDINGS: render_findings({name: one.results for name, one in finished.items()}, comparisons),
+        GALLERY: render_gallery(figures, titles, under=docs),
     }
     for name, text in pages.items():
         write_atomically(docs / name, text.encode(), what=f"the page {name}")

@@ -1,16 +1,16 @@
 """A finished study in a few figures: what joining gives, what training alone gives, what the strongest attack gets.
 
-The same figures in words and cells too, so that the page and the terminal say the same.
+The same figures in cells and sentences too, so that the page and the terminal say the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mooring.report import render_sentence
 from mooring.typing import Array
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures.labels import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, attack_words
@@ -18,33 +18,13 @@ from mooring_studies.figures.series import accuracy_of, column, local_only, mean
 
 CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 NOISY = ("c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
-LOWER_BOUND = "A lower bound on leakage: a better attack may exist."
-POOLED_RAW_NOTE = (
-    "Pooled raw is the best of three ways of scaling the rows, one of which is C-GDP's own representation: the two may "
-    "coincide to the last digit."
-)
 _BY = ("n_participants", "identities_each", "rows_each")
 _NOTHING, _NOT_MEASURED = "–", "not measured"
 
 
-@dataclass(frozen=True)
-class Measure:
-    """How joining is compared with training alone: by which score, against the rows of which method."""
-
-    score: str
-    method: str
-    words: str
-
-
-_OWN_ROWS = Measure(
-    "auc_own_clean",
-    LOCAL_OWN,
-    "area under the ROC curve on participants' own rows, against their own models there (the tables score "
-    "everybody's rows instead)",
-)
-_ALL_ROWS = Measure(
-    "balanced_accuracy_clean", LOCAL_ONLY, "balanced accuracy on everybody's test rows, against local only"
-)
+# How joining is compared with training alone: by which score, against the rows of which method.
+_OWN_ROWS = ("auc_own_clean", LOCAL_OWN)
+_ALL_ROWS = ("balanced_accuracy_clean", LOCAL_ONLY)
 
 
 def summarised(results: Results) -> list[dict[str, Any]]:
@@ -66,20 +46,15 @@ def joining_pays(results: Results) -> tuple[int, int]:
         for _, part in _sizes(results.where(deployment=deployment)):
             measure, alone = _training_alone(part)
             if measure is not None:
-                joint = 100 * column(part.where(method=list(NOISY)), measure.score)
+                joint = 100 * column(part.where(method=list(NOISY)), measure[0])
                 joint = joint[np.isfinite(joint)]
                 better, total = better + int((joint > alone).sum()), total + len(joint)
     return better, total
 
 
-def joining_in_words(better: int, total: int, sizes: Sequence[Mapping[str, Any]]) -> str:
-    """What `joining_pays` counted, and by which measure; empty where nothing could be compared."""
-    if not total:
-        return ""
-    known = dict.fromkeys(size["training_alone"]["words"] for size in sizes if size["training_alone"])
-    measure = f", by {' or '.join(known)}" if known else ""
-    opening = "Over all deployments, " if any(size["deployments"] > 1 for size in sizes) else ""
-    return f"{opening}{better} of {total} noisy draws beat training alone{measure}; new rows carry no noise."
+def say(what: str, *values: Any) -> str:
+    """A sentence of summary.txt.jinja, by the name of its macro; the page and the terminal say the same."""
+    return render_sentence("summary.txt.jinja", what, *values, package=__package__)
 
 
 def control_columns(sizes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -108,44 +83,9 @@ def noisy_columns(noisy: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     )
 
 
-def controls_in_words(columns: Mapping[str, Any], sizes: Sequence[Mapping[str, Any]]) -> str:
-    """What stands in the columns of `control_columns`; names the size where there is only one."""
-    known = {"local only": "what a participant has alone", "pooled raw": "what pooling raw rows would give"}
-    beside = " and ".join(words for name, words in known.items() if name in columns)
-    where = f" with {size_in_words(sizes[0])}" if len(sizes) == 1 else ""
-    words = f"Balanced accuracy without noise, in the first deployment{where}"
-    return f"{words}, beside {beside}" if beside else words
-
-
-def noisy_in_words(columns: Mapping[str, Any]) -> str:
-    """What stands in the columns of `noisy_columns`."""
-    both = {"accuracy", "as deployed"} <= {*columns}
-    scored = " (with noise on test rows too, as in the paper; and as deployed, without it)" if both else ""
-    attack = ", and the attack that is the strongest most often" if "strongest attack" in columns else ""
-    return f"With noise, in the first deployment: mean accuracy over draws{scored}{attack}"
-
-
-def leakage_in_words(columns: Mapping[str, Any]) -> str:
-    """What the columns of leakage that are shown mean."""
-    known = {
-        "it links": "‘It links’: how often the strongest attack picks the true one of ten candidates through an auditor",
-        "matched directly": "‘Matched directly’: how often the true one of ten candidates is the nearest to the rebuilt "
-        "row, with no auditor between, by the best attack for that",
-    }
-    told = ". ".join(words for name, words in known.items() if name in columns)
-    if not told:
-        return ""
-    return (
-        f"{told}. The least to the most over the draws that were attacked fully, in the first deployment; chance 10 %."
-    )
-
-
-def size_in_words(size: Mapping[str, Any]) -> str:
+def say_size(size: Mapping[str, Any]) -> str:
     """A size of a study: its participants, and what each holds."""
-    words = [f"{size['n_participants']} participants"] if "n_participants" in size else ["all"]
-    words += [f"{size['identities_each']} identities each"] if "identities_each" in size else []
-    words += [f"{size['rows_each']} rows each"] if "rows_each" in size else []
-    return ", ".join(words)
+    return say("size", {name: size.get(name) for name in _BY})
 
 
 def percent(value: float | None) -> str:
@@ -184,9 +124,9 @@ def _sizes(results: Results) -> list[tuple[dict[str, Any], Results]]:
     return groups
 
 
-def _training_alone(part: Results) -> tuple[Measure | None, float]:
+def _training_alone(part: Results) -> tuple[tuple[str, str] | None, float]:
     """How joining is judged on these rows, and what training alone reaches by that, in percent."""
-    own = mean(100 * column(part.where(method=_OWN_ROWS.method), _OWN_ROWS.score))
+    own = mean(100 * column(part.where(method=_OWN_ROWS[1]), _OWN_ROWS[0]))
     if own is not None:
         return _OWN_ROWS, own
     everybody = local_only(part)
@@ -199,9 +139,7 @@ def _figures(part: Results) -> dict[str, Any]:
         "controls": {method: accuracy_of(part, method) for method in CONTROLS if len(part.where(method=method))},
         "local_only": local_only(part),
         "pooled_raw": pooled_raw(part),
-        "training_alone": None
-        if measure is None
-        else {"reaches": alone, "score": measure.score, "method": measure.method, "words": measure.words},
+        "training_alone": None if measure is None else {"reaches": alone, "score": measure[0], "method": measure[1]},
         "noisy": [_noisy(part.where(method=method), method) for method in NOISY if len(part.where(method=method))],
     }
 

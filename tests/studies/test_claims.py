@@ -11,7 +11,7 @@ from mooring_studies.comparison import claims, claims_counts, claims_fits, claim
 from mooring_studies.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
 from mooring_studies.comparison.claims_settings import BUILT
 from mooring_studies.comparison.claims_study import Study
-from mooring_studies.comparison.durations import times
+from mooring_studies.comparison.durations import tabulate_durations
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import faces
 
@@ -327,7 +327,7 @@ def test_a_study_that_was_not_run_gives_rows_that_say_so() -> None:
     found = compare({})
     assert len(found) == len(paper_numbers())
     assert all(one.ours is None and one.note == NOT_RUN and not one.large for one in found)
-    assert "Not run yet" in claims_page.markdown(found, {})
+    assert {one["provenance"] for one in claims_page.describe_comparison(found, {})["studies"]} == {None}
 
 
 def test_an_empty_table_and_empty_facts_give_no_number_and_no_error() -> None:
@@ -449,7 +449,7 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
 
 def test_the_page_has_every_number_once_and_says_where_it_came_from() -> None:
     found = list(digit_comparisons().values())
-    page = claims_page.markdown(found, {"mnist": digit_facts()})
+    page = claims_page.render_comparison(found, {"mnist": digit_facts()})
     tables = page[page.index("\n## Digits") :]
     rows = [line for line in tables.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
     assert len(rows) == len(found)
@@ -495,8 +495,9 @@ def test_seconds_have_two_digits_that_count(ours: float, text: str) -> None:
 
 def test_time_is_left_out_where_none_was_noted() -> None:
     for seconds in ({}, None, {"training": 0.0}):
-        assert "time:" not in claims_page._provenance("mnist", {"seconds": seconds})
-    assert "time: 90 seconds" in claims_page._provenance("mnist", {"seconds": {"training": 90.0}})
+        assert "time" not in claims_page.describe_provenance("mnist", {"seconds": seconds})["told"]
+    told = claims_page.describe_provenance("mnist", {"seconds": {"training": 90.0}})["told"]
+    assert told == {"time": "90 seconds"}
 
 
 def test_reasons_count_the_identities_that_there_are() -> None:
@@ -534,9 +535,9 @@ def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
         "deployment 0, 5 participants: controls": 0.1,
         "deployment 1, 2 participants: anchor noise": 1000.0,
     }
-    told = claims_page._provenance("participants", {"seconds": seconds})
-    assert "time: 17 minutes; of which the first deployment: anchor noise 30 s." in told
-    assert "first deployment" not in claims_page._provenance("participants", {"seconds": {"points": 100.0}})
+    told = claims_page.describe_provenance("participants", {"seconds": seconds})["told"]
+    assert told == {"time": "17 minutes", "of which the first deployment": "anchor noise 30 s"}
+    assert [*claims_page.describe_provenance("participants", {"seconds": {"points": 9.0}})["told"]] == ["time"]
 
 
 def test_times_tell_the_papers_runs_from_what_stands_beside_them_and_from_waiting() -> None:
@@ -546,10 +547,10 @@ def test_times_tell_the_papers_runs_from_what_stands_beside_them_and_from_waitin
         seconds |= {f"{where}: {stage}": factor * float(value) for stage, value in stages.items()}
         seconds[f"{where}: waiting for the auditor"] = factor * 100.0
     seconds["deployment 10, 2 participants: controls"] = 5.0
-    *_, table = times({"participants": {"seconds": seconds, "machine": {"gpu": None}}, "mnist": {}})
-    (line,) = table.splitlines()[2:]
-    assert line == "| faces, by the number of participants | CPU | 77 s | 330 s | 1100 s | 5 s | 2512 s |"
-    assert times({"mnist": {}, "hospitals": {"seconds": {"points": 3.0}}}) == []
+    (line,) = tabulate_durations({"participants": {"seconds": seconds, "machine": {"gpu": None}}, "mnist": {}})
+    assert (line["study"], line["machine"]) == ("participants", "CPU")
+    assert [line[name] for name in ("papers", "beside", "waiting", "others", "all")] == [77, 330, 1100, 5, 2512]
+    assert tabulate_durations({"mnist": {}, "hospitals": {"seconds": {"points": 3.0}}}) == []
 
 
 def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:

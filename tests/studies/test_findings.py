@@ -1,7 +1,8 @@
-"""The page of findings says what the tables say, and leaves out what was not run."""
+"""The figures on the page of findings are those of the tables; what was not run is left out."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,8 @@ import pytest
 from mooring_studies.comparison import findings_reading
 from mooring_studies.comparison.claims import FORMULA, NOT_RUN, Comparison, paper_numbers
 from mooring_studies.comparison.curves import fit
-from mooring_studies.comparison.findings import findings
-from mooring_studies.comparison.findings_reading import Deployments, percent_at, share_at
-from mooring_studies.comparison.findings_tables import on_tables
+from mooring_studies.comparison.findings import find, render_findings
+from mooring_studies.comparison.findings_reading import Deployments, percent, share_at
 from mooring_studies.comparison.results import Results
 
 ALONE, POOLED = 0.80, 0.95
@@ -75,40 +75,44 @@ def faces(*, last: float) -> Results:
     return Results.from_rows(rows)
 
 
-def flowing(text: str) -> str:
-    return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
+def near(value: float) -> Any:
+    return pytest.approx(value, abs=1e-3)
 
 
 def test_the_numbers_are_those_of_the_tables() -> None:
-    page = flowing(findings({"mnist": digits()}))
-    assert "to 2.0 · 10^-14 of its norm" in page
-    assert "The largest v at which the solver converged is 0.076" in page
-    assert "A participant who trains on its own rows reaches 80.0 %" in page
-    assert "pooling everything without protection 95.0 %" in page
-    assert "falls below training alone from about v = 0.25 on" in page  # 1 − 0.4 t = 0.8 at t = ½
-    assert (
-        "falls below training alone from about σ = 12 on, by the fitted curve; there the strongest attack picks out 87.5 %"
-        in page
-    )  # t = ¼
-    assert "links 26.2 % of the rows, close to the 10 % of guessing" in page
-    assert "the auditor links 35.0 % at the most noise, and 37.0 % of the exact rows" in page
-    assert "linked in 98.0 % of all cases, and at v = 0.2 the strongest attack links 36.0 %" in page
-    assert "in 99.0 % of all cases even at the v where it does worst" in page
-    assert "by moments, picks out 98.7 % of the rows" in page
-    assert "Over 2 deployments" in page
-    assert "from 55.0 % to 66.0 %; the paper's 56.4 % lies among them" in page
-    assert "links 36.0 % under anchor noise and 32.0 % under noise on the rows" in page  # at t = ½ and t = ¼
-    assert "matched directly it is 99.0 % and 87.5 %" in page
+    found = find({"mnist": digits()})["digits"]
+    assert found["gap"] == 2e-14
+    assert found["largest_converged"] == near(0.076)
+    assert (found["alone"]["value"], found["pooled"]["value"]) == (near(0.8), near(0.95))
+    assert found["anchor"]["falls"] == {"value": near(0.25), "range": None}  # 1 − 0.4 t = 0.8 at t = ½
+    assert found["data"]["falls"]["value"] == near(12.5)  # t = ¼
+    assert (found["anchor"]["linked"]["value"], found["data"]["linked"]["value"]) == (near(0.36), near(0.32))
+    assert (found["anchor"]["matched"]["value"], found["data"]["matched"]["value"]) == (near(0.99), near(0.875))
+    assert (found["v"], found["procrustes"]) == (0.2, near(0.262))
+    assert (found["by_moments"], found["exact_rows"], found["exact_rows_decoded"]) == (
+        near(0.35),
+        near(0.37),
+        near(0.98),
+    )
+    assert found["strongest"]["value"] == near(0.36)
+    assert found["matched_at_worst"]["value"] == near(0.99)
+    assert found["i_gdp"]["matched"]["value"] == near(0.987)
+    assert found["spread"] == {"n": 2, "low": near(0.55), "high": near(0.66)}
+    assert found["paper"]["i_gdp"] == near(0.564)
 
 
 def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end() -> None:
     v = next(one.value for one in paper_numbers() if one.id == "celeba.linkage.anchor.crossing.procrustes")
-    page = flowing(findings({"celeba": faces(last=0.24)}))
-    assert f"At v = {v:g}, where the paper's strongest attack reaches chance" in page
-    paper, strongest = (100 * (top - 0.5 * v / 0.24) for top in (0.6, 0.8))
-    assert f"links {paper:.1f} % of the identities, and the strongest attack we know {strongest:.1f} %" in page
-    assert "at v = 0.240, the most that it was run on, it links 30.0 % by the fitted curve. Which" in page
-    assert "to 10.0 % at v = 0.240 and 37.5 % at σ = 3" in page
+    found = find({"celeba": faces(last=0.24)})["faces"]
+    assert found["v_chance"] == v
+    assert found["procrustes_at_chance"] == near(0.6 - 0.5 * v / 0.24)
+    assert found["strongest_at_chance"]["value"] == near(0.8 - 0.5 * v / 0.24)
+    assert (found["v_most"], found["strongest_at_most"], found["procrustes_at_most"]) == (
+        near(0.24),
+        near(0.3),
+        near(0.1),
+    )
+    assert (found["sigma_most"], found["known_secret_at_most"]) == (3, near(0.375))
 
 
 def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,23 +120,23 @@ def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.Mon
     moved |= {"mnist.linkage.anchor.0.20.procrustes": {"args": {"at": 0.25}}}
     numbers = tuple(replace(one, **moved.get(one.id, {})) for one in paper_numbers())
     monkeypatch.setattr(findings_reading, "paper_numbers", lambda: numbers)
-    page = flowing(findings({"celeba": faces(last=0.24), "mnist": digits()}))
-    assert (
-        "At v = 0.12, where the paper's strongest attack reaches chance, ours by the same attack links 35.0 %" in page
-    )
-    assert "At v = 0.25 the paper's strongest attack links 23.5 %" in page
+    found = find({"celeba": faces(last=0.24), "mnist": digits()})
+    assert (found["faces"]["v_chance"], found["faces"]["procrustes_at_chance"]) == (0.12, near(0.35))
+    assert (found["digits"]["v"], found["digits"]["procrustes"]) == (0.25, near(0.235))
 
 
 def test_luck_stands_beside_what_the_strongest_attack_links_at_the_end() -> None:
     number = next(one for one in paper_numbers() if one.id == "celeba.beside.luck.linkage")
-    page = flowing(findings({"celeba": faces(last=0.24)}, [Comparison(number, 14.0)]))
-    told = "(by luck alone, the best of as many attacks would link 14.0 % on average)"
-    assert f"it links 30.0 % by the fitted curve {told}. Which" in page
+    comparisons = [Comparison(number, 14.0)]
+    assert find({}, comparisons)["luck"] == {"digits": None, "faces": 0.14}
+    page = render_findings({"celeba": faces(last=0.24)}, comparisons)
+    assert page.count(f"{percent(0.14)}") == 2  # at the end of the curve, and among what is weak
+    assert percent(0.14) not in render_findings({"celeba": faces(last=0.24)})
 
 
-def test_a_number_of_the_paper_outside_of_ours_is_not_called_one_of_them() -> None:
-    page = flowing(findings({"mnist": digits(i_gdp=0.6)}))
-    assert "from 60.0 % to 66.0 %; the paper's 56.4 % lies below all of them, for a reason we do not know" in page
+@pytest.mark.parametrize(("i_gdp", "words"), [(0.6, "lies below all of them"), (0.55, "lies among them")])
+def test_a_number_of_the_paper_outside_of_ours_is_not_called_one_of_them(i_gdp: float, words: str) -> None:
+    assert words in " ".join(render_findings({"mnist": digits(i_gdp=i_gdp)}).split())
 
 
 def test_how_much_of_the_paper_holds_is_counted() -> None:
@@ -140,11 +144,13 @@ def test_how_much_of_the_paper_holds_is_counted() -> None:
     shown = [
         Comparison(replace(number, kind="result"), ours, large=large) for ours, large in ((1.0, False), (2.0, True))
     ]
-    page = flowing(findings({}, [*shown, Comparison(replace(number, kind="result"), None)]))
-    assert "**1 of the paper's 3 measurements come out again,**" in page  # one differs, one could not be read
+    unread = Comparison(replace(number, kind="result"), None)  # counts, and does not agree
+    found = find({}, [*shown, unread])["agreement"]
+    assert (found["agreeing"], found["measured"]) == (1, 3)
     formula = replace(number, kind="result", ours=FORMULA)
     unrun = Comparison(replace(number, kind="result"), None, note=NOT_RUN)
-    assert "**1 of the paper's 2 measurements" in flowing(findings({}, [*shown, Comparison(formula, 1.0), unrun]))
+    assert find({}, [*shown, Comparison(formula, 1.0), unrun])["agreement"]["measured"] == 2
+    assert find({})["agreement"] is None
 
 
 def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
@@ -168,23 +174,26 @@ def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
             score = {"draw": k, "auc_own_clean": 0.85 - 0.1 * noise, "match:moments": 1.0 - 0.5 * noise}
             rows.append({**base, **score, "method": "aa-i-gdp-data-noise", "data_noise_scale": noise})
             rows.append({**base, **score, "method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": noise})
-    page = flowing(findings({"census": Results.from_rows(rows)}))
-    assert "| census | 50 | 70.0 % | 92.0 % | 90.0 % | 60.0 % | 30.0 % | 75.0 % | 50.0 % | 75.0 % | 50.0 % |" in page
-    assert "| census | 700 | 80.0 % | 92.0 %" in page
-    assert "I-GDP scores 50.0 % on census with 50 rows at most each, and the joint model without noise 91.0 %" in page
+    small, large = find({"census": Results.from_rows(rows)})["tables"]
+    assert (small["study"], small["rows_each"], large["rows_each"]) == ("census", 50, 700)
+    assert small["shares"] == pytest.approx([0.7, 0.92, 0.9, 0.6, 0.3, 0.75, 0.5, 0.75, 0.5])
+    assert large["shares"][:2] == pytest.approx([0.8, 0.92])
+    assert (small["i_gdp"]["rows_each"], small["i_gdp"]["linear"], small["joint_linear"]) == (50, 0.5, 0.91)
 
 
 def test_a_level_that_is_never_reached_is_said() -> None:
-    page = flowing(findings({"mnist": digits(worst_anchor=0.85)}))
-    assert "With anchor noise the joint model stays above training alone over the whole range" in page
+    studies = {"mnist": digits(worst_anchor=0.85)}
+    assert find(studies)["digits"]["anchor"]["falls"] is None
+    assert "stays above training alone" in " ".join(render_findings(studies).split())
 
 
 def test_studies_that_were_not_run_are_left_out() -> None:
-    page = findings({"mnist": digits()})
-    assert "## Digits" in page
-    for absent in ("## Faces", "## From two", "## Where joining pays", "## Tables", "nan", "n/a"):
-        assert absent not in page
-    assert "## What we take from it" in findings({})
+    found = find({"mnist": digits()})
+    assert [name for name in ("faces", "participants", "landscape", "tables") if found[name]] == []
+    page = render_findings({"mnist": digits()})
+    assert re.findall("^## (Digits|Faces|From two|Where joining pays|Tables)", page, re.M) == ["Digits"]
+    assert not re.search(r"\bnan\b|n/a", page)
+    assert "## What we take from it" in render_findings({})
 
 
 @pytest.mark.parametrize("grows", [True, False])
@@ -201,19 +210,27 @@ def test_participants_are_told_one_a_line_each_allocation_as_a_series(grows: boo
                 links = {"linkage:moments": 0.7, "anchor_noise_scale": v}
                 draw = {"draw": k, "balanced_accuracy": 0.88 + shift + more - 2 * v}
                 rows.append({**base, **draw, **links, "method": "aa-i-gdp-anchor-noise"})
-    page = flowing(findings({"participants": Results.from_rows(rows)}))
-    assert "| 98 | 2 | 65.0 % | 94.0 % | 91.0 % | 83.0 % | 55.0 % | 70.0 % |" in page
-    assert "| 98 | 10 | 65.0 % | 94.0 % | 92.0 % | 84.0 % | 55.0 % | 70.0 % |" in page
-    assert "| 19 | 2 | 60.0 % | 94.0 % | 86.0 % | 78.0 % | 50.0 % | 70.0 % |" in page
-    assert f"with 19 this {'holds' if grows else 'does not hold throughout'} and with 98 this holds" in page
+    found = find({"participants": Results.from_rows(rows)})["participants"]
+    lines = {(one["identities_each"], one["participants"]): one for one in found["lines"]}
+    shares = ("alone", "pooled", "little", "half", "i_gdp", "linked")
+    for place, expected in {
+        (98, 2): (0.65, 0.94, 0.91, 0.83, 0.55, 0.70),
+        (98, 10): (0.65, 0.94, 0.92, 0.84, 0.55, 0.70),
+        (19, 2): (0.60, 0.94, 0.86, 0.78, 0.50, 0.70),
+    }.items():
+        assert [lines[place][name] for name in shares] == pytest.approx(expected)
+    assert found["order"] == [{"identities_each": 19, "grows": grows}, {"identities_each": 98, "grows": True}]
 
 
 def test_a_figure_stands_beside_its_range_over_deployments() -> None:
     both = Results.from_rows([*digit_rows(), *digit_rows(deployment=1, alone=ALONE - 0.1)])
-    page = flowing(findings({"mnist": both}))
-    assert "reaches 80.0 % (70.0 % to 80.0 % over 2 deployments)" in page
-    assert "from about v = 0.25 (0.25 to 0.38 over 2 deployments) on" in page  # 1 − 0.4 t = 0.7 at t = ¾
-    assert "links 36.0 % under anchor noise and 32.0 % (27.0 % to 32.0 % over 2 deployments) under noise" in page
+    found = find({"mnist": both})["digits"]
+    of_two = {"read": 2, "of": 2}
+    assert found["alone"] == {"value": near(0.8), "range": of_two | {"low": near(0.7), "high": near(0.8)}}
+    falls = found["anchor"]["falls"]  # 1 − 0.4 t = 0.7 at t = ¾
+    assert falls == {"value": near(0.25), "range": of_two | {"low": near(0.25), "high": near(0.375)}}
+    assert found["anchor"]["linked"] == {"value": near(0.36), "range": None}
+    assert found["data"]["linked"] == {"value": near(0.32), "range": of_two | {"low": near(0.27), "high": near(0.32)}}
 
 
 def test_a_level_crossed_where_there_are_no_draws_is_not_read() -> None:
@@ -231,8 +248,9 @@ def test_a_spline_that_overshoots_is_not_read_as_certainty() -> None:
     curve = fit(x, y)
     over = float(curve.grid()[np.argmax(curve.at(curve.grid()))])
     assert float(curve.at(over)) > 1
-    assert percent_at(curve, over) == "99.9\N{NO-BREAK SPACE}%"
-    assert percent_at(curve, 12.0) == percent_at(curve, 10.0)  # never past the last draw
+    assert share_at(curve, over) == pytest.approx(0.999)
+    assert share_at(curve, 12.0) == share_at(curve, 10.0)  # never past the last draw
+    assert np.isnan(share_at(curve, None))
 
 
 def test_what_i_gdp_leaks_is_told_study_by_study_with_its_spread() -> None:
@@ -242,9 +260,10 @@ def test_what_i_gdp_leaks_is_told_study_by_study_with_its_spread() -> None:
     some = {"method": "aa-i-gdp", "draw": 0, "deployment": 0, "auc_own_clean": 0.8}
     hospitals = Results.from_rows([of(0, 212, 0.1), of(1, 212, 0.3), some | {"rows_each": 212}])
     census = Results.from_rows([of(0, 50, 0.4), of(0, 694, 0.9), some | {"rows_each": 50}, some | {"rows_each": 694}])
-    page = on_tables({"hospitals": hospitals, "census": census}).replace("\N{NO-BREAK SPACE}", " ")
-    assert "20.0 % (10.0 % to 30.0 % over deployments) of the rows of hospitals with 212 rows at most each" in page
-    assert "40.0 % of the rows of census with 50 rows at most each; 90.0 % of the rows of census with 694" in page
+    matched = [one["i_gdp"]["matched"] for one in find({"hospitals": hospitals, "census": census})["tables"]]
+    assert matched[0] == {"mean": near(0.2), "low": 0.1, "high": 0.3}
+    assert [one["mean"] for one in matched[1:]] == [0.4, 0.9]
+    assert matched[1]["low"] is None  # one deployment
 
 
 def test_a_share_between_two_draws_of_one_mind_is_theirs_and_not_a_splines() -> None:
@@ -263,9 +282,12 @@ def test_the_share_of_a_single_draw_is_its_own() -> None:
 def test_a_figure_that_some_deployments_lack_says_so() -> None:
     rows = [{"deployment": k, "method": "i-gdp", "balanced_accuracy": 0.5 + 0.1 * k} for k in range(3)]
     study = Deployments(Results.from_rows(rows))
-    assert flowing(study.percent(lambda one: one.mean("i-gdp"))) == "50.0 % (50.0 % to 70.0 % over 3 deployments)"
-    some = study.percent(lambda one: value if (value := one.mean("i-gdp")) < 0.65 else float("nan"))
-    assert flowing(some) == "50.0 % (50.0 % to 60.0 % over 2 of 3 deployments)"
+    assert study.share(lambda one: one.mean("i-gdp")) == {
+        "value": 0.5,
+        "range": {"low": 0.5, "high": 0.7, "read": 3, "of": 3},
+    }
+    some = study.share(lambda one: value if (value := one.mean("i-gdp")) < 0.65 else float("nan"))
+    assert some["range"] == {"low": 0.5, "high": 0.6, "read": 2, "of": 3}
 
 
 def test_how_far_much_anchor_noise_is_from_i_gdp_is_read_in_every_deployment() -> None:
@@ -273,6 +295,10 @@ def test_how_far_much_anchor_noise_is_from_i_gdp_is_read_in_every_deployment() -
     for row in rows:
         if row["method"] == "aa-i-gdp-anchor-noise":
             row["balanced_accuracy"] = 0.58 if row["anchor_noise_scale"] > 0.3 else 0.9
-    page = flowing(findings({"mnist": Results.from_rows(rows)}))
-    assert "to 58.0 % (mean of the draws above v = 0.3; I-GDP: 60.0 %)" in page
-    assert "mean accuracy is between 2.0 points below and 13.0 points above I-GDP's" in page
+    found = find({"mnist": Results.from_rows(rows)})["digits"]
+    assert (found["much"], found["with_much_noise"], found["i_gdp"]["accuracy"]["value"]) == (
+        near(0.3),
+        near(0.58),
+        0.6,
+    )
+    assert found["above_i_gdp"] == {"low": near(-2.0), "high": near(13.0)}

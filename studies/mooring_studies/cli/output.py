@@ -12,24 +12,11 @@ from rich.table import Table
 
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.settings.spec import STUDIES, read_spec
-from mooring_studies.summary import (
-    LOWER_BOUND,
-    POOLED_RAW_NOTE,
-    control_columns,
-    joining_in_words,
-    leakage_in_words,
-    noisy_columns,
-    percent,
-    size_in_words,
-)
+from mooring_studies.summary import control_columns, noisy_columns, percent, say, say_size
 
 _MOST_LINES = 12
 _WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
 _LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoinverse")}
-_KNOWN = {
-    "local only": "local only: participants' own models, their mean on everybody's test rows",
-    "pooled raw": "pooled raw: one model on all rows, unprotected",
-}
 
 
 def studies_as_dicts() -> list[dict[str, str]]:
@@ -83,7 +70,7 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
         console.print(f"{_counted(hidden, 'more line')} on the page or in its figures.", highlight=False)
     pays = result["draws_that_beat_training_alone"]
     if pays["of"]:
-        console.print(joining_in_words(pays["better"], pays["of"], sizes), style="bold", highlight=False)
+        console.print(say("joining", pays["better"], pays["of"], sizes), style="bold", highlight=False)
     if result["quick"]:
         console.print("A quick run: it says nothing of whether the paper's numbers are met.", style="yellow")
     else:
@@ -106,10 +93,9 @@ def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     for size, *cells in zip(sizes, *columns.values(), strict=True):
-        table.add_row(size_in_words(size), *cells)
+        table.add_row(say_size(size), *cells)
     console.print(table)
-    words = "; ".join(words for name, words in _KNOWN.items() if name in columns)
-    words += f". {POOLED_RAW_NOTE}" if images and {"C-GDP", "pooled raw"} <= {*columns} else "." if words else ""
+    words = say("references", [*columns], images and {"C-GDP", "pooled raw"} <= {*columns})
     if words:
         console.print(words, style="dim", highlight=False)
 
@@ -117,8 +103,8 @@ def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool
 def _say_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """What noise leaves of accuracy and of leakage, and what the columns mean."""
     noisy = [one for _, one in leaks]
-    several = len({size_in_words(size) for size, _ in leaks}) > 1
-    names = [f"{size_in_words(size)}: {one['words']}" if several else one["words"] for size, one in leaks]
+    several = len({say_size(size) for size, _ in leaks}) > 1
+    names = [f"{say_size(size)}: {one['words']}" if several else one["words"] for size, one in leaks]
     columns = noisy_columns(noisy)
     full = [f"{one['attacked_fully']} of {one['draws']}" for one in noisy]
     scores = [one["accuracy"] if one["accuracy_clean"] is None else one["accuracy_clean"] for one in noisy]
@@ -132,7 +118,7 @@ def _say_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any
     for cells in zip(*told.values(), strict=True):
         table.add_row(*cells)
     console.print(table)
-    console.print(f"{leakage_in_words(told)} {LOWER_BOUND}", style="red", highlight=False)
+    console.print(f"{say('leakage', [*told])} {say('lower_bound')}", style="red", highlight=False)
 
 
 def _counted(n: int, what: str, more: str = "") -> str:
@@ -144,8 +130,4 @@ def _say_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> Non
     judged = [one for one in comparisons if one["kind"] == "result" and one["ours"] is not None]
     if judged:
         large = sum(bool(one["large"]) for one in judged)
-        console.print(
-            f"Of {len(judged)} results that the paper states, {len(judged) - large} come out about the same and {large} do "
-            "not; the page has each, with a likely reason.",
-            highlight=False,
-        )
+        console.print(say("agreement", len(judged), large), highlight=False)

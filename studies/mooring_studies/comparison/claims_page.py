@@ -1,4 +1,4 @@
-"""The paper's numbers beside ours, as a page of Markdown and as plain rows for JSON and HTML."""
+"""The paper's numbers beside ours: plain rows for JSON and HTML, and a page of Markdown (comparison.md.jinja)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,14 @@ from mooring_studies.comparison.claims import (
     Facts,
     Number,
 )
-from mooring_studies.comparison.durations import first_deployment, times, total
+from mooring_studies.comparison.durations import first_deployment_durations, tabulate_durations, total_duration
+from mooring_studies.markdown import render_markdown, write_line
 
-_TITLES = {
-    "mnist": "Digits (MNIST)",
-    "celeba": "Faces (CelebA)",
-    "participants": "Faces, by the number of participants",
-}
-_SECTIONS = {
-    "5.2.1": "Settings (section 5.2.1)",
-    "5.2.2": "Results (section 5.2.2)",
-    "5.3.1": "Settings (section 5.3.1)",
-    "5.3.2": "Results (section 5.3.2)",
-    "5.3.3": "Settings and results (section 5.3.3)",
-}
 _FEW_DIGITS = 1e-3  # below this, numbers are written with a power of ten
 
 
-def markdown(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> str:
-    """The page that lays every number of the paper's section 5 beside ours.
+def render_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> str:
+    """The page that lays every number of the paper's section 5 beside ours, in Markdown.
 
     Parameters
     ----------
@@ -43,18 +32,83 @@ def markdown(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> s
     facts : mapping of str to facts
         Of the studies that were run, by name.
     """
-    parts = ["# The paper's numbers beside mooring's", _introduction(comparisons), *times(facts)]
-    for study in dict.fromkeys(one.number.study for one in comparisons):
-        own = [one for one in comparisons if one.number.study == study]
-        parts += [f"## {_TITLES.get(study, study)}", _provenance(study, facts.get(study))]
-        for section in dict.fromkeys(one.number.section for one in own):
-            stated = [one for one in own if one.number.section == section and one.number.kind != "beside"]
-            if stated:
-                parts += [f"### {_SECTIONS.get(section, f'Section {section}')}", _table(stated)]
-        alone = [one for one in own if one.number.kind == "beside"]
-        if alone:
-            parts += ["### Ours alone: what belongs beside these numbers", _table_of_ours(alone)]
-    return "\n\n".join(parts) + "\n"
+    values = describe_comparison(comparisons, facts) | {"write_line": write_line}
+    return render_markdown("comparison.md.jinja", values, width=None)
+
+
+def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> dict[str, Any]:
+    """What the page shows, in plain values: counts, rules, times, and the numbers of each study by section."""
+    rows = as_dicts(comparisons)
+    studies = []
+    for study in dict.fromkeys(row["study"] for row in rows):
+        own = [row for row in rows if row["study"] == study]
+        stated = [row for row in own if row["kind"] != "beside"]
+        sections = {name: [row for row in stated if row["section"] == name] for name in _distinct(stated, "section")}
+        studies.append(
+            {
+                "name": study,
+                "provenance": describe_provenance(study, facts[study]) if study in facts else None,
+                "sections": sections,
+                "ours_alone": [row for row in own if row["kind"] == "beside"],
+            }
+        )
+    return {
+        "counts": _count(comparisons),
+        "rules": {
+            "points": LARGE_POINTS,
+            "factor": LARGE_FACTOR,
+            "count": 100 * LARGE_SHARES["count"],
+            "other": 100 * LARGE_SHARES[""],
+        },
+        "times": tabulate_durations(facts),
+        "studies": studies,
+    }
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
+    """How many settings and results the paper states, and how many of them were read, and differ."""
+    settings = [one for one in comparisons if one.number.kind == "setting"]
+    results = [one for one in comparisons if one.number.kind == "result"]
+    alike = [one for one in settings if one.ours is not None]
+    found = [one for one in results if one.ours is not None]
+    built = sum(one.number.ours == "as_built" for one in alike)
+    return {
+        "settings": len(settings),
+        "settings_read": len(alike) - built,
+        "settings_built": built,
+        "settings_large": sum(one.large for one in alike),
+        "results": len(results),
+        "results_had": len(found),
+        "results_by_formula": sum(one.number.ours == FORMULA for one in found),
+        "results_large": sum(one.large for one in found),
+    }
+
+
+def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
+    """How a study's numbers were made, as far as its facts tell; what they do not tell is empty."""
+    machine, spec = facts.get("machine") or {}, facts.get("spec") or {}
+    hardware = [str(machine[name]) for name in ("gpu", "processor") if machine.get(name)]
+    versions = {"mooring": facts.get("mooring")} | {name: machine.get(name) for name in ("python", "numpy", "torch")}
+    seeds = facts.get("seeds") or []
+    later = (spec.get("extra_deployments") or {}).get("draws") if len(seeds) > 1 else None
+    told = {
+        "machine": ", ".join([*hardware, f"{machine['cores']} cores"] if machine.get("cores") else hardware),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+        "draws of each noise after the first deployment": later,
+        "seeds": ", ".join(map(str, seeds)),
+        "date": facts.get("date"),
+        "time": total_duration(facts),
+        "of which the first deployment": first_deployment_durations(facts),
+    }
+    return {
+        "command": facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else ""),
+        "told": {name: str(value) for name, value in told.items() if value},
+        "notes": list(facts.get("notes") or []),
+    }
 
 
 def as_dicts(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
@@ -122,92 +176,6 @@ def difference_text(comparison: Comparison) -> str:
     if number.unit == "count" or comparison.relative is None:
         return _signed(difference, 0 if difference == round(difference) else 1)
     return f"{_signed(100 * comparison.relative, 1)} %"
-
-
-def _introduction(comparisons: Sequence[Comparison]) -> str:
-    results = [one for one in comparisons if one.number.kind == "result"]
-    settings = [one for one in comparisons if one.number.kind == "setting"]
-    alike = [one for one in settings if one.ours is not None]
-    built = sum(one.number.ours == "as_built" for one in alike)
-    found = [one for one in results if one.ours is not None]
-    computed = sum(one.number.ours == FORMULA for one in found)
-    return (
-        "Every number that section 5 of the paper states, in its order, and what mooring's own run gives for it. The "
-        "paper's transforms, anchors, noise and networks are its own draws; ours are others, so agreement means 'about "
-        "the same', not 'the same digits'.\n\n"
-        f"The section states {len(settings)} settings and {len(results)} results. Of the settings, {len(alike) - built} "
-        f"were read back from runs and {built} are constants that a test holds against the code; "
-        f"{sum(one.large for one in alike)} differ. Of the results, {len(found)} were had, {computed} of them by a formula "
-        f"alone; {sum(one.large for one in found)} differ by much, and {len(results) - len(found)} could not be read from "
-        "our runs.\n\n"
-        f"'By much' is a rule: more than {LARGE_POINTS:g} percentage points for a share; more than "
-        f"{100 * LARGE_SHARES['count']:g} % for a count or seconds; more than {100 * LARGE_SHARES['']:g} % for other "
-        f"numbers, or a factor of {LARGE_FACTOR:g} where only the order of magnitude matters; any difference for a "
-        "setting. Counts of "
-        "draws are compared after scaling them to the paper's number of draws. Only then is a reason given: the likely "
-        "one, not one that was proved. Our number is that of deployment 0; 'over deployments' is the lowest and the "
-        "highest over all that were run, with other splits, transforms, anchors and noise. These have fewer draws; where a "
-        "number could not be read in all of them, such as from a curve with too few draws near, '(3 of 5)' says in how "
-        "many it was. Linkage is a lower bound on what leaks: a stronger attack may link more. The strongest attack we know "
-        "is the best of several, chosen after the fact, so that it lies above 10 % even where all of them guess; 'by luck "
-        "alone' says how far on average. The "
-        "last table of each study has what the paper does not show."
-    )
-
-
-def _provenance(study: str, facts: Facts | None) -> str:
-    if facts is None:
-        return f"Not run yet. Run it with `mooring reproduce {study}`."
-    machine = facts.get("machine") or {}
-    spec = facts.get("spec") or {}
-    command = facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else "")
-    hardware = [str(machine[name]) for name in ("gpu", "processor") if machine.get(name)]
-    hardware += [f"{machine['cores']} cores"] if machine.get("cores") else []
-    versions = [f"mooring {facts['mooring']}"] if facts.get("mooring") else []
-    versions += [f"{name} {machine[name]}" for name in ("python", "numpy", "torch") if machine.get(name)]
-    told = [
-        ("Rerun with", f"`{command}`"),
-        ("machine", ", ".join(hardware)),
-        ("versions", ", ".join(versions)),
-        ("draws of each noise after the first deployment", _later_draws(facts)),
-        ("seeds", ", ".join(str(seed) for seed in facts.get("seeds") or [])),
-        ("date", str(facts.get("date") or "")),
-        ("time", total(facts)),
-        ("of which the first deployment", first_deployment(facts)),
-    ]
-    sentence = "; ".join(
-        f"{name}: {value}" if k else f"{name} {value}" for k, (name, value) in enumerate(told) if value
-    )
-    notes = "".join(f"\n- {note}" for note in facts.get("notes") or [])
-    return f"{sentence}." + (f"\n{notes}" if notes else "")
-
-
-def _later_draws(facts: Facts) -> str:
-    """How many draws of each noise the deployments after the first have; empty where there are none."""
-    several = len(facts.get("seeds") or []) > 1
-    draws = ((facts.get("spec") or {}).get("extra_deployments") or {}).get("draws")
-    return str(draws) if several and draws else ""
-
-
-def _table(comparisons: Sequence[Comparison]) -> str:
-    lines = [
-        "| what | paper | mooring | over deployments | difference | likely reason where large |",
-        "|---|---|---|---|---|---|",
-    ]
-    for one in comparisons:
-        cells = (one.number.says, paper_text(one.number), ours_text(one), spread_text(one), difference_text(one))
-        lines.append(_line(*cells, "" if one.note == NOT_RUN else one.note))
-    return "\n".join(lines)
-
-
-def _table_of_ours(comparisons: Sequence[Comparison]) -> str:
-    lines = ["| what | mooring | over deployments |", "|---|---|---|"]
-    lines += [_line(one.number.says, ours_text(one), spread_text(one)) for one in comparisons]
-    return "\n".join(lines)
-
-
-def _line(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _decimals(number: Number) -> int:

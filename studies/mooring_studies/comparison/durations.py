@@ -3,69 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mooring_studies.comparison.claims import Facts
 
 _PAPERS = ("preparing", "controls", "private-data noise", "anchor noise")
 _WAITING = "waiting for the auditor"
 _FIRST = "deployment 0,"
-_HEADINGS = ("study", "machine", "the paper's runs", "beside them", _WAITING, "other deployments", "all")
-_NAMES = {"mnist": "digits", "celeba": "faces", "participants": "faces, by the number of participants"}
+_STUDIES = ("mnist", "celeba", "participants")
 
 
-def times(facts: Mapping[str, Facts]) -> list[str]:
-    """A heading, a sentence and a table; nothing where no study noted its times.
-
-    Parameters
-    ----------
-    facts : mapping of str to facts
-        Of the studies that were run, by name.
+def tabulate_durations(facts: Mapping[str, Facts]) -> list[dict[str, Any]]:
+    """Seconds of each study that noted them, by part; `waiting` is None where the other seconds contain it.
 
     Examples
     --------
     >>> seconds = {"deployment 0, 10 participants: controls": 12.4, "deployment 1, 10 participants: controls": 30.0}
-    >>> print(times({"mnist": {"seconds": seconds, "machine": {"gpu": "a GPU"}}})[-1].splitlines()[-1])
-    | digits | a GPU | 12 s |  | – | 30 s | 42 s |
+    >>> tabulate_durations({"mnist": {"seconds": seconds}})[0]
+    {'study': 'mnist', 'machine': 'CPU', 'papers': 12.4, 'beside': 0.0, 'waiting': None, 'others': 30.0, 'all': 42.4}
     """
-    lines = [_line(study, facts[study]) for study in _NAMES if study in facts and _seconds(facts[study])]
-    if not lines:
-        return []
-    return [
-        "## How long they took",
-        "In the first deployment, the paper's runs are its methods with all draws and all attacks, our strongest among "
-        "them; beside them stand pooled rows, training alone, and both noises at once. The auditor works while the rest "
-        f"goes on; '{_WAITING}' is how long the rest stood still for it, '–' where the other seconds contain it. 'All' is "
-        "all that was timed; what was not is in the notes.",
-        "\n".join(["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|", *lines]),
-    ]
+    return [_parts(study, facts[study]) for study in _STUDIES if study in facts and _seconds(facts[study])]
 
 
-def total(facts: Facts) -> str:
+def total_duration(facts: Facts) -> str:
     """All seconds together, in words; empty where none were noted, which is not the same as no time."""
     seconds = sum(_seconds(facts).values())
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds" if seconds > 0 else ""
 
 
-def first_deployment(facts: Facts) -> str:
+def first_deployment_durations(facts: Facts) -> str:
     """The seconds of each stage of the first deployment: what the paper ran, and what it did not, apart."""
-    stages = _stages(facts)
-    return ", ".join(f"{stage} {value:.0f} s" for stage, value in stages.items() if value >= 0.5)
+    return ", ".join(f"{stage} {value:.0f} s" for stage, value in _stages(facts).items() if value >= 0.5)
 
 
-def _line(study: str, facts: Facts) -> str:
+def _parts(study: str, facts: Facts) -> dict[str, Any]:
     first, seconds = _stages(facts), _seconds(facts)
     papers = sum(value for stage, value in first.items() if stage in _PAPERS)
-    waiting = first.get(_WAITING, 0.0)
     others = sum(value for name, value in seconds.items() if name.startswith("deployment ") and _FIRST not in name)
-    beside = sum(first.values()) - papers - waiting
-    machine = facts.get("machine") or {}
-    told = [f"{value:.0f} s" if value >= 0.5 else "" for value in (papers, beside, waiting, others)]
-    cells = told if _WAITING in first else [*told[:2], "–", told[3]]
-    return (
-        "| "
-        + " | ".join((_NAMES[study], str(machine.get("gpu") or "CPU"), *cells, f"{sum(seconds.values()):.0f} s"))
-        + " |"
-    )
+    return {
+        "study": study,
+        "machine": str((facts.get("machine") or {}).get("gpu") or "CPU"),
+        "papers": papers,
+        "beside": sum(first.values()) - papers - first.get(_WAITING, 0.0),
+        "waiting": first.get(_WAITING),
+        "others": others,
+        "all": sum(seconds.values()),
+    }
 
 
 def _stages(facts: Facts) -> dict[str, float]:

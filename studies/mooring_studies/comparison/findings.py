@@ -1,128 +1,78 @@
-"""The page of findings: what holds of the paper's claims, what does not, where joining helps, in plain words.
+"""The figures of the page of findings: what holds of the paper's claims, what does not, where joining helps.
 
-Every figure in it is computed from the results; only the words are written by hand. A study that has not been run is left
-out.
+Every figure is computed from the results, as plain values; the words are in findings.md.jinja. A study that has not been run
+is left out.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 from mooring_studies.comparison.claims import FORMULA, NOT_RUN, Comparison
-from mooring_studies.comparison.findings_images import on_digits, on_faces, on_participants
-from mooring_studies.comparison.findings_reading import ANCHOR, DATA, Deployments, at_alone, percent
-from mooring_studies.comparison.findings_tables import on_landscape, on_tables
+from mooring_studies.comparison.findings_reading import (
+    ANCHOR,
+    DATA,
+    RESOLVED_GAIN,
+    Deployments,
+    Reader,
+    at_alone,
+    in_powers_of_ten,
+    largest_of,
+    mean_of,
+    percent,
+    read_at,
+    share_at,
+    stated,
+)
 from mooring_studies.comparison.results import Results
+from mooring_studies.markdown import render_markdown, write_line
 
-_AS_IS = ("|", "!", "#", "- ", "1.", "In short")
-_WIDTH = 120
+_MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
+_SCORE = "auc_own_clean"
+_PAPERS = {"mnist": "digits", "celeba": "faces", "participants": "the number of participants"}
+Figures = dict[str, Any]
 
 
-def findings(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> str:
+def render_findings(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> str:
     """The page, in Markdown, from the results of the studies that are there and the paper's numbers beside them."""
-    parts = [_OPENING, _in_short(studies, comparisons)]
-    if "mnist" in studies:
-        parts.append(on_digits(Deployments(studies["mnist"])))
-    if "celeba" in studies:
-        parts.append(on_faces(Deployments(studies["celeba"]), luck=_luck(comparisons, "celeba")))
-    if "participants" in studies:
-        parts.append(on_participants(studies["participants"].where(deployment=0)))
-    if "landscape" in studies:
-        parts.append(on_landscape(studies["landscape"]))
-    if "hospitals" in studies or "census" in studies:
-        parts.append(on_tables(studies))
-    parts.append(_CLOSING.format(by_luck=_by_luck(comparisons)))
-    return "\n\n".join(_flowed(part) for part in parts) + "\n"
+    words = {"percent": percent, "in_powers_of_ten": in_powers_of_ten, "write_line": write_line}
+    return render_markdown("findings.md.jinja", find(studies, comparisons) | words)
 
 
-_OPENING = """
-# What we found
-
-This page says in plain words what came out when we ran the paper's experiments again and went on from there. Every number
-on it is computed from the tables in `results/`; each number of the paper stands beside ours in
-[paper-against-mooring.md](paper-against-mooring.md), and [reproducing.md](reproducing.md) says how to run any of it.
-"""
-
-
-def _in_short(studies: Mapping[str, Results], comparisons: Sequence[Comparison]) -> str:
-    lines = [
-        _how_much_holds(comparisons),
-        "- **Its conclusion rests on its attacks.** Anchor noise leaves the uploaded rows as they are, turned. Whoever "
-        "matches class means and covariances can undo the turn. The black lines in the figures show what is left of the "
-        "protection.",
-        "- **Training alone is the comparison that counts.** With thousands of rows each, there is little to gain by "
-        "joining; with a few dozen, much.",
-    ]
-    for name, words in (("mnist", "digits"), ("celeba", "faces")):
-        if name in studies:
-            lines.append(_at_equal_accuracy(words, Deployments(studies[name])))
-    return "In short:\n\n" + "\n".join(_filled(line, subsequent_indent="  ") for line in lines if line)
+def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> Figures:
+    """Every figure of the page, study by study; None for a study that was not run."""
+    found: Figures = {
+        "agreement": _agreement(comparisons),
+        "luck": {_PAPERS[name]: _luck(comparisons, name) for name in ("mnist", "celeba")},
+    }
+    readers: dict[str, tuple[str, Callable[[Results], Figures]]] = {
+        "digits": ("mnist", lambda rows: _on_digits(Deployments(rows))),
+        "faces": ("celeba", lambda rows: _on_faces(Deployments(rows))),
+        "participants": ("participants", lambda rows: _on_participants(rows.where(deployment=0))),
+        "landscape": ("landscape", _on_landscape),
+    }
+    for name, (study, read) in readers.items():
+        found[name] = read(studies[study]) if study in studies else None
+    tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
+    return found | {"tables": [_on_table(name, part) for name, part in tables]}
 
 
-def _how_much_holds(comparisons: Sequence[Comparison]) -> str:
+def _agreement(comparisons: Sequence[Comparison]) -> Figures | None:
     """How many of the paper's results came out again; one that our curves never reach did not, and a formula is none."""
     results = [one for one in comparisons if one.number.kind == "result" and one.note != NOT_RUN]
     measured = [one for one in results if one.number.ours != FORMULA]
-    if not measured:
-        return ""
 
-    def agreeing(some: Sequence[Comparison]) -> int:
-        return sum(one.ours is not None and not one.large for one in some)
+    def count(some: Sequence[Comparison]) -> Figures:
+        return {"agreeing": sum(one.ours is not None and not one.large for one in some), "measured": len(some)}
 
-    by_study = [
-        f"{agreeing(own)} of {len(own)} on {words}"
-        for name, words in (("mnist", "digits"), ("celeba", "faces"), ("participants", "the number of participants"))
-        if (own := [one for one in measured if one.number.study == name])
-    ]
-    return (
-        f"- **{agreeing(measured)} of the paper's {len(measured)} measurements come out again,** within the margins that "
-        f"the comparison states: {', '.join(by_study)}. For faces our face model is another one, and identities are others; "
-        "how many of the solver's runs on faces stop agrees by our choice of noise levels, which the paper does not state. "
-        "Several numbers lie close to a margin, and the auditor of digits is trained anew by every run: the count then "
-        "moves by a few."
-    )
-
-
-def _at_equal_accuracy(words: str, study: Deployments) -> str:
-    """Which noise leaks less where the joint model is worth as much as training alone."""
-    linked, matched = (
-        [study.percent(lambda one, m=m, k=k: at_alone(one, m, k)) for m in (ANCHOR, DATA)]  # type: ignore[misc]
-        for k in ("linkage", "match")
-    )
-    return (
-        f"- **At the accuracy of training alone, {words}:** the strongest attack links {linked[0]} under anchor noise and "
-        f"{linked[1]} under noise on the rows with new rows scored at home; matched directly it is {matched[0]} and "
-        f"{matched[1]}."
-    )
-
-
-_CLOSING = """
-## What we take from it
-
-1. Do not rely on anchor noise for protection. It protects the anchor; how well rows are hidden by it depends on how well
-   their moments can be compared.
-2. Ask first what training alone gives, on one's own new rows, with as many steps as the joint model.
-3. If joining pays, put noise on the uploaded rows and score new ones at home. `mooring plan` looks for the least noise
-   that reaches a stated target against every attack we know. Try I-GDP beside it, which uploads no anchor at all: with few
-   rows and a learner that bends it may cost little, and its rows were the hardest to pick out on the hospitals.
-4. Every leakage figure here is a lower bound. A better attack may exist; it would move every black line up.
-
-## What is weak here
-
-The strongest attacks were run on a share of the draws; in the studies of images those that use everybody's uploads
-(`joint-moments`) were not run at all, since they take too long there. The face model is not the paper's. What the paper's
-auditor of digits links through the paper's decoder depends much on luck with its training
-([reproducing.md](reproducing.md)); through the learned decoder, and without an auditor, it does not. Sums on another
-device or in another order round differently, and a network's accuracy may then move by a point or two, by more where test
-rows are few. 'Local only' and 'pooled raw' are the best of three ways of scaling rows, chosen on validation rows: an
-estimate of what could be had, not a bound; a joint model may come out above. Galleries and targets are one participant's.
-Each table was made by the version of this code that its `facts.json` names, not always the last one; if a part is of
-another, its notes say so, and the comparison tells them: how many deployments there are, and what was cut short. A
-strongest attack is the best of several, chosen after the fact: where all of them guess, it still lies a little above the
-10 % of guessing{by_luck}. How the paper spread its noise levels over the ranges on CelebA is not stated; ours are a
-guess.
-"""
+    by_study = {words: [one for one in measured if one.number.study == name] for name, words in _PAPERS.items()}
+    apart = [count(own) | {"words": words} for words, own in by_study.items() if own]
+    return count(measured) | {"by_study": apart} if measured else None
 
 
 def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
@@ -131,21 +81,182 @@ def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
     return found[0] / 100 if found and found[0] is not None else None
 
 
-def _by_luck(comparisons: Sequence[Comparison]) -> str:
-    """How far above it lies on average: on digits and on faces."""
-    told = [
-        f"{percent(found)} on {words}"
-        for name, words in (("mnist", "digits"), ("celeba", "faces"))
-        if (found := _luck(comparisons, name)) is not None
-    ]
-    return f" (by luck alone, the best of as many attacks would link {' and '.join(told)} on average)" if told else ""
+def _of_both(deployments: Deployments) -> Figures:
+    """What is read of digits and of faces alike."""
+    noises = {
+        name: {
+            "falls": deployments.falls_below_alone(method),
+            "linked": deployments.share(partial(at_alone, method=method, kind="linkage")),
+            "matched": deployments.share(partial(at_alone, method=method, kind="match")),
+        }
+        for name, method in (("anchor", ANCHOR), ("data", DATA))
+    }
+    return noises | {
+        "alone": deployments.share(lambda one: one.mean("local-only")),
+        "pooled": deployments.share(lambda one: one.mean("pooled-raw")),
+        "matched_at_worst": deployments.share(lambda one: one.matched_at_worst(ANCHOR)),
+        "i_gdp": {
+            "accuracy": deployments.share(lambda one: one.mean("i-gdp")),
+            "matched": deployments.share(lambda one: one.matched_at_worst("i-gdp")),
+        },
+    }
 
 
-def _filled(text: str, *, subsequent_indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, subsequent_indent=subsequent_indent, break_on_hyphens=False)
+def _on_digits(deployments: Deployments) -> Figures:
+    """MNIST, in its first deployment, and how others differ."""
+    study = deployments.first
+    v, sigma = read_at("mnist.linkage.anchor.0.20.procrustes"), read_at("mnist.utility.private.50.c-gdp")
+    anchored = study.rows.where(method=ANCHOR)
+    noise = anchored["anchor_noise_scale"]
+    moments = np.isfinite(anchored["linkage:moments"])
+    spread = deployments.read(lambda one: one.mean("i-gdp"))
+    much = _MUCH * float(noise.max())
+    above = [100 * one for one in deployments.read(lambda one: _with_much_noise(one, much) - one.mean("i-gdp"))]
+    return _of_both(deployments) | {
+        "words": "digits",
+        "v": v,
+        "gap": largest_of(study.rows.where(method="aa-i-gdp-data-noise")["discrepancy"]),
+        "without_noise": study.mean("aa-i-gdp"),
+        "much": much,
+        "with_much_noise": _with_much_noise(study, much),
+        "with_noise_on_rows": float(study.curve(DATA, "balanced_accuracy").at(sigma)),
+        "largest_converged": largest_of(np.where(anchored["converged"] == 1, noise, np.nan)),
+        "procrustes": float(study.curve(ANCHOR, "linkage:procrustes").at(v)),
+        "by_moments": float(anchored["linkage:moments"][np.argmax(np.where(moments, noise, -1.0))]),
+        "exact_rows": study.mean("c-gdp", "linkage:known-secret"),
+        "exact_rows_decoded": study.mean("c-gdp", "linkage:known-secret+learned"),
+        "strongest": deployments.share(lambda one: share_at(one.strongest(ANCHOR, "linkage"), v)),
+        "spread": {"n": len(spread), "low": min(spread), "high": max(spread)},
+        "above_i_gdp": {"low": min(above), "high": max(above)},
+        "paper": {
+            "largest_converged": stated("mnist.solver.largest-converged"),
+            "i_gdp": stated("mnist.utility.control.i-gdp"),
+        },
+    }
 
 
-def _flowed(text: str) -> str:
-    """Paragraphs filled to one width, since numbers of any length stand in them; tables, lists and pictures as they are."""
-    blocks = text.strip().split("\n\n")
-    return "\n\n".join(block if block.startswith(_AS_IS) else _filled(block) for block in blocks)
+def _with_much_noise(study: Reader, much: float) -> float:
+    """The mean accuracy over draws with much anchor noise."""
+    rows = study.rows.where(method=ANCHOR)
+    return mean_of(np.where(rows["anchor_noise_scale"] > much, rows["balanced_accuracy"], np.nan))
+
+
+def _on_faces(deployments: Deployments) -> Figures:
+    """CelebA with ten participants."""
+    study = deployments.first
+    procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.strongest(ANCHOR, "linkage")
+    v_chance, sigma = stated("celeba.linkage.anchor.crossing.procrustes"), read_at("celeba.linkage.private.3")
+    return _of_both(deployments) | {
+        "words": "faces",
+        "v_most": strongest.high,
+        "sigma_most": sigma,
+        "v_chance": v_chance,
+        "procrustes_at_most": float(procrustes.at(strongest.high)),
+        "procrustes_at_chance": float(procrustes.at(v_chance)),
+        "known_secret_at_most": float(study.curve(DATA, "linkage:known-secret").at(sigma)),
+        "strongest_at_most": share_at(strongest, strongest.high),
+        "strongest_at_chance": deployments.share(lambda one: share_at(one.strongest(ANCHOR, "linkage"), v_chance)),
+        "c_gdp": deployments.share(lambda one: one.mean("c-gdp")),
+        "aa_i_gdp": deployments.share(lambda one: one.mean("aa-i-gdp")),
+    }
+
+
+def _on_participants(rows: Results) -> Figures:
+    """CelebA from two participants to fifty: one series for each number of identities that all of them have."""
+    little, half = read_at("participants.utility.0.01.p2"), stated("participants.setting.anchor-noise") / 2
+    lines, order = [], []
+    for each in rows.values("identities_each"):
+        own = []
+        for p in rows.where(identities_each=each).values("n_participants"):
+            study = Reader(rows.where(n_participants=p, identities_each=each))
+            utility = study.curve(ANCHOR, "balanced_accuracy")
+            own.append(
+                {
+                    "identities_each": each,
+                    "participants": p,
+                    "alone": study.mean("local-only"),
+                    "pooled": study.mean("pooled-raw"),
+                    "little": float(utility.at(little)),
+                    "half": float(utility.at(half)),
+                    "i_gdp": study.mean("i-gdp"),
+                    "linked": share_at(study.strongest(ANCHOR, "linkage"), half),
+                }
+            )
+        grows = all(one["little"] < other["little"] for one, other in itertools.pairwise(own))
+        order.append({"identities_each": each, "grows": grows})
+        lines += own
+    return {"little": little, "half": half, "lines": lines, "order": order}
+
+
+def _on_landscape(rows: Results) -> Figures:
+    """Where joining pays, over rows, participants and noise."""
+
+    def gains(level: float) -> list[Figures]:
+        found = []
+        for p in rows.values("n_participants"):
+            for each in rows.where(n_participants=p).values("rows_each"):
+                here = rows.where(n_participants=p, rows_each=each)
+                noisy = here.where(method=ANCHOR)
+                near = noisy.only(np.isclose(noisy["anchor_noise_scale"], level))
+                if len(near):
+                    gain = 100 * (mean_of(near["balanced_accuracy_clean"]) - _score(here, "local-only"))
+                    found.append({"participants": int(p), "rows_each": int(each), "gain": gain})
+        return found
+
+    def _score(here: Results, method: str) -> float:
+        return mean_of(here.where(method=method)["balanced_accuracy_clean"])
+
+    little, much = gains(0.05), gains(0.2)
+    best = max(little, key=lambda one: one["gain"])
+    paying = [one for one in much if one["gain"] > RESOLVED_GAIN]
+    here = rows.where(n_participants=best["participants"], rows_each=best["rows_each"])
+    pooled = 100 * (_score(here, "pooled-raw") - _score(here, "local-only"))
+    return {
+        "fewest_rows": min(one["rows_each"] for one in little),
+        "most_rows": max(one["rows_each"] for one in little),
+        "most_participants": max(one["participants"] for one in little),
+        "best": best,
+        "pooled_gain": pooled if np.isfinite(pooled) else None,
+        "resolved_gain": RESOLVED_GAIN,
+        "n_paying": len(paying),
+        "n_cells": len(much),
+        "most_rows_paying": max((one["rows_each"] for one in paying), default=0),
+    }
+
+
+def _by_rows(rows: Results | None) -> list[Results]:
+    """A study's rows, apart by how many each participant holds where that was varied."""
+    if rows is None:
+        return []
+    sizes = rows.where(method="aa-i-gdp").values("rows_each")
+    return [rows.where(rows_each=each) for each in sizes] if len(sizes) > 1 else [rows]
+
+
+def _on_table(name: str, rows: Results) -> Figures:
+    """Hospitals or census: a line of the table, and what is told of I-GDP."""
+
+    def score(part: Results, column: str = _SCORE) -> float:
+        return mean_of(part[column]) if column in part else float("nan")
+
+    shares = [score(rows.where(method=one)) for one in ("local-own", "pooled-raw", "aa-i-gdp", "i-gdp")]
+    own = rows.where(method="i-gdp")
+    matched = own.strongest("match")
+    shares.append(mean_of(matched))
+    for method, noise in (("aa-i-gdp-data-noise", "data_noise_scale"), (ANCHOR, "anchor_noise_scale")):
+        noisy = rows.where(method=method)
+        most = noisy.only(np.isclose(noisy[noise], largest_of(noisy[noise]), rtol=0.2))
+        shares += [score(most), mean_of(most.strongest("match"))]
+    known = matched[np.isfinite(matched)]
+    ends = (float(known.min()), float(known.max())) if len({*known.tolist()}) > 1 else (None, None)
+    each = rows.where(method="aa-i-gdp").values("rows_each")
+    return {
+        "study": name,
+        "rows_each": int(max(each)) if each else None,
+        "shares": shares,
+        "joint_linear": score(rows.where(method="aa-i-gdp"), f"{_SCORE}:linear"),
+        "i_gdp": {
+            "rows_each": max(own.values("rows_each"), default=0),
+            "matched": {"mean": mean_of(matched), "low": ends[0], "high": ends[1]},
+            "linear": score(own, f"{_SCORE}:linear"),
+        },
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from mooring_studies.comparison.curves import WIDEST_GAP, Curve, crossing, fit
 from mooring_studies.comparison.results import Kind, Results
 
 ANCHOR, DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
+RESOLVED_GAIN = 3.0
+"""Percentage points: about twice the spread of a cell's gain between deployments. What is less is not told from nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,26 +70,23 @@ class Deployments:
         found = [one(Reader(self.rows.where(deployment=each))) for each in self.rows.values("deployment")]
         return [value for value in found if np.isfinite(value)]
 
-    def how_many(self, found: list[float]) -> str:
-        """Over how many deployments a figure was read, and of how many where not all have it."""
-        n_all = len(self.rows.values("deployment"))
-        return f"{len(found)} deployments" if len(found) == n_all else f"{len(found)} of {n_all} deployments"
-
-    def percent(self, one: Callable[[Reader], float]) -> str:
+    def share(self, one: Callable[[Reader], float]) -> dict[str, Any]:
         """A share in the first deployment, and from where to where it goes over all that have it."""
-        found, told = self.read(one), percent(one(self.first))
-        if len({percent(value) for value in found}) < 2:
-            return told
-        return f"{told} ({percent(min(found))} to {percent(max(found))} over {self.how_many(found)})"
+        return {"value": one(self.first), "range": self._range(self.read(one), percent)}
 
+    def falls_below_alone(self, method: str) -> dict[str, Any] | None:
+        """From which noise on a joint model is worth less than training alone, and how that differs; None if never."""
+        level = self.first.falls_to_alone(method)
+        if level is None:
+            return None
+        found = self.read(lambda one: one.falls_to_alone(method) or float("nan"))
+        return {"value": level, "range": self._range(found, "{:.2g}".format)}
 
-def about_i_gdp(study: Deployments) -> str:
-    """What I-GDP is worth, and what of it leaks."""
-    return (
-        "To I-GDP, which uploads no anchor, the paper assigns no leakage. Its accuracy is "
-        f"{study.percent(lambda one: one.mean('i-gdp'))}, and the strongest attack on it that we ran, by moments, picks "
-        f"out {study.percent(lambda one: one.matched_at_worst('i-gdp'))} of the rows."
-    )
+    def _range(self, found: Sequence[float], written: Callable[[float], str]) -> dict[str, Any] | None:
+        """The least and the most of a figure, and how many deployments have it; None where they are written alike."""
+        if not found or written(min(found)) == written(max(found)):
+            return None
+        return {"low": min(found), "high": max(found), "read": len(found), "of": len(self.rows.values("deployment"))}
 
 
 def stated(name: str) -> float:
@@ -122,15 +122,6 @@ def percent(share: float) -> str:
     return "n/a" if not np.isfinite(share) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
-def percent_over(shares: Matrix) -> str:
-    """The mean of shares in per cent, and from where to where they go if there are several."""
-    known = shares[np.isfinite(shares)]
-    spread = (
-        f" ({percent(known.min())} to {percent(known.max())} over deployments)" if len(set(known.tolist())) > 1 else ""
-    )
-    return percent(mean_of(shares)) + spread
-
-
 def share_at(curve: Curve, x: float | None) -> float:
     """What a curve of shares says at x; NaN where there is no x.
 
@@ -148,11 +139,6 @@ def share_at(curve: Curve, x: float | None) -> float:
     return share
 
 
-def percent_at(curve: Curve, x: float | None) -> str:
-    """The same in per cent."""
-    return "an unknown share" if x is None else percent(share_at(curve, x))
-
-
 def in_powers_of_ten(number: float) -> str:
     """A very small or large number."""
     if not np.isfinite(number):
@@ -164,21 +150,3 @@ def in_powers_of_ten(number: float) -> str:
 def at_alone(study: Reader, method: str, kind: Kind) -> float:
     """What the strongest attack reaches at the noise at which joining is worth no more than training alone."""
     return share_at(study.strongest(method, kind), study.falls_to_alone(method))
-
-
-def below_alone(symbol: str, study: Deployments, method: str) -> str:
-    """From which noise on a joint model is worth less than training alone, and how that differs between deployments."""
-    level = study.first.falls_to_alone(method)
-    if level is None:
-        return "stays above training alone over the whole range"
-    found = study.read(lambda one: one.falls_to_alone(method) or float("nan"))
-    ends = [f"{value:.2g}" for value in (min(found), max(found))]
-    spread = f" ({ends[0]} to {ends[1]} over {study.how_many(found)})" if len(set(ends)) > 1 else ""
-    return f"falls below training alone from about {symbol} = {level:.2g}{spread} on, by the fitted curve"
-
-
-def place_among(value: float, spread: list[float]) -> str:
-    """Where a number of the paper stands among ours."""
-    if min(spread) <= value <= max(spread):
-        return "lies among them"
-    return f"lies {'below' if value < min(spread) else 'above'} all of them, for a reason we do not know"

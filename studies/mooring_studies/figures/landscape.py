@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mooring_studies.comparison.findings_tables import RESOLVED_GAIN
+from mooring_studies.comparison.findings_reading import RESOLVED_GAIN
 from mooring_studies.figures.figure_file import Drawing
 from mooring_studies.figures.labels import (
     ALIGNED,

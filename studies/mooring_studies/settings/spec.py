@@ -40,7 +40,7 @@ _TELLING_OF_STUDIES = (
     "cli",
     "comparison",
     "figures",
-    "gallery.py",
+    "markdown.py",
     "page.py",
     "presentation.py",
     "redraw.py",

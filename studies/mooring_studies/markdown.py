@@ -1,0 +1,83 @@
+"""Pages of Markdown from templates, with paragraphs filled to one width since numbers of any length stand in them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from mooring.report import load_template
+from mooring_studies.figures.figure_file import Figure
+
+WIDTH = 120
+_AS_IS = ("|", "!", "#", "1. ")
+_UNLIMITED = 10**9
+
+
+def render_markdown(template: str, values: Mapping[str, Any], *, width: int | None = WIDTH) -> str:
+    """Fill a template and lay out what it says.
+
+    Parameters
+    ----------
+    template : str
+        A name in the folder `templates`.
+    values : mapping
+        What the template names.
+    width : int or None
+        Of a line of a paragraph or of an item of a list; None for one line each. Tables, pictures, headings and numbered
+        lists stay as they are.
+    """
+    text = load_template(template, __package__).render(values)
+    return "\n\n".join(_lay_out(block, width or _UNLIMITED) for block in re.split(r"\n{2,}", text.strip())) + "\n"
+
+
+def write_line(*cells: Any) -> str:
+    r"""A line of a table; a cell cannot end early.
+
+    Examples
+    --------
+    >>> write_line("a|b", 3)
+    '| a\\|b | 3 |'
+    """
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str, str], *, under: PurePath) -> str:
+    """The page of all figures of the studies, each with its caption.
+
+    Parameters
+    ----------
+    figures : mapping of str to figures
+        By the study's name.
+    titles : mapping of str to str
+        What each study is called.
+    under : path
+        The folder that the page will lie in: pictures are named from there.
+    """
+    studies = [
+        {
+            "title": titles.get(study, study),
+            "figures": [
+                {"title": one.title, "caption": one.caption, "path": one.path.relative_to(under).as_posix()}
+                for one in own
+            ],
+        }
+        for study, own in figures.items()
+    ]
+    return render_markdown("figures.md.jinja", {"studies": studies})
+
+
+def _lay_out(block: str, width: int) -> str:
+    if block.startswith(_AS_IS):
+        return block
+    if block.startswith("- "):
+        items = re.split(r"\n(?=- )", block)
+        return "\n".join(_fill(item, width, indent="  ") for item in items)
+    return _fill(block, width)
+
+
+def _fill(text: str, width: int, *, indent: str = "") -> str:
+    words = re.sub(r"[ \n]+", " ", text).strip()
+    return textwrap.fill(words, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
