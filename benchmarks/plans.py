@@ -44,7 +44,7 @@ def main() -> None:
             dealt,
             target=TARGET,
             n_components=h,
-            settings=AuditSettings(evaluation=EvaluationSpec(n_examples=0), seed=given.seed),
+            settings=AuditSettings(evaluation=EvaluationSpec(n_examples=0), learner="svm", seed=given.seed),
             progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
         )
         seconds = time.perf_counter() - began

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mooring.learners import DIGITS, Schedule, balanced_accuracy, train_ensemble
 from mooring.learners.convolution import Architecture, initial_parameters
-from mooring.learners.ensemble import DIGITS, balanced_accuracy, train_ensemble
 from mooring.randomness import Streams
 
 
@@ -41,9 +41,7 @@ def one_at_a_time(
     *,
     architecture: Architecture,
     streams: Streams,
-    epochs: int,
-    batch_size: int = 256,
-    learning_rate: float = 1e-3,
+    schedule: Schedule,
 ) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
     """Train member after member by a plain loop: best checkpoints, best epochs (from 1), best validation scores.
 
@@ -61,11 +59,11 @@ def one_at_a_time(
         with torch.no_grad():
             for parameter, values in zip(network.parameters(), start.values(), strict=True):
                 parameter.copy_(torch.as_tensor(values))
-        optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+        optimizer = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate)
         order = streams.named("order")
         checkpoint, best_epoch, best_score = {}, 0, -1.0
-        for epoch in range(1, epochs + 1):
-            for batch in torch.as_tensor(order.permutation(len(mine)), device=rows.device).split(batch_size):
+        for epoch in range(1, schedule.epochs + 1):
+            for batch in torch.as_tensor(order.permutation(len(mine)), device=rows.device).split(schedule.batch_size):
                 optimizer.zero_grad()
                 logits = network(mine[batch])
                 loss(logits[:, 0] if binary else logits, targets[batch]).backward()
@@ -131,11 +129,12 @@ def measured(
     parts = (rows[:, :n_rows], labels[:n_rows], rows[:, n_rows:], labels[n_rows:])
     few = (parts[0][:n_alone], parts[1], parts[2][:n_alone], parts[3])
     settings: dict[str, Any] = {"architecture": architecture, "streams": Streams.for_experiment(0)}
+    schedule = Schedule(epochs=epochs)
     small = (rows[:1, :512], labels[:512], rows[:1, :512], labels[:512])
-    one_at_a_time(*small, epochs=1, **settings)  # warms the libraries up, for both alike
-    train_ensemble(*small, epochs=1, **settings)
-    checkpoints, _, _ = _timed(lambda: one_at_a_time(*few, epochs=epochs, **settings), times := [], device)
-    ensemble = _timed(lambda: train_ensemble(*parts, epochs=epochs, **settings), times, device)
+    one_at_a_time(*small, schedule=Schedule(epochs=1), **settings)  # warms the libraries up, for both alike
+    train_ensemble(*small, schedule=Schedule(epochs=1), **settings)
+    checkpoints, _, _ = _timed(lambda: one_at_a_time(*few, schedule=schedule, **settings), times := [], device)
+    ensemble = _timed(lambda: train_ensemble(*parts, schedule=schedule, **settings), times, device)
     truth = parts[3].cpu().numpy()
     together = balanced_accuracy(ensemble.predict(parts[2]), truth)[:n_alone]
     alone = []

@@ -10,9 +10,9 @@ from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks.training import module, one_at_a_time, predicted
 from mooring.errors import InputError
+from mooring.learners import DIGITS, FACES, Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
 from mooring.learners import ensemble as ensembles
 from mooring.learners.convolution import PooledConvolution, initial_parameters
-from mooring.learners.ensemble import DIGITS, FACES, Architecture, Ensemble, balanced_accuracy, train_ensemble
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
@@ -75,7 +75,7 @@ def test_members_learn_what_torch_modules_learn_one_at_a_time(
     rows, labels, validation, truth = problem(architecture, dtype=getattr(torch, dtype))
     if zeros:
         rows, validation = blank(rows, architecture.side), blank(validation, architecture.side)
-    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "epochs": 3, "batch_size": 64}
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(3, 64)}
     together = train_ensemble(rows, labels, validation, truth, **settings)
     checkpoints, best_epochs, best_scores = one_at_a_time(rows, labels, validation, truth, **settings)
     assert together.parameters["output.bias"].dtype == rows.dtype
@@ -118,7 +118,7 @@ def test_a_layer_and_its_gradients_are_those_of_torch_also_where_values_tie(
 @BOTH
 def test_the_comparison_is_not_about_networks_that_learned_nothing(architecture: Architecture) -> None:
     found = train_ensemble(
-        *problem(architecture, spread=0.5), architecture=architecture, streams=STREAMS, epochs=12, batch_size=16
+        *problem(architecture, spread=0.5), architecture=architecture, streams=STREAMS, schedule=Schedule(12, 16)
     )
     assert found.validation_balanced_accuracy.min() > 0.9
 
@@ -126,7 +126,7 @@ def test_the_comparison_is_not_about_networks_that_learned_nothing(architecture:
 @BOTH
 def test_a_member_alone_learns_what_it_learns_among_others(architecture: Architecture) -> None:
     rows, labels, validation, truth = problem(architecture)
-    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "epochs": 2, "batch_size": 64}
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(2, 64)}
     together = train_ensemble(rows, labels, validation, truth, **settings)
     others = torch.cat([rows[:1] * 40, rows[1:2], rows[2:] - 3])
     among_others = train_ensemble(others, labels, validation, truth, **settings)
@@ -141,7 +141,7 @@ def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architectu
     rows, labels, validation, truth = problem(architecture, members=2, n=120, m=60)
     own, own_truth = torch.stack([labels, labels.flip(0)]), torch.stack([truth, truth.flip(0)])
     together = train_ensemble(
-        rows, own, validation, own_truth, architecture=architecture, streams=STREAMS, epochs=2, batch_size=50
+        rows, own, validation, own_truth, architecture=architecture, streams=STREAMS, schedule=Schedule(2, 50)
     )
     for k in range(2):
         alone = train_ensemble(
@@ -151,8 +151,7 @@ def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architectu
             own_truth[k],
             architecture=architecture,
             streams=STREAMS,
-            epochs=2,
-            batch_size=50,
+            schedule=Schedule(2, 50),
         )
         assert same(together[k], alone)
     assert not torch.allclose(together.parameters["output.bias"][0], together.parameters["output.bias"][1])
@@ -161,14 +160,14 @@ def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architectu
 def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
     """An easy task is solved long before the last epoch; what is kept is what was there when it was first solved."""
     data = problem(DIGITS, members=2, n=160, m=60, spread=0.1)
-    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "batch_size": 16}
-    long = train_ensemble(*data, epochs=14, **settings)
+    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS}
+    long = train_ensemble(*data, schedule=Schedule(14, 16), **settings)
     assert (long.validation_balanced_accuracy == 1).all()
     assert (long.best_epoch < 13).all()
     for member, epoch in enumerate(long.best_epoch):
-        stopped = train_ensemble(*data, epochs=int(epoch), **settings)
+        stopped = train_ensemble(*data, schedule=Schedule(int(epoch), 16), **settings)
         assert same(long[member], stopped[member], within=0)
-        before = train_ensemble(*data, epochs=int(epoch) - 1, **settings)
+        before = train_ensemble(*data, schedule=Schedule(int(epoch) - 1, 16), **settings)
         assert before.validation_balanced_accuracy[member] < 1
 
 
@@ -184,7 +183,7 @@ def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
 )
 def test_without_enough_memory_halves_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     data = problem(DIGITS, members=5, n=100, m=40)
-    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "epochs": 2, "batch_size": 32}
+    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "schedule": Schedule(2, 32)}
     whole = train_ensemble(*data, **settings)
     inner, sizes = ensembles._trained, []
 
@@ -236,7 +235,7 @@ def test_first_weights_follow_torch_default_scheme(architecture: Architecture) -
 
 def test_prediction_goes_in_parts_and_shares_rows() -> None:
     rows, labels, validation, truth = problem(DIGITS, n=60, m=1200, dtype=torch.float32)
-    found = train_ensemble(rows, labels, validation, truth, architecture=DIGITS, streams=STREAMS, epochs=2)
+    found = train_ensemble(rows, labels, validation, truth, architecture=DIGITS, streams=STREAMS, schedule=Schedule(2))
     whole = found.predict(validation)
     assert whole.shape == (3, 1200)
     pieces = [found.predict(validation[:, first : first + 7]) for first in range(0, 1200, 7)]
@@ -304,11 +303,11 @@ def test_what_cannot_be_trained_on_is_refused_in_words(place: int, bad: Any, mes
 @pytest.mark.parametrize("setting", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}])
 def test_settings_must_make_sense(setting: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(setting))} must be"):
-        train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, **setting)
+        Schedule(**setting)
 
 
 def test_rows_to_predict_must_fit() -> None:
-    found = train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, epochs=1)
+    found = train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, schedule=Schedule(1))
     with pytest.raises(InputError, match=r"rows must be a float tensor of shape \(3, rows, 100\)"):
         found.predict(GOOD[2][:2])
     with pytest.raises(InputError, match=r"rows must be .* \(1, 5, 99\)"):

@@ -47,7 +47,7 @@ from mooring.attacks.denoising import denoised
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import undone
 from mooring.geometry.rigid import RigidMap
-from mooring.learners.ensemble import DIGITS
+from mooring.learners import DIGITS
 from mooring.mechanisms.kernel import Upload
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection

@@ -19,7 +19,7 @@ from mooring_studies.images.memory import pieces_that_fit
 from mooring_studies.images.utility import scored, trained, without_protection
 
 from mooring.errors import InputError
-from mooring.learners.ensemble import DIGITS
+from mooring.learners import DIGITS
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
@@ -65,7 +65,7 @@ class Trainer:
                 train_labels=np.broadcast_to(np.asarray(train_labels), train_rows.shape[:2]),
                 validation_rows=validation_rows,
                 validation_labels=np.broadcast_to(np.asarray(validation_labels), validation_rows.shape[:2]),
-                **options,
+                **options | vars(options["schedule"]),
             )
         )
         return _Members(self, list(range(len(train_rows))))

@@ -155,9 +155,9 @@ class Auditor:
             settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
         )
         outcomes, examples = measure_leakage(simulation, self.dealt, settings)
-        deployed, noisy = utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
+        learner, deployed, noisy = utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
-        result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples)
+        result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples, learner)
         store.save(result)
         return result
 

@@ -314,8 +314,8 @@ class _Search:
                 f"joint model scores {joint} ({held}), training alone {alone}. Joining does not pay here."
             )
         return best, (
-            f"Recommended: {held}. The joint model scores {joint}, training alone {alone}; {found}, so the target "
-            f"({self.target}) is kept. A lower bound on leakage, not a guarantee."
+            f"Recommended: {held}. The joint model ({best.learner}) scores {joint}, training alone {alone}; {found}, so "
+            f"the target ({self.target}) is kept. A lower bound on leakage, not a guarantee."
         )
 
     def _best(self) -> PointResult | None:

@@ -88,6 +88,8 @@ class PointResult:
         Why the solver stopped.
     examples : dict or None
         A few rows, original beside rebuilt.
+    learner : str or None
+        What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn.
     """
 
     point: OperatingPoint
@@ -97,6 +99,7 @@ class PointResult:
     noisy_test: Score | None
     alignment: str | None = None
     examples: dict[str, Any] | None = field(default=None, repr=False)
+    learner: str | None = None
 
     def worst(self, measure: str = HEADLINE) -> tuple[str, Figure] | None:
         """The strongest attack's name and figure by a measure; None if no attack could be run."""
@@ -113,6 +116,7 @@ class PointResult:
             "noisy_test": None if self.noisy_test is None else self.noisy_test.as_dict(),
             "alignment": self.alignment,
             "examples": self.examples,
+            "learner": self.learner,
         }
 
     @classmethod
@@ -126,6 +130,7 @@ class PointResult:
             None if plain["noisy_test"] is None else Score.from_dict(plain["noisy_test"]),
             plain["alignment"],
             plain["examples"],
+            plain.get("learner"),
         )
 
 

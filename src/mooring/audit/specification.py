@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mooring.attacks import REGISTRY
 from mooring.errors import InputError
-from mooring.learners import LEARNERS
+from mooring.learners import require_learner
 from mooring.mechanisms.projection import Projection
 from mooring.metrics import Embedding
 from mooring.tables import Partition
@@ -98,7 +98,7 @@ class AuditSettings:
         "auto": none if there are as many components as features; else a public SVD where there are public rows; else
         Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components.
     learner : str, default "auto"
-        A name in `mooring.learners.LEARNERS`.
+        A name in `mooring.learners.LEARNERS`, or "auto": chosen at every point as `mooring train` would.
     evaluation : EvaluationSpec
     seed : int, default 0
     device : str, optional
@@ -136,10 +136,7 @@ class AuditSettings:
                 raise InputError(
                     "attacks", expected=f"among {', '.join(REGISTRY)}", got=repr(name), cure="Correct the name."
                 )
-        if self.learner not in LEARNERS:
-            raise InputError(
-                "learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(self.learner), cure="'auto' chooses."
-            )
+        require_learner(self.learner)
         _require_value_a_record(self.evaluation, dealt)
         return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(dealt))
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
-from mooring.learners import Score, fit, score
+from mooring.learners import Kind, Score, score, train_learner
 from mooring.tables import Partition
+from mooring.typing import Indices
 
 _MOST_ALONE = 12
 
@@ -28,11 +29,14 @@ class References:
         One model on everybody's rows as they are: no protection at all.
     n_alone : int
         How many participants' own models were trained: all, or a sample.
+    learner : str or None
+        What both trained; None where there was nothing to learn.
     """
 
     local_only: Score | None
     pooled_raw: Score | None
     n_alone: int
+    learner: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -40,17 +44,21 @@ class References:
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
             "pooled_raw": None if self.pooled_raw is None else self.pooled_raw.as_dict(),
             "n_alone": self.n_alone,
+            "learner": self.learner,
         }
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> References:
         """Read back what `as_dict` gave."""
         scores = [None if plain[k] is None else Score.from_dict(plain[k]) for k in ("local_only", "pooled_raw")]
-        return cls(scores[0], scores[1], plain["n_alone"])
+        return cls(scores[0], scores[1], plain["n_alone"], plain.get("learner"))
 
 
 def references(dealt: Partition, *, learner: str, seed: int) -> References:
-    """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows."""
+    """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
+
+    Both train the same learner: with "auto", the one chosen across participants on the pooled rows.
+    """
     kind = learnable(dealt)
     if kind is None:
         return References(None, None, 0)
@@ -60,26 +68,44 @@ def references(dealt: Partition, *, learner: str, seed: int) -> References:
     chosen = np.arange(dealt.n_participants)
     if chosen.size > _MOST_ALONE:
         chosen = np.sort(rng.choice(chosen, _MOST_ALONE, replace=False))
-    alone = [
-        score(truth, fit(learner, dealt.train[i], labels[i], kind=kind, seed=seed)(test), kind=kind, rng=rng)
-        for i in chosen
-    ]
-    pooled = fit(learner, np.concatenate(dealt.train), np.concatenate(labels), kind=kind, seed=seed)
-    return References(_mean(alone), score(truth, pooled(test), kind=kind, rng=rng), int(chosen.size))
+    pooled = train_learner(
+        learner, np.concatenate(dealt.train), np.concatenate(labels), kind=kind, seed=seed, owners=_owners(dealt)
+    )
+    alone = [train_learner(pooled.learner, dealt.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
+    scores = [score(truth, fitted.predict(test), kind=kind, rng=rng) for fitted in (*alone, pooled)]
+    return References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
 
 
-def utility(simulation: Simulation, dealt: Partition, *, learner: str, seed: int) -> tuple[Score | None, Score | None]:
-    """Score the joint model as deployed (new rows mapped by their owner, without noise) and with noise on test rows too.
+def utility(
+    simulation: Simulation, dealt: Partition, *, learner: str, seed: int
+) -> tuple[str | None, Score | None, Score | None]:
+    """Train the joint model as `mooring train` does on the same rows, and score it.
 
-    The second is what the paper measures; it is None where there is no private-data noise, and so no difference.
+    Parameters
+    ----------
+    simulation : Simulation
+    dealt : Partition
+    learner : str
+        A name in `mooring.learners.LEARNERS`, or "auto".
+    seed : int
+
+    Returns
+    -------
+    learner : str or None
+        What was trained; None where there is nothing to learn.
+    deployed : Score or None
+        As deployed: new rows are mapped by their owner, without noise.
+    noisy_test : Score or None
+        With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
     """
     kind = learnable(dealt)
     if kind is None:
-        return None, None
+        return None, None, None
     rng = np.random.default_rng([seed, 2])
     labels = np.concatenate(cast("tuple[Any, ...]", dealt.train_labels))
     truth = np.concatenate(cast("tuple[Any, ...]", dealt.test_labels))
-    predict = fit(learner, to_numpy(simulation.collaboration_matrix), labels, kind=kind, seed=seed)
+    rows = to_numpy(simulation.collaboration_matrix)
+    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed, owners=_owners(dealt))
 
     def scored(noise: float) -> Score:
         rows = [
@@ -87,13 +113,18 @@ def utility(simulation: Simulation, dealt: Partition, *, learner: str, seed: int
             for i, part in enumerate(dealt.test)
             if part.shape[0]
         ]
-        return score(truth, predict(np.concatenate(rows)), kind=kind, rng=rng)
+        return score(truth, fitted.predict(np.concatenate(rows)), kind=kind, rng=rng)
 
     noise = simulation.data_noise_scale
-    return scored(0.0), scored(noise) if noise > 0 else None
+    return fitted.learner, scored(0.0), scored(noise) if noise > 0 else None
 
 
-def learnable(dealt: Partition) -> Literal["classes", "number"] | None:
+def _owners(dealt: Partition) -> Indices:
+    """Whose each training row is."""
+    return np.repeat(np.arange(dealt.n_participants), [part.shape[0] for part in dealt.train])
+
+
+def learnable(dealt: Partition) -> Kind | None:
     """What there is to learn: classes, a number, or nothing."""
     if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
         return None

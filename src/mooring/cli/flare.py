@@ -118,7 +118,7 @@ def server(
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
     folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
-    learner: Annotated[str, typer.Option(help="auto, waves, linear or forest.")] = "auto",
+    learner: Annotated[str, typer.Option(help="auto, linear, random-fourier or forest.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="For training.")] = 0,
     least_sites: Annotated[int, typer.Option(min=2, help="With fewer bundles there is no model.")] = 2,
     wait_seconds: Annotated[int, typer.Option(min=1, help="How long a site may take to answer.")] = 3600,
@@ -137,11 +137,12 @@ def server(
     """
     with running(format) as console:
         from mooring.engines.flare.policy import write_policy
-        from mooring.engines.flare.settings import ServerSettings, opened_vault, require_learner
+        from mooring.engines.flare.settings import ServerSettings, opened_vault
         from mooring.errors import RefusedError
+        from mooring.learners import require_learner
         from mooring.protocol.messages.study import Study
 
-        require_learner(learner)
+        require_learner(learner, to_deliver=True)
         agreed = Study.read(study)
         agreed.require_roster()
         if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:

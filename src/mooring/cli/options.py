@@ -90,7 +90,13 @@ AuditorOption = Annotated[
         rich_help_panel="Attacker",
     ),
 ]
-Learner = Annotated[str, typer.Option(help="auto, svm, linear or forest.", rich_help_panel="Study")]
+Learner = Annotated[
+    str,
+    typer.Option(
+        help="auto, linear, random-fourier, nystroem, svm or forest; auto is what 'mooring train' would choose.",
+        rich_help_panel="Study",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives another split, other secrets, other noise.")]
 Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or cuda where there is one.", show_default="cpu")]
 Output = Annotated[

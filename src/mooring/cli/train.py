@@ -24,8 +24,8 @@ def train(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto, waves, linear, forest or svm, and with --engine dask xgboost; an svm's model holds rows, and is not "
-            "delivered unasked."
+            help="auto (linear or random-fourier, by score across participants), linear, random-fourier, forest, nystroem, "
+            "svm, and with --engine dask xgboost. The model of nystroem and svm holds rows, and is not delivered unasked."
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
@@ -47,7 +47,7 @@ def train(
 
     Example: mooring train --study study.toml --folder analysis --learner linear
 
-    In pieces, on all rows: mooring train --engine dask --learner waves (or linear, or xgboost)
+    In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
     with running.running(format) as console:
         from mooring.protocol.analyst.training import train as train_model

@@ -1,6 +1,30 @@
-"""What the analyst trains, and how well it predicts."""
+"""What the analyst trains, and how well it predicts: one registry of learners, and the paper's networks."""
 
-from mooring.learners.scikit import LEARNERS, Fitted, fit, train_learner
-from mooring.learners.scores import Score, score
+from mooring.learners.convolution import DIGITS, FACES, Architecture
+from mooring.learners.ensemble import Ensemble, Schedule, train_ensemble
+from mooring.learners.fitting import Fitted, choose_learner, cross_validate, train_learner
+from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, Learner, require_learner
+from mooring.learners.scores import Score, balanced_accuracy, score, score_value
 
-__all__ = ["LEARNERS", "Fitted", "Score", "fit", "score", "train_learner"]
+__all__ = [
+    "AUTO",
+    "CANDIDATES",
+    "DIGITS",
+    "FACES",
+    "LEARNERS",
+    "Architecture",
+    "Ensemble",
+    "Fitted",
+    "Kind",
+    "Learner",
+    "Schedule",
+    "Score",
+    "balanced_accuracy",
+    "choose_learner",
+    "cross_validate",
+    "require_learner",
+    "score",
+    "score_value",
+    "train_ensemble",
+    "train_learner",
+]

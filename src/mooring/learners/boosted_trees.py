@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import MissingExtraError
-from mooring.learners import Fitted
+from mooring.learners.fitting import Fitted
 from mooring.learners.trees import Trees, boosted_trees
 from mooring.typing import Matrix
 

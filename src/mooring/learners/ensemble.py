@@ -20,13 +20,12 @@ import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.geometry.backend import is_out_of_memory
-from mooring.learners.convolution import DIGITS, FACES, Architecture, Network, initial_parameters
+from mooring.learners.convolution import Architecture, Network, initial_parameters
+from mooring.learners.scores import balanced_accuracy
 from mooring.randomness import Streams
-
-__all__ = ["DIGITS", "FACES", "Architecture", "Ensemble", "balanced_accuracy", "train_ensemble"]
+from mooring.typing import Progress
 
 Tensor = Any
-Progress = Callable[[int, int], None]
 
 _ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a training step of 256 needs
 
@@ -81,6 +80,32 @@ class Ensemble:
         return Ensemble(self.architecture, parameters, self.best_epoch[at], self.validation_balanced_accuracy[at])
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train. The defaults are the paper's.
+
+    Attributes
+    ----------
+    epochs, batch_size : int
+        The last minibatch of an epoch may be shorter.
+    learning_rate : float
+        Adam's; its other settings are torch's defaults.
+    """
+
+    epochs: int = 15
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                got = str(getattr(self, name))
+                raise InputError(name, expected="at least 1", got=got, cure="The paper's are 15 epochs of 256.")
+        if not 0 < self.learning_rate < float("inf"):
+            got = str(self.learning_rate)
+            raise InputError("learning_rate", expected="positive", got=got, cure="The paper's is 0.001.")
+
+
 def train_ensemble(
     train_rows: Tensor,
     train_labels: Tensor,
@@ -89,9 +114,7 @@ def train_ensemble(
     *,
     architecture: Architecture,
     streams: Streams,
-    epochs: int = 15,
-    batch_size: int = 256,
-    learning_rate: float = 1e-3,
+    schedule: Schedule | None = None,
     progress: Progress | None = None,
 ) -> Ensemble:
     """Train one network a member, all at once, and keep each at its best epoch.
@@ -107,10 +130,7 @@ def train_ensemble(
     architecture : Architecture
     streams : Streams
         Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
-    epochs, batch_size : int
-        The last minibatch of an epoch may be shorter.
-    learning_rate : float
-        Adam's; its other settings are torch's defaults.
+    schedule : Schedule, optional
     progress : callable, optional
         Called after every epoch with what is done and the total, both in epochs × members.
 
@@ -126,44 +146,39 @@ def train_ensemble(
     Examples
     --------
     >>> import torch
+    >>> from mooring.learners import DIGITS
     >>> rows = torch.zeros(2, 20, 100)
     >>> rows[:, 10:] = 1.0
     >>> labels = torch.arange(20) // 10
     >>> trained = train_ensemble(
-    ...     rows, labels, rows, labels, architecture=DIGITS, streams=Streams.for_experiment(0), epochs=40
+    ...     rows, labels, rows, labels, architecture=DIGITS, streams=Streams.for_experiment(0), schedule=Schedule(epochs=40)
     ... )
     >>> trained.validation_balanced_accuracy.tolist()
     [1.0, 1.0]
     """
-    torch = _torch()
+    torch, schedule = _torch(), schedule or Schedule()
     _check_rows("train_rows", train_rows, architecture, None)
     _check_rows("validation_rows", validation_rows, architecture, train_rows.shape[0])
     if (validation_rows.dtype, validation_rows.device) != (train_rows.dtype, train_rows.device):
         got = f"{validation_rows.dtype} on {validation_rows.device}"
         expected = f"{train_rows.dtype} on {train_rows.device}, like train_rows"
         raise InputError("validation_rows", expected=expected, got=got, cure="Convert them with .to(train_rows).")
-    _check_settings(epochs, batch_size, learning_rate)
     codes = _checked_labels("train_labels", train_labels, train_rows.shape[:2], architecture)
     truth = _checked_labels("validation_labels", validation_labels, validation_rows.shape[:2], architecture)
     on_device = torch.as_tensor(codes, device=train_rows.device)
-    total = train_rows.shape[0] * epochs
+    E, epochs = train_rows.shape[0], schedule.epochs
 
     def trained(first: int, end: int) -> list[Ensemble]:
-        tell = (lambda epoch: progress(first * epochs + epoch * (end - first), total)) if progress else None
+        own = slice(first, end)
+        tell = (lambda epoch: progress(first * epochs + epoch * (end - first), E * epochs)) if progress else None
+        data = (
+            train_rows[own],
+            on_device if on_device.ndim == 1 else on_device[own],
+            validation_rows[own],
+            truth if truth.ndim == 1 else truth[own],
+        )
         try:
-            found = _trained(
-                train_rows[first:end],
-                on_device if on_device.ndim == 1 else on_device[first:end],
-                validation_rows[first:end],
-                truth if truth.ndim == 1 else truth[first:end],
-                architecture=architecture,
-                streams=streams,
-                epochs=epochs,
-                batch_size=batch_size,
-                learning_rate=learning_rate,
-                tell=tell,
-            )
-            return [found]
+            return [_trained(*data, architecture=architecture, streams=streams, schedule=schedule, tell=tell)]
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -171,7 +186,7 @@ def train_ensemble(
                 raise InputError(
                     "batch_size",
                     expected="small enough for one member's training step to fit into memory",
-                    got=str(batch_size),
+                    got=str(schedule.batch_size),
                     cure="Use a device with more memory, pass fewer members' rows at a time, or fewer rows a minibatch "
                     "(in the file of a study, batch_size under [network]).",
                 ) from error
@@ -181,34 +196,7 @@ def train_ensemble(
         middle = (first + end) // 2
         return trained(first, middle) + trained(middle, end)
 
-    return _joined(trained(0, train_rows.shape[0]))
-
-
-def balanced_accuracy(predictions: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The mean over the classes in `labels` of the share recognised: predictions (E, m) and labels (m,) give (E,).
-
-    Labels of shape (E, m) are each member's own.
-
-    Examples
-    --------
-    >>> balanced_accuracy(np.array([[0, 0, 0, 0], [0, 0, 1, 1]]), np.array([0, 0, 0, 1])).tolist()
-    [0.5, 0.8333333333333333]
-    """
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
-    if labels.ndim == 2 and labels.shape == predictions.shape:
-        pairs = zip(predictions, labels, strict=True)
-        return np.array([balanced_accuracy(one[None], truth)[0] for one, truth in pairs])
-    if predictions.ndim != 2 or labels.shape != predictions.shape[1:] or labels.size == 0:
-        raise InputError(
-            "predictions",
-            expected="of shape (members, rows), with one label a row and at least one row",
-            got=f"shape {predictions.shape} with labels of shape {labels.shape}",
-            cure="For one member, pass predictions[None].",
-        )
-    classes, codes = np.unique(labels, return_inverse=True)
-    members = np.eye(classes.size)[codes]
-    hits = (predictions == labels).astype(np.float64) @ members
-    return np.asarray((hits / members.sum(axis=0)).mean(axis=1))
+    return _joined(trained(0, E))
 
 
 def _trained(
@@ -219,9 +207,7 @@ def _trained(
     *,
     architecture: Architecture,
     streams: Streams,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
+    schedule: Schedule,
     tell: Callable[[int], None] | None,
 ) -> Ensemble:
     """Train all members at once, whatever memory that takes."""
@@ -235,11 +221,11 @@ def _trained(
     }
     best = {name: values.detach().clone() for name, values in parameters.items()}
     best_epoch, best_score = np.zeros(E, dtype=np.int64), np.full(E, -1.0)
-    optimizer = torch.optim.Adam(parameters.values(), lr=learning_rate, fused=on_gpu)
+    optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate, fused=on_gpu)
     order = streams.named("order")
-    for epoch in range(1, epochs + 1):
+    for epoch in range(1, schedule.epochs + 1):
         chosen = torch.as_tensor(order.permutation(n), device=train_rows.device)
-        for batch in chosen.split(batch_size):
+        for batch in chosen.split(schedule.batch_size):
             optimizer.zero_grad()
             logits = network.logits(train_rows.index_select(1, batch), network.laid_out(parameters))
             logits.backward(_loss_gradient(logits.detach(), train_labels[..., batch]))
@@ -322,14 +308,6 @@ def _checked_labels(
             cure="Number the classes from 0; all members share the labels, or each has a row of its own.",
         )
     return codes.astype(np.int64)
-
-
-def _check_settings(epochs: int, batch_size: int, learning_rate: float) -> None:
-    for what, value in (("epochs", epochs), ("batch_size", batch_size)):
-        if value < 1:
-            raise InputError(what, expected="at least 1", got=str(value), cure="The paper's are 15 epochs of 256.")
-    if not 0 < learning_rate < float("inf"):
-        raise InputError("learning_rate", expected="positive", got=str(learning_rate), cure="The paper's is 0.001.")
 
 
 def _torch() -> Any:

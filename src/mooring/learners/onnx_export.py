@@ -25,8 +25,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 
 from mooring.errors import InputError
-from mooring.learners import Fitted
 from mooring.learners.boosted_trees import Boosted
+from mooring.learners.fitting import Fitted
 from mooring.learners.trees import Trees, forest_trees
 
 OPSET, IR_VERSION = 17, 8
@@ -183,23 +183,17 @@ def _kernel(graph: _Graph, rows: str, others: npt.NDArray[np.float64], gamma: fl
     return graph.add("Exp", exponent)
 
 
-def _landmarks(
-    graph: _Graph, landmarks: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
-) -> str:
-    # The two matrices after the kernel are multiplied here, once: the first is badly conditioned, and so stays in double.
-    gamma = 1 / landmarks.components_.shape[1] if landmarks.gamma is None else float(landmarks.gamma)
-    K = _kernel(graph, rows, landmarks.components_, gamma)
-    return _linear(graph, K, weights @ landmarks.normalization_, intercepts)
-
-
 def _features(
     graph: _Graph, features: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
 ) -> str:
-    """A linear model on landmarks or on random waves √(2/D) cos(Z W + b)."""
+    """A linear model on the kernel with some rows (Nyström), or on random Fourier features √(2/D) cos(Z W + b)."""
     if isinstance(features, Nystroem):
-        return _landmarks(graph, features, rows, weights, intercepts)
-    waves = graph.add("Cos", _linear(graph, rows, features.random_weights_.T, features.random_offset_))
-    return _linear(graph, waves, weights * np.sqrt(2 / features.n_components), intercepts)
+        # The two matrices after the kernel are multiplied here, once: the first is badly conditioned, so it stays in double.
+        gamma = 1 / features.components_.shape[1] if features.gamma is None else float(features.gamma)
+        K = _kernel(graph, rows, features.components_, gamma)
+        return _linear(graph, K, weights @ features.normalization_, intercepts)
+    cosines = graph.add("Cos", _linear(graph, rows, features.random_weights_.T, features.random_offset_))
+    return _linear(graph, cosines, weights * np.sqrt(2 / features.n_components), intercepts)
 
 
 def _votes(graph: _Graph, model: SVC, rows: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import learned_decoder
-from mooring.learners.ensemble import DIGITS
+from mooring.learners import DIGITS
 from mooring.mechanisms.projection import gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.learners.ensemble import FACES
+from mooring.learners import FACES
 from mooring.mechanisms.projection import Projection, public_svd_projection
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.learners.ensemble import Architecture
+from mooring.learners import Architecture
 from mooring.mechanisms.projection import Projection
 from mooring.typing import Indices
 from mooring_studies.images.auditing import Auditing

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.learners.ensemble import Architecture, Ensemble, balanced_accuracy, train_ensemble
+from mooring.learners import Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
 from mooring_studies.images.deployment import Deployment, Split, Tensor
 
 Labels = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ def trained(rows: Tensor, deployment: Deployment, *, architecture: Architecture,
         labels[validation],
         architecture=architecture,
         streams=deployment.streams,
-        **training,
+        schedule=Schedule(**training),
     )
 
 
@@ -98,7 +98,7 @@ def without_protection(
             validation_labels,
             architecture=architecture,
             streams=deployment.streams,
-            **{**training, "epochs": _epochs(deployment, train_rows.shape[1], training)},
+            schedule=Schedule(**training | {"epochs": _epochs(deployment, train_rows.shape[1], training)}),
         )
         truth = deployment.labels[deployment.span("test")]
         for place, k in enumerate(alike):

@@ -159,7 +159,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         *([] if digits.are_mnist else ["MNIST was not there: these are scikit-learn's digits, in a smaller grid"]),
         "public rows, for the projection, are taken out of the training rows",
         "local-only and pooled-raw learn from projected rows, as the joint model does",
-        f"learner: {LEARNERS[options.learners[0]]}",
+        f"learner: {LEARNERS[options.learners[0]].description}",
         "private-data noise in the options is in standard deviations of the projected rows, columns centred",
         "match and error are in the projected space; look-alikes are rows of the same class",
         "alignment by mooring's own solver, not the paper's: iterations are not the power method's",

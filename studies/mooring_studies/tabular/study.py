@@ -150,7 +150,7 @@ def _facts_of_tables(tables: TableRows, dealt: Partition, options: TableOptions)
         "notes": [
             *tables.notes,
             *tables.records.notes,
-            f"learner: {LEARNERS[options.learners[0]]}",
+            f"learner: {LEARNERS[options.learners[0]].description}",
             "local-only and pooled-raw learn from rows as they are, not projected",
             "local-own: each participant's own model on its own test rows, all scored together",
             "other scores are over everybody's test rows; own:<k> are those of participant k's own, as deployed",

@@ -232,8 +232,8 @@ def train_on_dask(
     study : Study
     folder : path
         The analyst's work folder, after `align_on_dask`, which every worker sees.
-    learner : {"auto", "waves", "linear", "xgboost"}, default "auto"
-        "auto" is "waves".
+    learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
+        "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
     seed : int, default 0
     passes : int, optional
         Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".

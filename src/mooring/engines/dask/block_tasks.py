@@ -10,21 +10,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import make_pipeline
 
-from mooring.learners import Fitted
-from mooring.learners.scikit import Kind
+from mooring.learners import LEARNERS, Fitted, Kind
 from mooring.protocol.analyst.collaboration_matrix import block_of
 from mooring.protocol.analyst.collaboration_parts import row_groups
 from mooring.protocol.messages.study import Study
-from mooring.typing import Matrix
+from mooring.typing import Indices, Matrix
 
-LINEAR_C = {"linear": 1.0, "waves": 30.0}
-RIDGE = {"linear": 1.0, "waves": 0.1}
-"""As strong as in `mooring.learners`."""
-_WAVES = 800
 _AT_ONCE = 8192
 
 
@@ -63,12 +57,12 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a linear model is made of: rows centred and divided by one scale, and perhaps random waves of them."""
+    """What a learner takes: rows centred and divided by one scale, or random Fourier features of them."""
 
     learner: str
     centre: Matrix
     scale: float
-    waves: RBFSampler | None
+    fourier: Any
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
@@ -77,25 +71,26 @@ class Features:
         centre = moments.total / moments.count
         variance = moments.squares / (moments.count * h) - float(np.mean(centre**2))
         scale = float(np.sqrt(max(variance, 0.0))) or 1.0
-        waves = None
-        if learner == "waves":  # rows come with unit mean variance, of which the local kernel's width is 1/h
-            waves = RBFSampler(gamma=1 / h, n_components=_WAVES, random_state=seed).fit(np.zeros((1, h)))
-        return cls(learner, centre, scale, waves)
+        linear, fourier = LEARNERS[learner].linear, None
+        if linear is not None and linear.features is not None:
+            # The local kernel's width "scale" is 1/h for rows of unit mean variance; its weights depend on nothing else.
+            fourier = linear.features(seed).set_params(gamma=1 / h).fit(np.zeros((1, h)))
+        return cls(learner, centre, scale, fourier)
 
     @property
     def width(self) -> int:
         """How many features there are."""
-        return self.centre.size if self.waves is None else _WAVES
+        return int(self.centre.size if self.fourier is None else self.fourier.n_components)
 
     @property
     def squared_length(self) -> float:
         """The mean squared length of a row of features."""
-        return float(self.centre.size) if self.waves is None else 1.0
+        return float(self.centre.size) if self.fourier is None else 1.0
 
     def made(self, rows: Matrix) -> Matrix:
         """The features of rows."""
         scaled = (rows - self.centre) / self.scale
-        return scaled if self.waves is None else np.asarray(self.waves.transform(scaled))
+        return scaled if self.fourier is None else np.asarray(self.fourier.transform(scaled))
 
 
 def fitted_from(
@@ -107,8 +102,8 @@ def fitted_from(
     last.n_features_in_ = features.width
     if classes is not None:
         last.classes_ = classes
-    model = last if features.waves is None else Pipeline([("waves", features.waves), ("linear", last)])
-    return Fitted(kind, features.centre, features.scale, model)
+    model = last if features.fourier is None else make_pipeline(features.fourier, last)
+    return Fitted(features.learner, kind, features.centre, features.scale, model)
 
 
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
@@ -134,6 +129,22 @@ def _cut(
         yield rows[start : start + _AT_ONCE].astype(np.float64), labels[start : start + _AT_ONCE]
 
 
+def picked_rows(
+    study: Study, pieces: Sequence[Piece], positions: Sequence[Indices]
+) -> list[tuple[Matrix, npt.NDArray[Any]]]:
+    """Of each of some parts, the rows and labels at these positions in it."""
+    found = []
+    for piece, wanted in zip(pieces, positions, strict=True):
+        first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int64)]
+        for block, own in blocks_of(study, piece) if wanted.size else ():
+            picks = wanted[(wanted >= first) & (wanted < first + len(block))] - first
+            rows.append(block[picks])
+            labels.append(own[picks])
+            first += len(block)
+        found.append((np.concatenate(rows), np.concatenate(labels)))
+    return found
+
+
 def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
     """Sums over some parts."""
     found = Moments.none(study)
@@ -146,7 +157,7 @@ def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
     return found
 
 
-def ridge_sums(study: Study, features: Features, pieces: Sequence[Piece]) -> dict[int, Matrix]:
+def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dict[int, Matrix]:
     """By fold, ΣAᵀA with A = [1, features, label]."""
     found: dict[int, Matrix] = {}
     for piece in pieces:
@@ -213,7 +224,7 @@ def averaged(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
 
 
 def sampled(
-    study: Study, models: Sequence[Fitted], pieces: Sequence[Piece], share: float, seed: int
+    study: Study, pieces: Sequence[Piece], models: Sequence[Fitted], share: float, seed: int
 ) -> tuple[npt.NDArray[Any], Matrix, npt.NDArray[Any], npt.NDArray[Any]]:
     """An even share of some parts' rows: whose they are, the rows, their labels, and what models of others predict."""
     owners, parts, truth, predicted = [], [], [], []

@@ -3,18 +3,21 @@
 Numbers are predicted by ridge regression, whose sums over rows are added up over workers: one pass, and exactly the model
 that the local engine makes of all rows. Classes are predicted by logistic regression through scikit-learn's `partial_fit`: a
 few chains of pieces run side by side, and their weights are averaged after every pass. Both work on the rows themselves
-("linear") or on random waves of them ("waves"), and become the same ONNX model as the local learners'. Boosted trees
-("xgboost") are in `mooring.engines.dask.xgboost_learner`.
+("linear") or on features of them ("random-fourier"), and become the same ONNX model as the local learners'. Of boosted trees
+("xgboost"), every model takes all workers: at every level of a tree they add up sums over their rows, over connections of
+XGBoost's own (`mooring.engines.dask.xgboost_training`).
 
-As there, everybody is scored by a model that was trained on others only; but for boosted trees, all these models are trained
-in the same passes.
+"auto" is chosen by the same rows and scores as locally: `choose_learner` on a share of the rows, in one process.
+
+Everybody is scored by a model that was trained on others only; but for boosted trees, all these models are trained in the
+same passes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,6 @@ import numpy.typing as npt
 from sklearn.dummy import DummyClassifier
 
 from mooring.engines.dask.block_tasks import (
-    LINEAR_C,
-    RIDGE,
     Features,
     Moments,
     Piece,
@@ -34,39 +35,77 @@ from mooring.engines.dask.block_tasks import (
     chain_start,
     fitted_from,
     moments_of,
+    picked_rows,
     ridge_sums,
     sampled,
     solved_ridge,
 )
 from mooring.engines.dask.bundle_locations import StudyAtWork
 from mooring.engines.dask.cluster import Client, Future, handed_out, in_turn
-from mooring.engines.dask.xgboost_learner import boosted_models
-from mooring.engines.dask.xgboost_training import require_xgboost
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows
+from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, trained_together
 from mooring.errors import InputError
-from mooring.learners import Fitted, score
+from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
+from mooring.learners.boosted_trees import Boosted, FittedBoosted
+from mooring.learners.fitting import choice_rows, group_folds
+from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
-from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, checked_parts
-from mooring.protocol.analyst.training import Training, folds_of, keep_model, require_label, written
+from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, checked_parts, facts_of
+from mooring.protocol.analyst.training import (
+    Steps,
+    Training,
+    export_model,
+    keep_model,
+    require_label,
+    score_participants,
+)
 from mooring.protocol.messages.study import Study
-from mooring.typing import Progress
+from mooring.typing import Indices, Progress
 
-IN_PIECES = ("waves", "linear", "xgboost")
+ROUNDS, FEWEST_ROUNDS = 200, 20
+_DEPTH, _RATE = 6, 0.1
+_CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
 _ROWS_SCORED = 50_000
 _PIECES_A_TASK = 8
 _CHAINS = 4
 _ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 400_000, 2, 20
 
 
-@dataclass
-class _Steps:
-    progress: Progress | None
-    total: int
-    done: int = 0
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One training on a cluster: the study as the workers have it, the parts in groups of a task each, folds, steps done."""
 
-    def one(self, count: int = 1) -> None:
-        self.done += count
-        if self.progress:
-            self.progress(self.done, self.total)
+    client: Client
+    study: Future
+    space: CommonSpace
+    groups: list[list[Piece]]
+    n_folds: int
+    seed: int
+    steps: Steps
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for group in self.groups for piece in group]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.space.rows.values())
+
+    def run(
+        self, task: Callable[..., Any], *given: Any, each: Callable[[Sequence[Piece]], Any] | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Give a task the study, a group of parts, what is given, and `each` of the group; yield (group, result) as done."""
+        jobs = (
+            (k, task, (self.study, group, *given, *(() if each is None else (each(group),))))
+            for k, group in enumerate(self.groups)
+        )
+        for k, found in in_turn(self.client, jobs):
+            self.steps.advance()
+            yield k, found
+
+    def gather(self, task: Callable[..., Any], *given: Any, **options: Any) -> list[Any]:
+        """The results of a task, in the order of the parts."""
+        return [found for _, found in sorted(self.run(task, *given, **options), key=lambda pair: pair[0])]
 
 
 def train_in_pieces(
@@ -74,7 +113,7 @@ def train_in_pieces(
     study: Study,
     folder: Path,
     *,
-    learner: str = "auto",
+    learner: str = AUTO,
     seed: int = 0,
     passes: int | None = None,
     command: str = "",
@@ -82,14 +121,7 @@ def train_in_pieces(
 ) -> Training:
     """Train, score by participant, and write the model as ONNX; see `mooring.engines.dask.train_on_dask`."""
     kind = require_label(study)
-    learner = IN_PIECES[0] if learner == "auto" else learner
-    if learner not in IN_PIECES:
-        raise InputError(
-            "learner",
-            expected=f"one that takes the matrix in pieces: auto, {', '.join(IN_PIECES)}",
-            got=repr(learner),
-            cure="Others need all rows at once; leave --engine out to train them on a share of the rows.",
-        )
+    require_learner(learner, engine="dask")
     if passes is not None and passes < 1:
         raise InputError("passes", expected="one or more", got=str(passes), cure="Leave it out.")
     if learner == "xgboost":
@@ -97,37 +129,39 @@ def train_in_pieces(
             raise InputError("passes", expected="left out with xgboost", got="given", cure="It has rounds of its own.")
         require_xgboost(client)
     space = read_space(folder, study)
-    pieces, n_folds = _pieces(folder, space, seed)
-    some = [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)]
+    groups, n_folds = _groups(folder, space, seed)
     rows = sum(space.rows.values())
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
     trainings = n_folds + 2 if learner == "xgboost" else 1 if kind == "number" else passes
-    steps = _Steps(progress, len(some) * (2 + trainings))
-    moments = Moments.none(study)
-    told = client.submit(StudyAtWork.of, study, pure=False)
-    for _, found in in_turn(client, (((), moments_of, (told, each)) for each in some)):
-        moments = moments + found
-        steps.one()
+    steps = Steps(len(groups) * (2 + trainings + (learner == AUTO)), progress)
+    job = _Job(client, client.submit(StudyAtWork.of, study, pure=False), space, groups, n_folds, seed, steps)
+    if learner == AUTO:
+        learner = _choice(job, kind)
+    moments = sum((found for _, found in job.run(moments_of)), Moments.none(study))
     features = Features.of(learner, moments, seed=seed)
+    classes = np.flatnonzero(moments.labels) if kind == "classes" else None
     models: list[Fitted]
-    if kind == "classes" and np.count_nonzero(moments.labels) < 2:
-        models = [_always(features, int(np.argmax(moments.labels)))] * (n_folds + 1)
+    if classes is not None and classes.size < 2:
+        models = [_always(features, int(classes[0]))] * (n_folds + 1)
     elif learner == "xgboost":
-        classes = np.flatnonzero(moments.labels) if kind == "classes" else None
-        models = boosted_models(client, told, features, pieces, some, rows, n_folds, classes, seed, steps)
-    elif kind == "number":
-        models = _ridge(client, told, features, some, n_folds, steps)
+        models = _boosted(job, features, classes)
+    elif classes is None:
+        models = _ridge(job, features)
     else:
-        models = _logistic(client, told, features, pieces, n_folds, moments, passes, seed, steps)
-    overall, each, scored_rows, scored_labels = _scored(client, told, space, models, some, rows, seed, steps)
-    data = written(study, models[-1], scored_rows, scored_labels, seed)
+        models = _logistic(job, features, classes, passes)
+    share = min(1.0, _ROWS_SCORED / rows)
+    found = job.gather(sampled, handed_out(client, models), share, seed)
+    owners, some, truth, predicted = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    rng = np.random.default_rng(seed)
+    overall, each = score_participants(space.names, owners, truth, predicted, kind=kind, rng=rng)
+    data = export_model(study, models[-1], some, truth, seed)
     training = Training(learner, kind, overall, each, (), rows, rows, hashlib.sha256(data).hexdigest())
     keep_model(folder, study, space, training, data, command=command)
     return training
 
 
-def _pieces(folder: Path, space: CommonSpace, seed: int) -> tuple[list[Piece], int]:
-    """Every part, with the fold in which its participant is left out; and how many folds there are."""
+def _groups(folder: Path, space: CommonSpace, seed: int) -> tuple[list[list[Piece]], int]:
+    """Every part, with the fold in which its participant is left out, as tasks take them; and how many folds there are."""
     if space.record.get("table") != PARTS_FOLDER:
         raise InputError(
             "the collaboration matrix",
@@ -135,47 +169,52 @@ def _pieces(folder: Path, space: CommonSpace, seed: int) -> tuple[list[Piece], i
             got="one file",
             cure="Align with --engine dask, or train without --engine.",
         )
-    folds = folds_of(len(space.names), seed)
-    fold_of = {int(place): k for k, fold in enumerate(folds) for place in fold}
+    folds = group_folds(len(space.names), seed)
     parts = checked_parts(folder, space, space.names)
-    pieces = [Piece(path, place, fold_of[place]) for place, name in enumerate(space.names) for path in parts[name]]
-    return pieces, len(folds)
+    pieces = [Piece(path, place, int(folds[place])) for place, name in enumerate(space.names) for path in parts[name]]
+    return [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)], int(folds.max()) + 1
 
 
-def _ridge(
-    client: Client, study: Future, features: Features, some: Sequence[list[Piece]], n_folds: int, steps: _Steps
-) -> list[Fitted]:
+def _choice(job: _Job, kind: Kind) -> str:
+    """What "auto" is: chosen in this process, by the rows that the local engine chooses by."""
+    drawn = choice_rows([job.space.rows[name] for name in job.space.names], job.seed)
+
+    def positions(group: Sequence[Piece]) -> list[Indices]:
+        """Where in each part the rows drawn are."""
+        facts = [facts_of(piece.path, job.space.names[piece.place]) for piece in group]
+        return [
+            drawn[piece.place][(drawn[piece.place] >= one.start) & (drawn[piece.place] < one.stop)] - one.start
+            for piece, one in zip(group, facts, strict=True)
+            if one is not None
+        ]
+
+    found = [one for group in job.gather(picked_rows, each=positions) for one in group]
+    owners = np.repeat([piece.place for piece in job.pieces], [len(rows) for rows, _ in found])
+    rows, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return choose_learner(rows, labels, kind=kind, seed=job.seed, owners=owners)
+
+
+def _ridge(job: _Job, features: Features) -> list[Fitted]:
     """One exact model without each fold, and last the one of everybody."""
-    width = features.width + 2
-    sums = np.zeros((n_folds, width, width))
-    at_work = handed_out(client, features)
-    for _, found in in_turn(client, (((), ridge_sums, (study, at_work, each)) for each in some)):
+    linear, width = LEARNERS[features.learner].linear, features.width + 2
+    assert linear is not None
+    sums = np.zeros((job.n_folds, width, width))
+    for _, found in job.run(ridge_sums, handed_out(job.client, features)):
         for fold, own in found.items():
             sums[fold] += own
-        steps.one()
     total = sums.sum(axis=0)
-    alpha = RIDGE[features.learner]
     left = [total - own for own in sums]
-    return [fitted_from(features, "number", *solved_ridge(each, alpha=alpha)) for each in (*left, total)]
+    return [fitted_from(features, "number", *solved_ridge(each, alpha=linear.alpha)) for each in (*left, total)]
 
 
-def _logistic(
-    client: Client,
-    study: Future,
-    features: Features,
-    pieces: Sequence[Piece],
-    n_folds: int,
-    moments: Moments,
-    passes: int,
-    seed: int,
-    steps: _Steps,
-) -> list[Fitted]:
+def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[Fitted]:
     """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
-    classes = np.flatnonzero(moments.labels)
-    alpha = 1 / (LINEAR_C[features.learner] * moments.count)
-    at_work = handed_out(client, features)
-    state: Future = client.submit(chain_start, at_work, classes, n_folds + 1, alpha, pure=False)
-    rng = np.random.default_rng(seed)
+    linear, pieces = LEARNERS[features.learner].linear, job.pieces
+    assert linear is not None
+    alpha = 1 / (linear.C * job.n_rows)
+    at_work = handed_out(job.client, features)
+    state: Future = job.client.submit(chain_start, at_work, classes, job.n_folds + 1, alpha, pure=False)
+    rng = np.random.default_rng(job.seed)
     n_chains = min(_CHAINS, len(pieces))
     settled: list[Future] = []
     for turn in range(passes):
@@ -184,15 +223,14 @@ def _logistic(
         for chain in range(n_chains):
             own, here = order[chain::n_chains], state
             for k in range(0, len(own), _PIECES_A_TASK):
-                here = client.submit(
-                    advance, here, study, at_work, own[k : k + _PIECES_A_TASK], seed + turn, pure=False
-                )
+                some = own[k : k + _PIECES_A_TASK]
+                here = job.client.submit(advance, here, job.study, at_work, some, job.seed + turn, pure=False)
             ends.append(here)
-        state = client.submit(averaged, *ends, pure=False)
+        state = job.client.submit(averaged, *ends, pure=False)
         _wait(state)
         settled.append(state)
-        steps.one(math.ceil(len(pieces) / _PIECES_A_TASK))
-    last = client.submit(averaged, *settled[passes // 2 :], pure=False).result()
+        job.steps.advance(len(job.groups))
+    last = job.client.submit(averaged, *settled[passes // 2 :], pure=False).result()
     return [fitted_from(features, "classes", model.coef_, model.intercept_, classes) for model in last]
 
 
@@ -206,35 +244,68 @@ def _wait(future: Future) -> None:
 
 def _always(features: Features, label: int) -> Fitted:
     """With one class only, that class is what is predicted."""
-    model = DummyClassifier(strategy="most_frequent").fit(np.zeros((1, features.centre.size)), [label])
-    return Fitted("classes", features.centre, features.scale, model)
+    model = DummyClassifier().fit(np.zeros((1, features.centre.size)), [label])
+    return Fitted(features.learner, "classes", features.centre, features.scale, model)
 
 
-def _scored(
-    client: Client,
-    study: Future,
-    space: CommonSpace,
-    models: Sequence[Fitted],
-    some: Sequence[list[Piece]],
-    n_rows: int,
-    seed: int,
-    steps: _Steps,
-) -> tuple[Any, tuple[tuple[str, Any], ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
-    """Scores over an even share of everybody's rows, each row predicted by a model of others; and these rows and labels."""
-    kind = models[-1].kind
-    share = min(1.0, _ROWS_SCORED / n_rows)
-    at_work = handed_out(client, list(models))
-    found: dict[int, tuple[Any, ...]] = {}
-    jobs = ((k, sampled, (study, at_work, each, share, seed)) for k, each in enumerate(some))
-    for k, sample in in_turn(client, jobs):
-        found[k] = sample
-        steps.one()
-    owners, rows, truth, predicted = (np.concatenate([found[k][j] for k in sorted(found)]) for j in range(4))
-    rng = np.random.default_rng(seed)
-    overall = score(truth, predicted, kind=kind, rng=rng)
-    each = tuple(
-        (name, score(truth[mine], predicted[mine], kind=kind, rng=rng))
-        for place, name in enumerate(space.names)
-        if (mine := owners == place).any()
-    )
-    return overall, each, rows, truth
+def _boosted(job: _Job, features: Features, classes: npt.NDArray[np.int64] | None) -> list[Fitted]:
+    """One model without each fold, and last the one of everybody; each takes all workers."""
+    n_classes = 0 if classes is None else classes.size
+    rounds = rounds_for(n_classes)
+    at_work = handed_out(job.client, features)
+    share = min(1.0, min(_CUT_ROWS, _CUT_NUMBERS // features.width) / job.n_rows)
+    found = job.gather(cut_rows, at_work, share, job.seed)
+    drawn = CutRows(*(np.concatenate([getattr(few, name) for few in found]) for name in ("folds", "rows", "labels")))
+    kind: Kind = "number" if classes is None else "classes"
+    unit = drawn.unit if classes is None else (0.0, 1.0)
+    boosting = Boosting(job.study, at_work, settings_for(kind, n_classes, job.seed), rounds, classes, unit)
+    models: list[Fitted] = []
+    for fold in (*range(job.n_folds), None):
+        others = [piece for piece in job.pieces if piece.fold != fold]
+        raw = trained_together(job.client, boosting, others, drawn.cuts(fold))
+        own = Boosted(raw, classes, centre=unit[0], scale=unit[1])
+        models.append(FittedBoosted(features.learner, kind, features.centre, features.scale, own))
+        job.steps.advance(len(job.groups))
+    return models
+
+
+def rounds_for(n_classes: int) -> int:
+    """Rounds of boosting; fewer with many classes, of which each takes a tree a round."""
+    trees = n_classes if n_classes > 2 else 1
+    most = MOST_TREES // trees
+    if most < FEWEST_ROUNDS:
+        raise InputError(
+            "learner",
+            expected=f"one for more than {MOST_TREES // FEWEST_ROUNDS} classes",
+            got="xgboost, which makes a tree a class and round: more than participants accept",
+            cure="Choose 'random-fourier' or 'linear'.",
+        )
+    return min(ROUNDS, most)
+
+
+def settings_for(kind: Kind, n_classes: int, seed: int) -> dict[str, Any]:
+    """XGBoost's settings. Rows are not drawn: the model must not depend on how they are shared out.
+
+    Parameters
+    ----------
+    kind : {"classes", "number"}
+    n_classes : int
+        Classes that occur; 0 for numbers.
+    seed : int
+    """
+    told: dict[str, Any] = {"objective": "reg:squarederror"}
+    if kind == "classes":
+        told = {"objective": "binary:logistic", "base_score": 0.5}
+        if n_classes > 2:
+            told = {"objective": "multi:softprob", "base_score": 0.5, "num_class": n_classes}
+    return {
+        **told,
+        "tree_method": "hist",
+        "max_bin": BINS,
+        "max_depth": _DEPTH,
+        "eta": _RATE,
+        "nthread": 1,
+        "seed": seed,
+        "verbosity": 0,
+        "disable_default_eval_metric": True,
+    }

@@ -64,7 +64,7 @@ class CutRows:
         return np.asarray((np.add.reduceat(rows, begins, axis=0, dtype=np.float64) / sizes[:, None]).astype(np.float32))
 
 
-def cut_rows(study: Study, features: Features, pieces: Sequence[Piece], share: float, seed: int) -> CutRows:
+def cut_rows(study: Study, pieces: Sequence[Piece], features: Features, share: float, seed: int) -> CutRows:
     """An even share of some parts' rows, and one of each at least, centred and scaled; and sums over all labels."""
     folds, rows, labels = [], [np.zeros((0, features.centre.size), dtype=np.float32)], [np.zeros(3)]
     for piece in pieces:

@@ -80,7 +80,7 @@ def _require_open(scheduler: str, workers: Sequence[str]) -> None:
         "learner",
         expected="another than xgboost on several workers behind tls://",
         got="xgboost, whose own connections between workers are not encrypted",
-        cure="Choose 'waves' or 'linear', use one worker, or start the cluster at tcp:// on a network of its own.",
+        cure="Choose 'random-fourier' or 'linear', use one worker, or start the cluster at tcp:// on a network of its own.",
     )
 
 

@@ -21,7 +21,6 @@ from mooring.protocol.storage.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"
 _MOST_BYTES = 2**20
-_NOT_DELIVERED = ("svm",)  # its model holds rows, and 'mooring deliver' would refuse it at the end of a job
 _SITE_HEAD = """\
 # What this site shares over NVIDIA FLARE. Nothing that a job sends can change it. Paths count from this folder.
 # labels = true: yes, the analyst may see every row's label. anchor = "" takes the sealed anchor through the server.
@@ -134,7 +133,11 @@ class ServerSettings:
         plain = _read(folder)
         paths = _paths(plain, folder, ("study", "vault", "folder"), needed=("study", "vault"))
         learner, late = plain.pop("learner", "auto"), plain.pop("late", False)
-        require_learner(learner)
+        from mooring.learners import (
+            require_learner,  # a site, which reads its settings with this module, does not train
+        )
+
+        require_learner(learner, to_deliver=True)
         if not isinstance(late, bool):
             raise _wrong("late", "true or false")
         numbers = {}
@@ -160,19 +163,6 @@ class ServerSettings:
             "late": self.late,
         }
         _write(folder, _SERVER_HEAD, plain)
-
-
-def require_learner(name: object) -> None:
-    """Refuse a learner that there is not, or whose model would not be delivered, before a job begins."""
-    from mooring.learners import LEARNERS  # a site, which reads its settings with this module, does not train
-
-    if name not in LEARNERS or name in _NOT_DELIVERED:
-        raise InputError(
-            "learner",
-            expected=f"one of {', '.join(each for each in LEARNERS if each not in _NOT_DELIVERED)}",
-            got=repr(name)[:80],
-            cure="Try auto.",
-        )
 
 
 def require_same_study(own: Study, digest: object) -> None:

@@ -14,19 +14,28 @@ import numpy.typing as npt
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.learners import LEARNERS, Fitted, Score, fit, score, train_learner
+from mooring.learners import (
+    AUTO,
+    LEARNERS,
+    Fitted,
+    Kind,
+    Score,
+    choose_learner,
+    cross_validate,
+    require_learner,
+    score,
+    train_learner,
+)
+from mooring.learners.fitting import MOST_ROWS, draw_rows, group_folds, row_folds
 from mooring.learners.onnx_export import to_onnx
-from mooring.learners.scikit import Kind
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.study import Study
-from mooring.typing import Matrix, Progress
+from mooring.typing import Indices, Matrix, Progress
 
 TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
-_MOST_ROWS = 50_000
-_FOLDS, _OWN_FOLDS, _MOST_ALONE, _FEWEST_ALONE = 10, 5, 12, 10
-_WITHOUT_ROWS, _HOLDING_ROWS = "waves", frozenset({"svm"})
+_MOST_ALONE, _FEWEST_ALONE = 12, 10
 _ROWS_COMPARED = 5_000
 _SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3
 
@@ -40,6 +49,7 @@ class Training:
     Attributes
     ----------
     learner : str
+        What was trained; where "auto" was asked for, what it chose.
     kind : {"classes", "number"}
     score : Score
         Over participants: each was predicted by a learner trained on the others only.
@@ -65,7 +75,7 @@ class Training:
     @property
     def holds_rows(self) -> bool:
         """Whether the model contains rows of the collaboration matrix."""
-        return self.learner in _HOLDING_ROWS
+        return LEARNERS[self.learner].stores_rows
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -86,9 +96,9 @@ def train(
     study: Study,
     folder: str | Path,
     *,
-    learner: str = "auto",
+    learner: str = AUTO,
     seed: int = 0,
-    most_rows: int = _MOST_ROWS,
+    most_rows: int = MOST_ROWS,
     command: str = "",
     progress: Progress | None = None,
 ) -> Training:
@@ -100,7 +110,7 @@ def train(
     folder : path
         The analyst's work folder, after `align_bundles`.
     learner : str, default "auto"
-        A name in `mooring.learners.LEARNERS`; "auto" is "waves", whose model holds nobody's rows.
+        A name in `mooring.learners.LEARNERS`, or "auto": what `mooring.learners.choose_learner` chooses.
     seed : int, default 0
     most_rows : int
         Of more, an even share of each participant's rows is drawn.
@@ -111,40 +121,63 @@ def train(
     """
     folder = Path(folder)
     kind = require_label(study)
-    if learner not in LEARNERS:
-        cure = "Boosted trees are trained with --engine dask." if learner == "xgboost" else "Try auto."
-        raise InputError("learner", expected=f"one of {', '.join(LEARNERS)}", got=repr(learner), cure=cure)
-    # Support vectors and landmarks are rows. Whoever holds its own secret and map can turn the common space back, so a
-    # model that holds them would hand every participant the others' rows.
-    learner = _WITHOUT_ROWS if learner == "auto" else learner
+    require_learner(learner)
     space = read_space(folder, study)
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
+    if learner == AUTO:
+        learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
     names = space.names
-    folds = folds_of(len(names), seed)
+    folds = group_folds(len(names), seed)
     own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
-    steps = _Steps(len(folds) + len(own) + 1, progress)
-    predicted = _across(learner, kind, owners, rows, labels, folds, seed, steps)
+    steps = Steps(np.unique(folds).size + len(own) + 1, progress)
+    predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
-    overall = score(labels, predicted, kind=kind, rng=rng)
-    each = tuple(
-        (name, score(labels[owners == place], predicted[owners == place], kind=kind, rng=rng))
-        for place, name in enumerate(names)
-        if (owners == place).any()
-    )
+    overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
     alone = []
     for place in own:
         mine = owners == place
-        guesses = _within(learner, kind, rows[mine], labels[mine], seed)
+        parts = row_folds(labels[mine], seed)
+        guesses = cross_validate(learner, rows[mine], labels[mine], parts, kind=kind, seed=seed)
         alone.append((names[place], score(labels[mine], guesses, kind=kind, rng=rng)))
-        steps.done()
+        steps.advance()
     fitted = train_learner(learner, rows, labels, kind=kind, seed=seed)
-    data = written(study, fitted, rows, labels, seed)
-    steps.done()
+    data = export_model(study, fitted, rows, labels, seed)
+    steps.advance()
     digest = hashlib.sha256(data).hexdigest()
     total = sum(space.rows.values())
     found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest)
     keep_model(folder, study, space, found, data, command=command)
     return found
+
+
+def score_participants(
+    names: Sequence[str],
+    owners: Indices,
+    truth: Labels,
+    predicted: Labels,
+    *,
+    kind: Kind,
+    rng: np.random.Generator,
+) -> tuple[Score, tuple[tuple[str, Score], ...]]:
+    """The score over all rows, and each participant's own where it has rows.
+
+    Parameters
+    ----------
+    names : sequence of str
+    owners : integers of shape (n,)
+        The place of each row's owner in `names`.
+    truth, predicted : arrays of shape (n,)
+    kind : {"classes", "number"}
+    rng : Generator
+        Resamples the rows.
+    """
+    overall = score(truth, predicted, kind=kind, rng=rng)
+    each = tuple(
+        (name, score(truth[mine], predicted[mine], kind=kind, rng=rng))
+        for place, name in enumerate(names)
+        if (mine := owners == place).any()
+    )
+    return overall, each
 
 
 def keep_model(folder: Path, study: Study, space: CommonSpace, found: Training, data: bytes, *, command: str) -> None:
@@ -166,47 +199,36 @@ def require_label(study: Study) -> Kind:
     return study.label.kind
 
 
-class _Steps:
+class Steps:
+    """Counts steps of a training, and tells `progress` of each."""
+
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._done, self._total, self._progress = 0, total, progress
 
-    def done(self) -> None:
-        self._done += 1
+    def advance(self, count: int = 1) -> None:
+        """So many more steps are done."""
+        self._done += count
         if self._progress:
             self._progress(self._done, self._total)
 
 
 def _gathered(
     folder: Path, study: Study, space: CommonSpace, *, seed: int, most_rows: int
-) -> tuple[npt.NDArray[np.int64], Matrix, Labels]:
+) -> tuple[Indices, Matrix, Labels]:
     """Everybody's rows, or an even share of them; whose they are, and their labels."""
-    rng = np.random.default_rng(seed)
-    share = min(1.0, most_rows / max(1, sum(space.rows.values())))
-    wanted = {
-        name: np.sort(rng.choice(count, size=max(1, int(count * share)), replace=False))
-        for name, count in space.rows.items()
-    }
-    seen = dict.fromkeys(space.names, 0)
+    drawn = draw_rows([space.rows[name] for name in space.names], most_rows, seed)
+    seen = np.zeros(len(space.names), dtype=np.int64)
     places = {name: place for place, name in enumerate(space.names)}
     owners, parts, labels = [], [], []
     for name, rows, own_labels in read_blocks(folder, study, space):
-        picks = wanted[name]
-        picks = picks[(picks >= seen[name]) & (picks < seen[name] + len(rows))] - seen[name]
-        seen[name] += len(rows)
-        owners.append(np.full(len(picks), places[name]))
+        place = places[name]
+        picks = drawn[place] - seen[place]
+        picks = picks[(picks >= 0) & (picks < len(rows))]
+        seen[place] += len(rows)
+        owners.append(np.full(len(picks), place))
         parts.append(rows[picks].astype(np.float64))
         labels.append(cast(Labels, own_labels)[picks])
     return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
-
-
-def folds_of(n_participants: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Who is left out together: everybody by itself, or ten groups."""
-    order = (
-        np.random.default_rng(seed).permutation(n_participants)
-        if n_participants > _FOLDS
-        else np.arange(n_participants)
-    )
-    return [order[k::_FOLDS] for k in range(min(_FOLDS, n_participants))]
 
 
 def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
@@ -214,39 +236,7 @@ def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
     return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
 
 
-def _across(
-    learner: str,
-    kind: Kind,
-    owners: npt.NDArray[np.int64],
-    rows: Matrix,
-    labels: Labels,
-    folds: Sequence[npt.NDArray[np.int64]],
-    seed: int,
-    steps: _Steps,
-) -> Labels:
-    """Predict everybody's labels by learners trained on others only."""
-    predicted = np.zeros_like(labels)
-    for fold in folds:
-        out = np.isin(owners, fold)
-        predicted[out] = fit(learner, rows[~out], labels[~out], kind=kind, seed=seed)(rows[out])
-        steps.done()
-    return predicted
-
-
-def _within(learner: str, kind: Kind, rows: Matrix, labels: Labels, seed: int) -> Labels:
-    """Predict one participant's labels from its own other rows, in five parts with about the same labels each."""
-    order = np.random.default_rng(seed).permutation(len(labels))
-    ranked = order[np.argsort(labels[order], kind="stable")]
-    part = np.empty(len(labels), dtype=np.int64)
-    part[ranked] = np.arange(len(labels)) % _OWN_FOLDS
-    predicted = np.zeros_like(labels)
-    for k in range(_OWN_FOLDS):
-        out = part == k
-        predicted[out] = fit(learner, rows[~out], labels[~out], kind=kind, seed=seed)(rows[out])
-    return predicted
-
-
-def written(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
+def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
     """The model as ONNX, after checking that it says what the learner says."""
     data = to_onnx(fitted)
     if len(data) > MOST_MODEL_BYTES:

@@ -20,14 +20,15 @@ from mooring.audit import (
     root_mean_square,
     run_audit,
 )
-from mooring.learners import Score, fit, score
+from mooring.learners import Score, choose_learner, cross_validate, score
+from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.stratification import round_robin, split_off, strata_of
+from mooring.tables.stratification import split_off, strata_of
 from mooring.typing import Matrix, Progress
 from mooring.version import __version__
 
@@ -37,7 +38,6 @@ _OF_A_SAMPLE = (
 )
 _HALVES = ("one half of your rows", "the other half")
 _FEWEST_ROWS = 4
-_FOLDS = 5
 _MOST_ROWS_ALONE = 5000
 _WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
 _MUCH_ERROR, _LITTLE_ERROR = 0.5, 0.8
@@ -242,20 +242,17 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
 
 def _local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
     """Five-fold cross-validated score of a model on the rows as they are; None where there is too little to learn from."""
-    if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * _FOLDS:
+    if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None
-    kind = study.label.kind
     if np.unique(labels).size < 2:
         return None  # one class, or one number: there is nothing to tell apart
-    rng = np.random.default_rng([seed, 13])
-    strata, chosen = strata_of(labels, rows.shape[0]), np.arange(rows.shape[0])
-    if chosen.size > _MOST_ROWS_ALONE:
-        chosen, _ = split_off(chosen, strata, _MOST_ROWS_ALONE, rng=rng)
-    predicted = np.empty_like(labels)
-    for fold in round_robin(chosen, strata, _FOLDS, rng=rng):
-        others = np.setdiff1d(chosen, fold)
-        predicted[fold] = fit("auto", rows[others], labels[others], kind=kind, seed=seed)(rows[fold])
-    return score(labels[chosen], predicted[chosen], kind=kind, rng=rng)
+    kind, rng = study.label.kind, np.random.default_rng([seed, 13])
+    if rows.shape[0] > _MOST_ROWS_ALONE:
+        chosen, _ = split_off(np.arange(rows.shape[0]), strata_of(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng)
+        rows, labels = rows[chosen], labels[chosen]
+    learner = choose_learner(rows, labels, kind=kind, seed=seed)
+    predicted = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
+    return score(labels, predicted, kind=kind, rng=rng)
 
 
 def _verdict(study: Study, result: AuditResult) -> str:

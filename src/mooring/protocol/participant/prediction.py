@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.learners import Score, fit, score
+from mooring.learners import AUTO, Kind, Score, score, train_learner
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.analyst.delivery import Result, read_result
 from mooring.protocol.messages.anchor import open_anchor
@@ -101,14 +101,14 @@ def predict_rows(
         rows += [] if own_rows is None else [block.rows]
     predicted = np.concatenate(found)
     known = np.concatenate(truth) if truth else None
-    kind: Literal["classes", "number"] = "classes" if study.label.kind == "classes" else "number"
+    kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
     alone = None
     if own_rows is not None and known is not None:
         own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
         assert own.labels is not None
-        guess = fit("auto", own.rows, own.labels, kind=kind, seed=0)(np.concatenate(rows))
-        alone = score(known, guess, kind=kind, rng=_rng())
+        fitted = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0)
+        alone = score(known, fitted.predict(np.concatenate(rows)), kind=kind, rng=_rng())
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     return Predictions(words, joint, alone)
 

@@ -1,0 +1,193 @@
+"""Training a learner, cross-validation, and what `auto` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, require_learner
+from mooring.learners.scores import score_value
+from mooring.typing import Indices, Matrix
+
+MOST_ROWS = 50_000
+"""Rows that `mooring train` draws where there are more."""
+ROW_FOLDS = 5
+_MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 5, 2_000
+Labels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained learner, with the one centre and scale that its rows are brought to.
+
+    Attributes
+    ----------
+    learner : str
+        Its name in `LEARNERS`.
+    kind : {"classes", "number"}
+    centre : array of shape (h,)
+    scale : float
+    model : a scikit-learn estimator
+        Trained on (rows − centre) / scale.
+    """
+
+    learner: str
+    kind: Kind
+    centre: Matrix
+    scale: float
+    model: Any
+
+    def predict(self, rows: Matrix) -> Labels:
+        """Predict the labels of rows of shape (n, h)."""
+        return np.asarray(self.model.predict((rows - self.centre) / self.scale))
+
+
+def train_learner(
+    name: str, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
+) -> Fitted:
+    """Train a learner.
+
+    Parameters
+    ----------
+    name : str
+        A name in `LEARNERS`, or "auto" for what `choose_learner` chooses.
+    rows : array of shape (n, h)
+    labels : array of shape (n,)
+    kind : {"classes", "number"}
+    seed : int
+    owners : integers of shape (n,), optional
+        Whose rows these are, for "auto".
+
+    Notes
+    -----
+    Rows are centred and divided by one scale for all columns: scaling each column by itself would make the result depend
+    on how the coordinates are turned. With one class only, that class is what is predicted.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [0.1], [1.0], [1.1]])
+    >>> train_learner("svm", rows, np.array([0, 0, 1, 1]), kind="classes", seed=0).predict(rows).tolist()
+    [0, 0, 1, 1]
+    """
+    require_learner(name)
+    if name == AUTO:
+        name = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
+    centre = rows.mean(axis=0)
+    scale = float(np.sqrt(np.mean((rows - centre) ** 2))) or 1.0
+    model = LEARNERS[name].estimator(labels, kind, seed=seed)
+    model.fit((rows - centre) / scale, labels)
+    return Fitted(name, kind, centre, scale, model)
+
+
+def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
+    """What "auto" is for these rows: the candidate that predicts participants best that it was not trained on.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+    labels : array of shape (n,)
+    kind : {"classes", "number"}
+    seed : int
+    owners : integers of shape (n,), optional
+        Whose rows these are, from 0. Without it, or with one participant, parts of the rows are left out instead.
+
+    Returns
+    -------
+    str
+        One of `CANDIDATES`; the simpler one where they score the same or there is too little to tell.
+
+    Notes
+    -----
+    The score is balanced accuracy or R² over up to 2,000 rows, an even share of everybody's, in five folds at most.
+    """
+    owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
+    mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
+    drawn = np.concatenate(
+        [own[picks] for own, picks in zip(mine, choice_rows(list(map(len, mine)), seed), strict=True)]
+    )
+    rows, labels, owners = rows[drawn], labels[drawn], owners[drawn]
+    if labels.size < 2 * ROW_FOLDS or np.unique(labels).size < 2:
+        return CANDIDATES[0]
+    several = np.unique(owners).size > 1
+    parts = group_folds(len(mine), seed, most=_CHOICE_GROUPS)[owners] if several else row_folds(labels, seed)
+    values = {
+        name: score_value(labels, cross_validate(name, rows, labels, parts, kind=kind, seed=seed), kind=kind)
+        for name in CANDIDATES
+    }
+    return max(CANDIDATES, key=lambda name: values[name])
+
+
+def cross_validate(
+    name: str,
+    rows: Matrix,
+    labels: Labels,
+    parts: Indices,
+    *,
+    kind: Kind,
+    seed: int,
+    on_part: Callable[[], None] | None = None,
+) -> Labels:
+    """Predict every part's labels by a learner that was trained on the other parts.
+
+    Parameters
+    ----------
+    name : str
+        A name in `LEARNERS`.
+    rows : array of shape (n, h)
+    labels : array of shape (n,)
+    parts : integers of shape (n,)
+        The part that each row is left out with.
+    kind : {"classes", "number"}
+    seed : int
+    on_part : callable, optional
+        Called after every part.
+    """
+    predicted = np.zeros_like(labels)
+    for part in np.unique(parts):
+        out = parts == part
+        predicted[out] = train_learner(name, rows[~out], labels[~out], kind=kind, seed=seed).predict(rows[out])
+        if on_part:
+            on_part()
+    return predicted
+
+
+def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indices:
+    """The fold in which each of so many participants is left out: each in its own, or `most` folds of several.
+
+    Examples
+    --------
+    >>> group_folds(3, 0).tolist(), group_folds(6, 0, most=2).tolist()
+    ([0, 1, 2], [0, 1, 1, 0, 1, 0])
+    """
+    order = np.random.default_rng(seed).permutation(n_groups) if n_groups > most else np.arange(n_groups)
+    folds = np.empty(n_groups, dtype=np.int64)
+    folds[order] = np.arange(n_groups) % most
+    return folds
+
+
+def row_folds(labels: Labels, seed: int, *, n_folds: int = ROW_FOLDS) -> Indices:
+    """The fold in which each row is left out: random folds with about the same labels each."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    ranked = order[np.argsort(labels[order], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[ranked] = np.arange(len(labels)) % n_folds
+    return folds
+
+
+def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
+    """Positions of an even share of each participant's rows: `most` in all, but at least one each."""
+    rng = np.random.default_rng(seed)
+    share = min(1.0, most / max(1, sum(counts)))
+    sizes = [min(count, max(1, int(count * share))) for count in counts]
+    return [np.sort(rng.choice(count, size=size, replace=False)) for count, size in zip(counts, sizes, strict=True)]
+
+
+def choice_rows(counts: Sequence[int], seed: int) -> list[Indices]:
+    """Positions of the rows by which `choose_learner` chooses; the same before and after `draw_rows(counts, MOST_ROWS)`."""
+    drawn = draw_rows(counts, MOST_ROWS, seed)
+    picks = draw_rows([own.size for own in drawn], _CHOICE_ROWS, seed)
+    return [own[few] for own, few in zip(drawn, picks, strict=True)]
