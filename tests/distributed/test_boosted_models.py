@@ -59,7 +59,7 @@ def leaves(trees: Trees, rows: np.ndarray) -> np.ndarray:
 
 def written(model: Boosted, centre: np.ndarray | None = None, scale: float = 1.0) -> tuple[FittedBoosted, Model]:
     kind = "number" if model.classes_ is None else "classes"
-    fitted = FittedBoosted(kind, np.zeros(H) if centre is None else centre, scale, model)
+    fitted = FittedBoosted("xgboost", kind, np.zeros(H) if centre is None else centre, scale, model)
     n_classes = 0 if model.classes_ is None else int(model.classes_.max()) + 1
     return fitted, Model.load(to_onnx(fitted), n_components=H, kind=kind, n_classes=n_classes)
 
@@ -109,7 +109,7 @@ def test_rows_come_to_the_trees_as_they_do_in_training() -> None:
     centre = -np.array(between[:400])
     rows = np.concatenate([np.zeros((1, 400)), rng.standard_normal((300, 400))]).astype(np.float32)
     model = Boosted(trained(0, 0).raw, None)
-    document = onnx.load_from_string(to_onnx(FittedBoosted("number", centre, scale, model)))
+    document = onnx.load_from_string(to_onnx(FittedBoosted("xgboost", "number", centre, scale, model)))
     (cast,) = (n for n in document.graph.node[:5] if n.op_type == "Cast" and n.attribute[0].i == TensorProto.FLOAT)
     document.graph.output.append(helper.make_tensor_value_info(cast.output[0], TensorProto.FLOAT, [None, 400]))
     session = onnxruntime.InferenceSession(document.SerializeToString(), providers=["CPUExecutionProvider"])

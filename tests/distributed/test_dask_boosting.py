@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 from mooring.cli.app import app
 from mooring.engines.dask import align_on_dask, train_on_dask
+from mooring.engines.dask import learners as boosting
 from mooring.engines.dask import network_address as ways
-from mooring.engines.dask import xgboost_learner as boosting
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Features, Piece, moments_of
 from mooring.engines.dask.cluster import explained, handed_out
@@ -153,18 +153,18 @@ def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
 def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
     pieces = [replace(piece, place=k, fold=k) for k, piece in enumerate(number.pieces)]
-    every = cut_rows(number.study, features, pieces, 1.0, 0)
+    every = cut_rows(number.study, pieces, features, 1.0, 0)
     own = singles(number.rows, features.centre, features.scale)
     assert np.array_equal(every.rows, own)
-    half = cut_rows(number.study, features, pieces, 0.5, 0)
+    half = cut_rows(number.study, pieces, features, 0.5, 0)
     assert 0.4 < len(half.rows) / len(own) < 0.6
-    few = cut_rows(number.study, features, pieces, 1e-9, 0)
+    few = cut_rows(number.study, pieces, features, 1e-9, 0)
     assert few.folds.tolist() == list(range(len(pieces)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.engines.dask.block_tasks._AT_ONCE", 50)
-        again = cut_rows(number.study, features, pieces, 1e-9, 0)
+        again = cut_rows(number.study, pieces, features, 1e-9, 0)
     assert np.array_equal(again.rows, few.rows)
-    apart = [cut_rows(number.study, features, [piece], 0.5, 0).rows for piece in pieces]
+    apart = [cut_rows(number.study, [piece], features, 0.5, 0).rows for piece in pieces]
     assert np.array_equal(half.rows, np.concatenate(apart))
     labels = number.labels.astype(np.float64)
     assert half.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)

@@ -49,7 +49,7 @@ def model(made: Made, folder: Path) -> Model:
     return Model.load((folder / "model.onnx").read_bytes(), n_components=6, kind=kind, n_classes=classes)
 
 
-@pytest.mark.parametrize("learner", ["linear", "waves"])
+@pytest.mark.parametrize("learner", ["linear", "random-fourier", "auto"])
 def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, tmp_path: Path, learner: str) -> None:
     made, here, there = prepared(client, tmp_path, kind="number")
     told: list[tuple[float, float]] = []
@@ -58,6 +58,7 @@ def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, t
     )
     expected = train(made.study, here, learner=learner)
     assert told[-1][0] == told[-1][1]
+    assert found.learner == expected.learner
     rows, labels = rows_and_labels(made, there)
     difference = np.abs(model(made, there).predict(rows) - model(made, here).predict(rows)).max()
     assert difference < 1e-3 * np.ptp(labels)
@@ -68,7 +69,7 @@ def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, t
         assert ours[1].value == pytest.approx(theirs[1].value, abs=1e-4)
 
 
-@pytest.mark.parametrize("learner", ["linear", "waves", "auto"])
+@pytest.mark.parametrize("learner", ["linear", "random-fourier", "auto"])
 def test_classes_are_predicted_nearly_as_well_as_by_the_local_learner(
     client: Client, tmp_path: Path, learner: str
 ) -> None:
@@ -125,7 +126,7 @@ def test_one_class_only_is_what_is_predicted(client: Client, tmp_path: Path) -> 
 
 def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path) -> None:
     made, here, there = prepared(client, tmp_path)
-    with pytest.raises(InputError, match="in pieces"):
+    with pytest.raises(InputError, match="learner must be"):
         train_on_dask(client, made.study, there, learner="forest")
     with pytest.raises(InputError, match="one file"):
         train_on_dask(client, made.study, here)
@@ -136,6 +137,27 @@ def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path)
     unlabelled = make(tmp_path / "none", kind="none")
     with pytest.raises(InputError, match="with a label"):
         train_on_dask(client, unlabelled.study, there)
+
+
+def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2,000 rows, a training locally draws 1,000 and then chooses by 150; the cluster must find these in its parts."""
+    made, here, there = prepared(client, tmp_path, kind="number")
+    monkeypatch.setattr("mooring.learners.fitting.MOST_ROWS", 1000)
+    monkeypatch.setattr("mooring.learners.fitting._CHOICE_ROWS", 150)
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def choose(name: str, rows: np.ndarray, labels: np.ndarray, parts: np.ndarray, **options: Any) -> np.ndarray:
+        seen.append((rows, parts))
+        return np.zeros(len(labels))
+
+    monkeypatch.setattr("mooring.learners.fitting.cross_validate", choose)
+    assert train(made.study, here, most_rows=1000).learner == train_on_dask(client, made.study, there).learner
+    (local, folds), _, (in_pieces, same_folds), _ = seen
+    assert local.shape == (150, 6)
+    assert np.array_equal(local, in_pieces)
+    assert np.array_equal(folds, same_folds)
 
 
 def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
@@ -153,7 +175,7 @@ def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
     local = train_learner("linear", rows.astype(np.float64), labels, kind="number", seed=0)
     assert np.allclose(features.centre, local.centre)
     assert features.scale == pytest.approx(local.scale)
-    weights, intercept = solved_ridge(ridge_sums(made.study, features, pieces)[0], alpha=1.0)
+    weights, intercept = solved_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
     scaled = features.made(rows.astype(np.float64))
     assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
 
@@ -173,7 +195,7 @@ def test_what_every_task_needs_is_sent_once(
         return submit(function, *given, **options)
 
     monkeypatch.setattr(client, "submit", notes)
-    train_on_dask(client, made.study, there, learner="waves", passes=2)
+    train_on_dask(client, made.study, there, learner="random-fourier", passes=2)
     assert sent == ["_same"]
 
 

@@ -399,7 +399,7 @@ def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner:
     assert found.score.n == found.rows == found.rows_used == 240
     assert seen[-1] == (9, 9)
     record = json.loads((work / "training.json").read_text())
-    assert record["learner"] == {"auto": "waves"}.get(learner, learner)
+    assert record["learner"] == "linear"
     assert record["score"]["n"] == 240
     delivered = deliver(study, work, tmp_path / "results", ANALYST)
     assert delivered.delivered == ("site-0", "site-1", "site-2", "site-3")
@@ -678,7 +678,7 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
         deliver(study, work, tmp_path / "results", ANALYST)
     assert not (tmp_path / "results").exists()
     deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)
-    for learner in ("auto", "linear", "forest"):
+    for learner in ("random-fourier", "linear", "forest"):
         if learner == "forest":
             data = to_onnx(train_learner("forest", rows.astype(np.float64), np.arange(240) % 2, kind="classes", seed=0))
         else:

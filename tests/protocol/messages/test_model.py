@@ -12,8 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mooring.errors import InputError, RefusedError
-from mooring.learners import LEARNERS, Fitted, train_learner
-from mooring.learners import scikit as learners
+from mooring.learners import LEARNERS, Fitted, registry, train_learner
 from mooring.learners.boosted_trees import Boosted
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import MOST_TREES, Trees, boosted_trees, rounded_down
@@ -36,16 +35,16 @@ def loaded(fitted: Fitted, n_classes: int = 3) -> Model:
     return Model.load(to_onnx(fitted), n_components=H, kind=fitted.kind, n_classes=n_classes)
 
 
-@pytest.mark.parametrize("landmarks", [False, True])
-@pytest.mark.parametrize("name", LEARNERS)
+EVERY = [(name, 2000) for name, one in LEARNERS.items() if one.make is not None]
+
+
+@pytest.mark.parametrize(("name", "most_leaves"), [*EVERY, ("forest", 20)])
 @pytest.mark.parametrize("kind", ["classes", "two classes", "number"])
 def test_every_learner_predicts_the_same_as_onnx(
-    kind: str, name: str, landmarks: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, name: str, most_leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if landmarks:
-        monkeypatch.setattr(learners, "_ROWS_FOR_KERNEL", 100)
-        monkeypatch.setattr(learners, "_LANDMARKS", 60)
-        monkeypatch.setattr(learners, "_MOST_LEAVES", 20)
+    monkeypatch.setattr(registry, "_MOST_LEAVES", most_leaves)
+    monkeypatch.setattr(registry, "_N_NYSTROEM", 60)  # of 240 rows
     n_classes = 2 if kind == "two classes" else 3
     rows, labels = rows_and_labels("number" if kind == "number" else "classes", n_classes)
     fitted = train_learner(name, rows, labels, kind="number" if kind == "number" else "classes", seed=0)
@@ -421,7 +420,7 @@ class Full(Boosted):
 
 @pytest.mark.parametrize("n_classes", [4, 500])
 def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes: int) -> None:
-    fitted = Fitted("classes", np.zeros(H), 1.0, Full(n_classes, MOST_TREES // n_classes))
+    fitted = Fitted("xgboost", "classes", np.zeros(H), 1.0, Full(n_classes, MOST_TREES // n_classes))
     data = to_onnx(fitted)
     assert len(data) < MOST_MODEL_BYTES
     check(data, n_classes=n_classes)
@@ -429,7 +428,7 @@ def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes
 
 def test_participants_would_not_accept_many_more() -> None:
     with pytest.raises(RefusedError, match="too much memory"):
-        check(to_onnx(Fitted("classes", np.zeros(H), 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
+        check(to_onnx(Fitted("xgboost", "classes", np.zeros(H), 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
 
 
 def document(**changed: Any) -> bytes:
@@ -456,7 +455,7 @@ def test_a_booster_is_read_from_its_document() -> None:
         def trees(self) -> tuple[Trees, np.ndarray]:
             return boosted_trees(document())
 
-    model = loaded(Fitted("classes", np.zeros(H), 1.0, Read(b"read", np.arange(3))))
+    model = loaded(Fitted("xgboost", "classes", np.zeros(H), 1.0, Read(b"read", np.arange(3))))
     below = np.nextafter(np.float32(0.5), np.float32(0))
     rows = np.array([[9, below, 9], [9, 0.5, 9]], dtype=np.float32)
     # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1

@@ -1,0 +1,116 @@
+"""`auto` is one learner: what the audit measures is what `train` trains on the same rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+
+from mooring import OperatingPoint, RigidMap, make_anchor, run_audit
+from mooring.audit.utility import utility
+from mooring.learners import AUTO, CANDIDATES
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.analyst.training import train
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.messages.study import Member, Study
+from mooring.tables import Partition
+from mooring.tables.schema import Column, Label
+
+P, R, V = 5, 40, 0.02
+POINT = "aa-i-gdp-anchor-noise"
+
+
+def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray) -> Study:
+    """A study whose p participants have every p-th of these rows, aligned."""
+    h, rng = rows.shape[1], np.random.default_rng(1)
+    keys = [SigningKey.generate() for _ in range(P)]
+    number = labels.dtype.kind == "f"
+    study = Study(
+        name="trial",
+        nonce="0" * 32,
+        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
+        label=Label("y", "number", low=-1e3, high=1e3) if number else Label("y", "classes", ("well", "ill")),
+        method=POINT,
+        n_components=h,
+        n_anchor_rows=R,
+        anchor_noise_scale=V,
+        participants=tuple(Member(f"site-{k}", key.public, SealingKey.generate().public) for k, key in enumerate(keys)),
+        analyst=Member("analyst", SigningKey.generate().public),
+    )
+    anchor, paths = make_anchor(R, h, rng=rng), []
+    for k, key in enumerate(keys):
+        secret = RigidMap.sample(h, rng=rng)
+        paths.append(folder / f"{k}.bundle")
+        write_small_bundle(
+            paths[-1],
+            study,
+            representation=np.asarray(secret.apply(rows[k::P])),
+            anchor_representation=np.asarray(secret.apply(anchor) + V * rng.standard_normal(anchor.shape)),
+            labels=labels[k::P],
+            signer=key,
+        )
+    align_bundles(study, [verify_bundle(path, study) for path in paths], folder, certify=False)
+    return study
+
+
+def rows_of(n: int = 600, h: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-1, 1, (n, h))
+
+
+TASKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "straight classes": (lambda rows: (rows[:, 0] + rows[:, 1] > 0).astype(np.int64), "linear"),
+    "curved classes": (lambda rows: ((rows[:, :2] ** 2).sum(axis=1) > 0.6).astype(np.int64), "random-fourier"),
+    "straight number": (lambda rows: 20 * rows[:, 0], "linear"),
+    "curved number": (lambda rows: 20 * (rows[:, :2] ** 2).sum(axis=1), "random-fourier"),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_audit_and_train_choose_the_same_learner(task: str, tmp_path: Path) -> None:
+    label, expected = TASKS[task]
+    rows = rows_of()
+    labels = label(rows)
+    study = uploaded(tmp_path, rows, labels)
+    assert train(study, tmp_path).learner == expected
+    parts = [rows[k::P] for k in range(P)], [labels[k::P] for k in range(P)]
+    point = OperatingPoint(POINT, 4, R, V, 0.0)
+    audit = run_audit(*parts, points=[point], attacks=["procrustes"])
+    assert audit.points[0].learner == audit.references.learner == expected
+
+
+def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path: Path) -> None:
+    """Labels that nothing tells apart: which learner scores better depends on the seed, for both alike."""
+    rng, rows = np.random.default_rng(7), rows_of(200)
+    study = uploaded(tmp_path, rows, rng.integers(0, 2, 200))
+    blocks = list(read_blocks(tmp_path, study, read_space(tmp_path, study)))
+    aligned, labels = [block.astype(np.float64) for _, block, _ in blocks], [own for _, _, own in blocks]
+    dealt = Partition.from_parts(aligned, labels, rng=rng, test_share=0.0)
+    # Nothing is held out, so that rows are the analyst's; scores are of the training rows then.
+    dealt = Partition(**{**vars(dealt), "test": dealt.train, "test_labels": dealt.train_labels})
+    simulation: Any = SimpleNamespace(
+        collaboration_matrix=np.concatenate(dealt.train),
+        data_noise_scale=0.0,
+        scored_locally=lambda i, rows, data_noise_scale: rows,
+    )
+    chosen = {seed: utility(simulation, dealt, learner=AUTO, seed=seed)[0] for seed in range(6)}
+    assert set(chosen.values()) == set(CANDIDATES)
+    assert {seed: train(study, tmp_path, seed=seed).learner for seed in chosen} == chosen
+
+
+@pytest.mark.parametrize("noise", [0.0, 3.0])
+def test_auto_predicts_a_number_as_well_as_linear(noise: float, tmp_path: Path) -> None:
+    """Diabetes at five participants: with this noise on the rows, random features alone score an R² far below 0."""
+    data = load_diabetes()
+    rows = data.data / data.data.std() / 5
+    rows = rows + noise / 5 * np.random.default_rng(0).standard_normal(rows.shape)
+    study = uploaded(tmp_path, rows, data.target.astype(np.float64))
+    scores = {name: train(study, tmp_path, learner=name).score.value for name in (AUTO, *CANDIDATES)}
+    assert scores[AUTO] == max(scores.values()) > 0.1
+    if noise:
+        assert scores["random-fourier"] < -0.2
