@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from mooring import OperatingPoint, RigidMap, make_anchor, run_audit
+from mooring.audit import AuditSettings
 from mooring.audit.utility import utility
 from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
@@ -80,7 +81,7 @@ def test_audit_and_train_choose_the_same_learner(task: str, tmp_path: Path) -> N
     assert train(study, tmp_path).learner == expected
     parts = [rows[k::P] for k in range(P)], [labels[k::P] for k in range(P)]
     point = OperatingPoint(POINT, 4, R, V, 0.0)
-    audit = run_audit(*parts, points=[point], attacks=["procrustes"])
+    audit = run_audit(*parts, points=[point], settings=AuditSettings(attacks=["procrustes"]))
     assert audit.points[0].learner == audit.references.learner == expected
 
 
