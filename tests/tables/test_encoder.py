@@ -1,7 +1,6 @@
 """A participant's table as rows of numbers: the same from CSV and Parquet, in any batches, and refused without a value."""
 
 import gzip
-import hashlib
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.mechanisms.projection import public_svd_projection
-from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.study import Study
+from mooring.errors import InputError, MooringError, StorageError
 from mooring.tables.column_encoder import MISSING_VALUE, word_number
-from mooring.tables.encoder import EncodedRows, encoded_batches, read_encoded
-from mooring.tables.schema import Column, Label
+from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
+from mooring.tables.schema import Column, Label, Schema
 
 CANARY = "8642.1357"
 AGE = Column("age", "number", 0, 100)
@@ -30,15 +26,11 @@ SEX = Column("sex", "category", categories=("female", "male"), missing="fill")
 GRADE = Column("grade", "category", categories=("1", "2", "true"), missing="indicate")
 
 
-def study_of(*columns: Column, label: Label | None = None, **changes: Any) -> Study:
-    width = sum(len(column.feature_names) for column in columns)
-    plain = Study(
-        "heart", "0" * 32, columns, label or Label(), "aa-i-gdp-data-noise", width, 4 * width, data_noise_scale=0.5
-    )
-    return replace(plain, **changes)
+def schema_of(*columns: Column, label: Label | None = None) -> Schema:
+    return Schema(columns, label or Label())
 
 
-STUDY = study_of(AGE, VISITS, SEX, GRADE, label=Label("ill", "classes", ("no", "yes")), missing_words=("-9",))
+SCHEMA = Schema((AGE, VISITS, SEX, GRADE), Label("ill", "classes", ("no", "yes")), ("-9",))
 HEADER = "age,visits,sex,grade,ill\n"
 
 
@@ -61,7 +53,7 @@ def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> s
 
 
 def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Callable[..., Path]) -> None:
-    encoded = read_encoded(STUDY.schema, table(HEADER + "0,-10,female,1,no\n75, 99 , male ,?,yes\n50,NA,,True,no\n"))
+    encoded = read_encoded(SCHEMA, table(HEADER + "0,-10,female,1,no\n75, 99 , male ,?,yes\n50,NA,,True,no\n"))
     assert encoded.rows.tolist() == [
         [-1, -1, 0, 1, 0, 1, 0, 0, 0],
         [0.5, 1, 0, 0, 1, 0, 0, 0, 1],
@@ -75,14 +67,14 @@ def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Calla
 
 
 def test_order_of_columns_separator_spaces_quotes_and_compression_do_not_matter(table: Callable[..., Path]) -> None:
-    plain = read_encoded(STUDY.schema, table(HEADER + "10,1,male,2,yes\n20,-9,female,1.0,no\n"))
+    plain = read_encoded(SCHEMA, table(HEADER + "10,1,male,2,yes\n20,-9,female,1.0,no\n"))
     others = [
         table("ill;grade;sex;visits;age\nyes;2;male;1;10\nno;1;female;-9.0;20\n", "other.csv"),
         table('"ill"\t"grade"\tsex\tvisits\tage\r\n"yes"\t2\tmale \t1\t 10\r\nno\t1\t"female"\t -9\t2e1\r\n', "b.tsv"),
         table(gzip.compress(b"\xef\xbb\xbf" + HEADER.encode() + b"10,1,male,2,yes\n\n20,-9,female,1,no"), "c.csv.gz"),
     ]
     for path in others:
-        found = read_encoded(STUDY.schema, path)
+        found = read_encoded(SCHEMA, path)
         assert np.array_equal(found.rows, plain.rows)
         assert np.array_equal(found.values, plain.values)
 
@@ -115,10 +107,10 @@ def test_text_and_parquet_and_any_batches_give_the_same_bytes(
     types = {"age": pa.float64(), "visits": pa.int32(), "sex": pa.dictionary(pa.int8(), pa.string())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in names])
     pa.parquet.write_table(pa.Table.from_pylist(records, schema=schema), folder / "t.parquet")
-    whole = read_encoded(STUDY.schema, folder / "t.csv")
-    assert same(whole, read_encoded(STUDY.schema, folder / "t.parquet"))
+    whole = read_encoded(SCHEMA, folder / "t.csv")
+    assert same(whole, read_encoded(SCHEMA, folder / "t.parquet"))
     for name in ("t.csv", "t.parquet"):
-        parts = list(encoded_batches(STUDY.schema, folder / name, rows_at_once=size))
+        parts = list(encoded_batches(SCHEMA, folder / name, rows_at_once=size))
         assert [part.first_row for part in parts] == list(range(1, len(records) + 1, size))
         joined = [np.concatenate([getattr(part, what) for part in parts]) for what in ("rows", "labels", "values")]
         assert same(whole, EncodedRows(joined[0], joined[1], joined[2], 1))
@@ -130,27 +122,27 @@ def test_text_and_parquet_and_any_batches_give_the_same_bytes(
 def test_numbers_of_parquet_match_categories_written_as_numbers(tmp_path: Path, kind: Any) -> None:
     values = pa.array(["1", "2", None]) if kind == pa.string() else pa.array([1, 2, None], pa.int64()).cast(kind)
     pa.parquet.write_table(pa.table({"grade": values}), tmp_path / "t.parquet")
-    assert read_encoded(study_of(GRADE).schema, tmp_path / "t.parquet").rows.argmax(axis=1).tolist() == [0, 1, 3]
+    assert read_encoded(schema_of(GRADE), tmp_path / "t.parquet").rows.argmax(axis=1).tolist() == [0, 1, 3]
 
 
 def test_truths_match_their_words_and_a_declared_category_goes_before_a_usual_missing_word(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"t": [True, False, None], "n": ["NA", "b", ""]}), tmp_path / "t.parquet")
     truth = Column("t", "category", categories=("False", "True"), missing="fill")
     named = Column("n", "category", categories=("NA", "b"), missing="fill")
-    rows = read_encoded(study_of(truth, named).schema, tmp_path / "t.parquet").rows
+    rows = read_encoded(schema_of(truth, named), tmp_path / "t.parquet").rows
     assert rows.tolist() == [[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0]]
 
 
 def test_values_do_not_depend_on_ranges_rules_or_the_order_of_categories(table: Callable[..., Path]) -> None:
     path = table("age,sex\n10,male\n20,female\n")
-    other = study_of(
+    other = schema_of(
         replace(AGE, low=-5, outside="clip"), Column("sex", "category", categories=("x", "male", "female"))
     )
-    assert np.array_equal(read_encoded(study_of(AGE, SEX).schema, path).values, read_encoded(other.schema, path).values)
+    assert np.array_equal(read_encoded(schema_of(AGE, SEX), path).values, read_encoded(other, path).values)
 
 
 def test_negative_zero_is_zero(table: Callable[..., Path]) -> None:
-    found = read_encoded(study_of(VISITS).schema, table("visits\n-0.0\n0\n"))
+    found = read_encoded(schema_of(VISITS), table("visits\n-0.0\n0\n"))
     assert found.values[0].tobytes() == found.values[1].tobytes()
     assert found.rows[0].tobytes() == found.rows[1].tobytes()
 
@@ -181,7 +173,7 @@ def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
         (tmp_path / "t.csv").write_text(HEADER + "\n".join(map(",".join, rows)) + "\n")
     for size in (1, 4, 100):
         path = tmp_path / ("t.parquet" if as_parquet else "t.csv")
-        said = message(lambda path=path, size=size: list(encoded_batches(STUDY.schema, path, rows_at_once=size)))
+        said = message(lambda path=path, size=size: list(encoded_batches(SCHEMA, path, rows_at_once=size)))
         assert said.startswith(f"row 7, column {column!r} must be")
         assert f"got {got}" in said.replace("one that is ", "").replace("one ", "").replace("an ", "")
         assert CANARY not in said
@@ -190,9 +182,9 @@ def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
 
 def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table: Callable[..., Path]) -> None:
     path = table(HEADER + "1,1,male,1,no\n1,1,male,1,maybe\n900,1,male,1,no\n1,1\n")
-    assert message(lambda: read_encoded(STUDY.schema, path)).startswith("row 2, column 'ill'")
+    assert message(lambda: read_encoded(SCHEMA, path)).startswith("row 2, column 'ill'")
     path = table(HEADER + "1,1,male,1,no\n1,1\n900,1,male,1,no\n")
-    assert message(lambda: read_encoded(STUDY.schema, path)).startswith(
+    assert message(lambda: read_encoded(SCHEMA, path)).startswith(
         "row 2 must be of 5 columns, as the first line is, got 2"
     )
 
@@ -200,56 +192,54 @@ def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table:
 def test_a_late_bad_row_of_a_large_file_is_named_by_its_own_number(table: Callable[..., Path]) -> None:
     good = ["50,1,male,1,no"] * 200_000
     good[180_000] = "50,1,male,1,no,6"
-    said = message(lambda: read_encoded(STUDY.schema, table(HEADER + "\n".join(good))))
+    said = message(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good))))
     assert said.startswith("row 180001 must be of 5 columns")
     good[180_000] = f"{CANARY}?,1,male,1,no"
     good[190_000] = "50,1"
-    said = message(lambda: read_encoded(STUDY.schema, table(HEADER + "\n".join(good))))
+    said = message(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good))))
     assert said.startswith("row 180001, column 'age'")
     assert CANARY not in said
     good[180_000], good[190_000] = "50, NA\t,male,1,no", "50,1,male,1,no"  # no parser's number, but a missing word
-    assert read_encoded(STUDY.schema, table(HEADER + "\n".join(good))).rows[180_000, 2] == 1.0
+    assert read_encoded(SCHEMA, table(HEADER + "\n".join(good))).rows[180_000, 2] == 1.0
 
 
-def test_columns_must_be_the_studys(table: Callable[..., Path]) -> None:
-    said = message(lambda: read_encoded(study_of(AGE).schema, table("age,weight\n1,2\n")))
+def test_columns_must_be_those_of_the_schema(table: Callable[..., Path]) -> None:
+    said = message(lambda: read_encoded(schema_of(AGE), table("age,weight\n1,2\n")))
     assert "'weight'" in said
     assert "--ignore weight" in said
-    assert read_encoded(study_of(AGE).schema, table("age,weight\n1,2\n"), ignore=["weight"]).rows.shape == (1, 1)
-    said = message(lambda: read_encoded(study_of(AGE, SEX).schema, table("agee,sex\n1,male\n")))
+    assert read_encoded(schema_of(AGE), table("age,weight\n1,2\n"), ignore=["weight"]).rows.shape == (1, 1)
+    said = message(lambda: read_encoded(schema_of(AGE, SEX), table("agee,sex\n1,male\n")))
     assert "column 'age'" in said
     assert "'agee'" in said
-    assert "columns 1 and 3" in message(lambda: read_encoded(study_of(AGE).schema, table("age,b,age\n1,2,3\n")))
-    assert "label column 'ill'" in message(
-        lambda: read_encoded(STUDY.schema, table("age,visits,sex,grade\n1,1,male,1\n"))
-    )
+    assert "columns 1 and 3" in message(lambda: read_encoded(schema_of(AGE), table("age,b,age\n1,2,3\n")))
+    assert "label column 'ill'" in message(lambda: read_encoded(SCHEMA, table("age,visits,sex,grade\n1,1,male,1\n")))
 
 
 def test_the_first_record_of_a_file_without_header_is_not_quoted(table: Callable[..., Path]) -> None:
-    study = study_of(AGE, Column("secret words", "category", categories=("a",)))
-    assert "secret word" not in message(lambda: read_encoded(study.schema, table("agE,secret word\n4,5\n"))).replace(
+    schema = schema_of(AGE, Column("secret words", "category", categories=("a",)))
+    assert "secret word" not in message(lambda: read_encoded(schema, table("agE,secret word\n4,5\n"))).replace(
         "secret words", ""
     )
 
 
 def test_labels_may_be_required_allowed_or_ignored(table: Callable[..., Path]) -> None:
-    study = study_of(AGE, label=Label("cost", "number", (), 0, 10))
+    schema = schema_of(AGE, label=Label("cost", "number", (), 0, 10))
     bare, full = table("age\n1\n", "a.csv"), table("age,cost\n1,2.5\n", "b.csv")
-    assert read_encoded(study.schema, bare, labels="allow").labels is None
-    assert read_encoded(study.schema, bare, labels="ignore").values.shape == (1, 1)
-    assert read_encoded(study.schema, full, labels="ignore").labels is None
-    found = read_encoded(study.schema, full, labels="allow")
+    assert read_encoded(schema, bare, labels="allow").labels is None
+    assert read_encoded(schema, bare, labels="ignore").values.shape == (1, 1)
+    assert read_encoded(schema, full, labels="ignore").labels is None
+    found = read_encoded(schema, full, labels="allow")
     assert found.labels is not None
     assert found.labels.tolist() == [2.5]
     assert found.values.tolist() == [[1, 2.5]]
-    assert "row 1, column 'cost'" in message(lambda: read_encoded(study.schema, table("age,cost\n1,11\n")))
+    assert "row 1, column 'cost'" in message(lambda: read_encoded(schema, table("age,cost\n1,11\n")))
 
 
 def test_files_that_are_no_tables_are_refused_by_what_is_wrong(table: Callable[..., Path], tmp_path: Path) -> None:
-    study = study_of(AGE)
+    schema = schema_of(AGE)
 
     def said(content: bytes, name: str) -> str:
-        words = message(lambda: read_encoded(study.schema, table(content, name)))
+        words = message(lambda: read_encoded(schema, table(content, name)))
         assert name.split(".")[0] not in words.replace("data file", "")
         return words
 
@@ -268,16 +258,14 @@ def test_files_that_are_no_tables_are_refused_by_what_is_wrong(table: Callable[.
     content = bytearray((tmp_path / "good.parquet").read_bytes())
     content[100:20_000] = bytes(19_900)
     assert "damaged" in said(bytes(content), "b0.parquet")
-    assert "UTF-8" in message(lambda: read_encoded(study_of(SEX).schema, table(b"sex\nmale\nm\xe4le\n", "b1.csv")))
-    assert "not there" in message(lambda: read_encoded(study.schema, tmp_path / "b2.csv"), StorageError)
-    assert "folder" in message(lambda: read_encoded(study.schema, tmp_path), StorageError)
+    assert "UTF-8" in message(lambda: read_encoded(schema_of(SEX), table(b"sex\nmale\nm\xe4le\n", "b1.csv")))
+    assert "not there" in message(lambda: read_encoded(schema, tmp_path / "b2.csv"), StorageError)
+    assert "folder" in message(lambda: read_encoded(schema, tmp_path), StorageError)
 
 
 def test_other_types_are_refused_by_column(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"age": pa.array([0], pa.timestamp("s"))}), tmp_path / "t.parquet")
-    assert message(lambda: read_encoded(study_of(AGE).schema, tmp_path / "t.parquet")).startswith(
-        "column 'age' must be made"
-    )
+    assert message(lambda: read_encoded(schema_of(AGE), tmp_path / "t.parquet")).startswith("column 'age' must be made")
 
 
 def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: Callable[..., Path]) -> None:
@@ -286,9 +274,7 @@ def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: 
     tracemalloc.start()
     n = sum(
         len(batch.rows)
-        for batch in encoded_batches(
-            study_of(AGE).schema, path, rows_at_once=1000, progress=lambda *at: told.append(at)
-        )
+        for batch in encoded_batches(schema_of(AGE), path, rows_at_once=1000, progress=lambda *at: told.append(at))
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -300,53 +286,15 @@ def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: 
     assert len(shares) > 1
 
 
-def test_the_projection_follows_from_the_study(tmp_path: Path) -> None:
-    columns = [Column(f"x{k}", "number", 0, 1) for k in range(6)]
-    study = study_of(*columns)
-    assert np.array_equal(study_projection(study).matrix, np.eye(6))
-    gaussian = replace(study, projection="gaussian", n_components=3)
-    assert np.array_equal(study_projection(gaussian).matrix, study_projection(gaussian).matrix)
-    other = replace(gaussian, nonce="1" * 32)
-    assert not np.array_equal(study_projection(gaussian).matrix, study_projection(other).matrix)
-
-
-def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) -> None:
-    from safetensors.numpy import save
-
-    rng = np.random.default_rng(0)
-    columns = [Column(f"x{k}", "number", 0, 1) for k in range(6)]
-    F = np.asarray(public_svd_projection(rng.standard_normal((50, 6)), 3, rng=rng).matrix)
-    file = tmp_path / "heart.projection.safetensors"
-
-    def projected(content: bytes) -> Study:
-        file.write_bytes(content)
-        digest = hashlib.sha256(content).hexdigest()
-        changes = {"projection": "public-svd", "projection_digest": digest, "n_components": 3, "folder": tmp_path}
-        return study_of(*columns, **changes)
-
-    good = projected(save({"matrix": F}))
-    assert np.array_equal(study_projection(good).matrix, F)
-    for content in (
-        save({"matrix": F * 1.001}),
-        save({"matrix": F[:, :2].copy()}),
-        save({"matrix": F.astype(np.float32)}),
-        save({"matrix": F, "more": F}),
-        save({"matrix": np.full_like(F, np.nan)}),
-        b"something else",
-    ):
-        assert "orthonormal" in message(lambda content=content: study_projection(projected(content)), RefusedError)
-    assert "not the one" in message(lambda: study_projection(good), RefusedError)
-    file.unlink()
-    assert "cannot be read" in message(lambda: study_projection(good), StorageError)
-
-
 @pytest.mark.parametrize("edge", [None, -2.0, 3.0, -0.0, np.nan, 3.5])
 @pytest.mark.parametrize("missing", ["refuse", "fill"])
 def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: float | None, missing: Any
 ) -> None:
     """The quick way for tables of plain numbers gives the same bytes and the same refusals."""
-    study = study_of(Column("a", "number", -2.0, 3.0, missing=missing), Column("b", "number", -1.0, 7.0), label=Label())
+    schema = schema_of(
+        Column("a", "number", -2.0, 3.0, missing=missing), Column("b", "number", -1.0, 7.0), label=Label()
+    )
     numbers = np.random.default_rng(0).uniform(-1, 3, size=(50, 2))
     if edge is not None:
         numbers[17, 0] = edge
@@ -354,7 +302,7 @@ def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
 
     def outcome() -> tuple[bytes, bytes] | str:
         try:
-            found = read_encoded(study.schema, tmp_path / "rows.parquet")
+            found = read_encoded(schema, tmp_path / "rows.parquet")
         except InputError as problem:
             return str(problem)
         return found.rows.tobytes(), found.values.tobytes()
@@ -363,3 +311,10 @@ def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
     monkeypatch.setattr("mooring.tables.encoder.encode_numbers", lambda *_: False)
     assert outcome() == quick
     assert isinstance(quick, str) == (edge == 3.5 or (edge is not None and np.isnan(edge) and missing == "refuse"))
+
+
+def test_an_inferred_column_is_scaled_and_filled_as_it_says_and_refuses_nothing() -> None:
+    number = Column("a", "number", -np.inf, np.inf, (), "indicate", inferred=True, centre=2.0, spread=4.0, fill=10.0)
+    word = Column("b", "category", categories=("missing", "x"), missing="fill", inferred=True, fill="missing")
+    table = pa.table({"a": [6.0, None, -98.0], "b": ["x", None, "y"]})
+    assert encode_table(schema_of(number, word), table).tolist() == [[1, 0, 0, 1], [2, 1, 1, 0], [-25, 0, 0, 0]]

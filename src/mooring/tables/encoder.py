@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.tables.column_encoder import Offence, encode_column, encode_numbers
-from mooring.tables.reader import TableFile, no_rows, open_table, table_batches
+from mooring.tables.files import TableFile, no_rows, open_table
+from mooring.tables.reader import table_batches
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Progress
 

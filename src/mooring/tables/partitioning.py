@@ -1,4 +1,4 @@
-"""Rows dealt to participants: what each one trains on, what it scores on, and what is public."""
+"""Rows partitioned among participants: what each one trains on, what it scores on, and what is public."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.records import LabelKind, Labels, Records, as_rows, label_kind_of
+from mooring.tables.records import LabelKind, Labels, Records, as_labels, as_rows, label_kind_of
 from mooring.tables.stratification import owners_of_groups, round_robin, share_of, split_off, strata_of
-from mooring.tables.validation import (
-    check_request,
-    groups_of,
-    labels_of_parts,
-    require_count,
-    require_one_width,
-    require_share,
-    too_few,
-)
 from mooring.typing import Indices, Matrix
 
 
@@ -81,7 +72,7 @@ class Partition:
         public: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Partition:
-        """Make a deal of matrices that the participants hold already.
+        """Make a partition of matrices that the participants hold already.
 
         Parameters
         ----------
@@ -110,38 +101,37 @@ class Partition:
         ([6, 3], [2, 1])
         """
         p = len(datasets)
-        if p == 0:
-            raise InputError("datasets", expected="one matrix a participant", got="none", cure="Give at least one.")
+        _require(p > 0, "datasets", expected="one matrix a participant", got="none", cure="Give at least one.")
         for what, given in (("test", test), ("names", names)):
-            if given is not None:
-                require_count(what, len(given), p)
-        if (test_labels is not None) != (test is not None and labels is not None):
-            raise InputError(
-                "test_labels",
-                expected="given where labels and test are both given, and only there",
-                got="given" if test_labels is not None else "left out",
-                cure="Label both training and test rows, or neither.",
-            )
+            _require_one_each(what, given, p)
+        _require(
+            (test_labels is not None) == (test is not None and labels is not None),
+            "test_labels",
+            expected="given where labels and test are both given, and only there",
+            got="given" if test_labels is not None else "left out",
+            cure="Label both training and test rows, or neither.",
+        )
         rows = [as_rows(f"datasets[{k}]", part) for k, part in enumerate(datasets)]
         test_rows = [as_rows(f"test[{k}]", part) for k, part in enumerate(test or ())]
         everything = [*rows, *test_rows, *([] if public is None else [as_rows("public", public)])]
-        require_one_width(everything)
+        widths = sorted({part.shape[1] for part in everything})
+        _require(
+            len(widths) == 1,
+            "datasets, test and public",
+            expected="matrices of one width",
+            got=f"widths {widths}",
+            cure="All participants must have the same features, in one order.",
+        )
         ends = np.cumsum([part.shape[0] for part in everything])
         numbers = [np.arange(end - part.shape[0], end) for part, end in zip(everything, ends, strict=True)]
-        coded = None
-        if labels is not None:
-            given_labels = [("labels", labels)] + ([] if test_labels is None else [("test_labels", test_labels)])
-            coded = labels_of_parts(
-                given_labels, [[part.shape[0] for part in side] for side in (rows, test_rows) if side]
-            )
+        coded = _join_labels([("labels", labels, rows), ("test_labels", test_labels, test_rows)])
         if test is None:
-            require_share("test_share", test_share)
-            train_indices, test_indices = _own_test_rows(
-                numbers[:p], strata_of(coded, int(ends[p - 1])), test_share, rng
-            )
+            _require_share("test_share", test_share)
+            strata = strata_of(coded, int(ends[p - 1]))
+            train_indices, test_indices = _split_each(numbers[:p], strata, test_share, rng)
         else:
             train_indices, test_indices = tuple(numbers[:p]), tuple(numbers[p : 2 * p])
-        return _assembled(
+        return _assemble(
             np.concatenate(everything),
             coded,
             train=train_indices,
@@ -161,18 +151,18 @@ def partition(
     public_share: float = 0.0,
     by_group: bool = False,
 ) -> Partition:
-    """Deal rows to participants.
+    """Divide rows among participants.
 
     Parameters
     ----------
     records : Records
     n_participants : int
     rng : numpy.random.Generator
-        The same state deals the same rows.
+        The same state divides alike.
     rows_each : int, optional
         At most so many training rows a participant, chosen class by class; nobody receives the rest.
     test_share : float, default 0.25
-        Share of the rows to score on; they are dealt to the participants, too.
+        Share of the rows to score on; each participant gets some of them.
     public_share : float, default 0
         Share of the rows to make public.
     by_group : bool, default False
@@ -180,7 +170,7 @@ def partition(
 
     Notes
     -----
-    Test rows are taken out first, then public rows, then the rest is dealt: class by class where labels are classes, so
+    Test rows are taken out first, then public rows, then the rest is divided: class by class where labels are classes, so
     that the participants' class counts differ by one row at most.
 
     By group, as many groups as participants make a natural split: one group each, in the order of `group_names`, and
@@ -190,56 +180,61 @@ def partition(
     Examples
     --------
     >>> records = Records(rows=np.arange(24.0).reshape(12, 2), labels=[0, 1] * 6)
-    >>> dealt = partition(records, n_participants=2, rng=np.random.default_rng(0), test_share=1 / 3)
-    >>> [np.bincount(labels).tolist() for labels in dealt.train_labels]
+    >>> parts = partition(records, n_participants=2, rng=np.random.default_rng(0), test_share=1 / 3)
+    >>> [np.bincount(labels).tolist() for labels in parts.train_labels]
     [[2, 2], [2, 2]]
     """
-    check_request(records, n_participants, rows_each, test_share, public_share)
+    _check_request(records, n_participants, rows_each, test_share, public_share)
     strata = strata_of(records.labels, records.n_rows)
-    everyone = np.arange(records.n_rows)
     n_public = share_of(public_share, records.n_rows)
     names = _default_names(n_participants)
     if by_group:
-        groups = groups_of(records)
-        owner, public = owners_of_groups(groups, strata, n_participants, n_public, rng=rng)
+        _require(
+            records.groups is not None,
+            "by_group",
+            expected="left out for records without groups",
+            got="True",
+            cure="Name the column of the groups with group_by when you read the file.",
+        )
+        assert records.groups is not None
+        owner, public = owners_of_groups(records.groups, strata, n_participants, n_public, rng=rng)
         owned = [np.flatnonzero(owner == k) for k in range(n_participants)]
-        train, test = _own_test_rows(owned, strata, test_share, rng)
+        train, test = _split_each(owned, strata, test_share, rng)
         if rows_each is not None:
             train = tuple(split_off(own, strata, min(rows_each, own.size), rng=rng)[0] for own in train)
-        present = np.unique(groups)
+        present = np.unique(records.groups)
         if records.group_names and present.size == n_participants:
             names = tuple(records.group_names[k] for k in present)
     else:
         n_test = share_of(test_share, records.n_rows)
-        if test_share > 0 and n_test < n_participants:
-            raise too_few("test rows", n_test, n_participants, "Raise test_share, or use more rows.")
-        held_out, rest = split_off(everyone, strata, n_test, rng=rng)
+        if test_share > 0:
+            _require_enough("test rows", n_test, n_participants, "Raise test_share, or use more rows.")
+        held_out, rest = split_off(np.arange(records.n_rows), strata, n_test, rng=rng)
         public, rest = split_off(rest, strata, min(n_public, rest.size), rng=rng)
-        if rest.size < n_participants:
-            raise too_few("rows to train on", rest.size, n_participants, "Lower test_share or public_share.")
+        _require_enough("rows to train on", rest.size, n_participants, "Lower test_share or public_share.")
         if rows_each is not None:
             rest, _ = split_off(rest, strata, min(rows_each * n_participants, rest.size), rng=rng)
         train = round_robin(rest, strata, n_participants, rng=rng)
         test = round_robin(held_out, strata, n_participants, rng=rng)
-    return _assembled(
+    return _assemble(
         records.rows, records.labels, train=train, test=test, public=public if n_public else None, names=names
     )
 
 
-def _own_test_rows(
+def _split_each(
     owned: Sequence[Indices], strata: Indices, test_share: float, rng: np.random.Generator
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
     """Split every participant's own rows, at least one to train on and, unless the share is zero, one to test on."""
     train, test = [], []
+    needed = 2 if test_share > 0 else 1
     for k, own in enumerate(owned):
-        needed = 2 if test_share > 0 else 1
-        if own.size < needed:
-            raise InputError(
-                f"the rows of participant {k + 1}",
-                expected=f"at least {needed}",
-                got=str(own.size),
-                cure="Give it more rows, lower public_share, or leave it out.",
-            )
+        _require(
+            own.size >= needed,
+            f"the rows of participant {k + 1}",
+            expected=f"at least {needed}",
+            got=str(own.size),
+            cure="Give it more rows, lower public_share, or leave it out.",
+        )
         n_test = min(max(share_of(test_share, own.size), 1), own.size - 1) if test_share > 0 else 0
         out, rest = split_off(own, strata, n_test, rng=rng)
         train.append(rest)
@@ -247,7 +242,7 @@ def _own_test_rows(
     return tuple(train), tuple(test)
 
 
-def _assembled(
+def _assemble(
     rows: Matrix,
     labels: Labels | None,
     *,
@@ -274,3 +269,64 @@ def _assembled(
 
 def _default_names(n_participants: int) -> tuple[str, ...]:
     return tuple(f"participant {k + 1}" for k in range(n_participants))
+
+
+def _join_labels(sides: Sequence[tuple[str, Sequence[npt.ArrayLike] | None, list[Matrix]]]) -> Labels | None:
+    """All labels one after the other: numbers if any part's are, classes otherwise."""
+    coded: list[Labels] = []
+    for what, labels, rows in sides:
+        if labels is not None:
+            _require_one_each(what, labels, len(rows))
+            coded += [
+                as_labels(f"{what}[{k}]", own, n_rows=part.shape[0])
+                for k, (own, part) in enumerate(zip(labels, rows, strict=True))
+            ]
+    if any(part.dtype == np.float64 for part in coded):
+        return np.concatenate([part.astype(np.float64) for part in coded])
+    return np.concatenate([part.astype(np.int64) for part in coded]) if coded else None
+
+
+def _check_request(
+    records: Records, n_participants: int, rows_each: int | None, test_share: float, public_share: float
+) -> None:
+    for what, count, cure in (
+        ("n_participants", n_participants, "2 make a collaboration."),
+        ("rows_each", rows_each, "Leave it out to use all rows."),
+    ):
+        _require(count is None or count >= 1, what, expected="at least 1", got=str(count), cure=cure)
+    _require_share("test_share", test_share)
+    _require_share("public_share", public_share)
+    together = test_share + public_share
+    _require(
+        together < 1.0,
+        "test_share and public_share",
+        expected="less than 1 together",
+        got=str(together),
+        cure="Leave rows to train on.",
+    )
+    _require_enough("rows", records.n_rows, n_participants, "Use more rows, or fewer participants.")
+
+
+def _require_share(what: str, share: float) -> None:
+    in_range = 0.0 <= share < 1.0
+    _require(in_range, what, expected="at least 0 and less than 1", got=str(share), cure="0.25 is a quarter.")
+
+
+def _require_enough(what: str, n_rows: int, n_participants: int, cure: str) -> None:
+    expected = f"at least one for each of the {n_participants} participants"
+    _require(n_rows >= n_participants, what, expected=expected, got=str(n_rows), cure=cure)
+
+
+def _require_one_each(what: str, given: Sequence[object] | None, n_participants: int) -> None:
+    _require(
+        given is None or len(given) == n_participants,
+        what,
+        expected=f"one entry for each of the {n_participants} participants",
+        got=f"{0 if given is None else len(given)} entries",
+        cure="Keep the participants in one order everywhere.",
+    )
+
+
+def _require(met: bool, what: str, *, expected: str, got: str, cure: str) -> None:
+    if not met:
+        raise InputError(what, expected=expected, got=got, cure=cure)

@@ -1,119 +1,27 @@
-"""Tables on disk, streamed in bounded memory: text with separators, or Parquet.
-
-The parser's own messages quote the file, so none of them is passed on, and neither is the file's name.
-"""
+"""Rows of tables on disk, streamed in bounded memory: text with separators, or Parquet."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import sys
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from mooring.errors import InputError, StorageError
+from mooring.errors import InputError
+from mooring.tables.files import TableFile, is_gzip, no_rows, reading
 from mooring.typing import Progress
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
-PARQUET_SUFFIXES = (".parquet", ".pq")
 Item = TypeVar("Item")
-_LONGEST_HEADER = 2**22
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A table of which only the header has been read.
-
-    Attributes
-    ----------
-    path : Path
-    names : tuple of str
-        Of its columns, all different.
-    separator : str
-        Empty for Parquet.
-    schema : pyarrow.Schema or None
-        Of Parquet.
-    longest_line : int
-        Length of the header in bytes, as a hint at that of the rows.
-    encoding : str
-        Of text.
-    n_skipped : int
-        Lines before the first row: 1, or 0 where the first line of a text file is a row.
-    """
-
-    path: Path
-    names: tuple[str, ...]
-    separator: str = ""
-    schema: Any = None
-    longest_line: int = 0
-    encoding: str = "utf-8"
-    n_skipped: int = 1
-
-
-def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
-    """Read the header of a table, and nothing else of it.
-
-    Parameters
-    ----------
-    path : path
-        Text (.csv, .tsv, .data, .txt, each also with .gz) whose first line names the columns, separated by commas,
-        semicolons or tabs; or Parquet (.parquet, .pq).
-    agreed : bool
-        Whether the form of the file is agreed on: text is in UTF-8, and names are all different. Otherwise text may be
-        in Latin-1, and the first line may be a row: what it holds are names if `require_different` says so.
-    """
-    path = Path(path)
-    require_file(path)
-    if is_parquet(path):
-        with _read_safely():
-            file = pa.parquet.ParquetFile(path)
-            table = TableFile(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
-            file.close()
-    elif is_table_file(path):
-        table = _text_header(path, agreed)
-    else:
-        raise _not_a_table("a file of another kind")
-    if agreed:
-        require_different(table.names)
-    return table
-
-
-def require_file(path: Path) -> None:
-    """Refuse a path where there is no file."""
-    if not path.is_file():
-        raise StorageError(
-            "the data file",
-            reason="there is only a folder of that name" if path.is_dir() else "it is not there",
-            cure="Check the spelling and the folder you are in.",
-        )
-
-
-def is_table_file(path: Path) -> bool:
-    """Whether the name of a file is that of a table."""
-    return path.name.lower().removesuffix(".gz").endswith(TEXT_SUFFIXES) or is_parquet(path)
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether the name of a file is that of a Parquet file."""
-    return path.suffix.lower() in PARQUET_SUFFIXES
-
-
-def is_gzip(path: Path) -> bool:
-    """Whether the name of a file says that it is compressed."""
-    return path.suffix.lower() == ".gz"
+_WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 def table_batches(
@@ -165,27 +73,61 @@ def table_batches(
     told(1.0)
 
 
-def read_columns(table: TableFile) -> tuple[TableFile, Any]:
+def read_columns(table: TableFile, *, missing_words: Sequence[str] = ()) -> tuple[TableFile, Any]:
     """Read all columns of a table into memory.
+
+    Parameters
+    ----------
+    table : TableFile
+    missing_words : sequence of str
+        What stands for a missing value in a text file.
 
     Returns
     -------
     table : TableFile
         As given, or in Latin-1 where the text is not UTF-8.
     columns : pyarrow.Table
-        Text as dictionaries of words, Parquet in the types that it has.
+        Text as numbers, or as dictionaries of words where some value is no number; Parquet in the types that it has.
     """
-    batches = [part for parts in table_batches(table, words=table.names) for part in parts]
-    if not batches:
+    numbers = [] if table.schema is not None else _numbers_at_first(table, missing_words)
+    parts = _whole(table, numbers, missing_words)
+    if numbers and parts and pa.types.is_binary(parts[-1].schema.field(numbers[0]).type):
+        numbers, parts = [], _whole(table, [], missing_words)  # some value further down is no number
+    if not parts:
         raise no_rows()
     if table.schema is not None:
-        return table, pa.Table.from_batches(batches)
+        return table, pa.Table.from_batches(parts)
+    types = pa.schema([(name, pa.float64() if name in numbers else _WORDS) for name in parts[0].schema.names])
     try:  # bytes come where a value holds a line break, or is not UTF-8
-        as_words = pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in table.names])
-        parts = [pa.Table.from_batches([part]).cast(as_words) for part in batches]
-        return table, pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+        whole = pa.concat_tables([pa.Table.from_batches([part]).cast(types) for part in parts])
     except pa.ArrowInvalid:
-        return read_columns(replace(table, encoding="latin-1"))
+        return read_columns(replace(table, encoding="latin-1"), missing_words=missing_words)
+    return table, whole.select(list(table.names)).unify_dictionaries()
+
+
+def _whole(table: TableFile, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
+    words = [name for name in table.names if name not in set(numbers)]
+    return [
+        part
+        for parts in table_batches(table, numbers=numbers, words=words, missing_words=missing_words)
+        for part in parts
+    ]
+
+
+def _numbers_at_first(table: TableFile, missing_words: Sequence[str]) -> list[str]:
+    """Columns of a text file whose first values are numbers."""
+    first = next(table_batches(table, words=table.names, rows_at_once=1000), [])
+    return [name for part in first[:1] for name in table.names if _are_numbers(part.column(name), missing_words)]
+
+
+def _are_numbers(words: Any, missing_words: Sequence[str]) -> bool:
+    try:
+        distinct = pc.utf8_trim_whitespace(words.dictionary.cast(pa.string()))
+        present = distinct.filter(pc.invert(pc.is_in(distinct, pa.array(missing_words, pa.string()))))
+        present.cast(pa.float64())
+    except (pa.ArrowInvalid, AttributeError):  # bytes have no dictionary
+        return False
+    return len(present) > 0
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
@@ -238,13 +180,13 @@ def _regrouped(source: Iterator[Any], rows_at_once: int) -> Iterator[list[Any]]:
 def _parquet_batches(
     table: TableFile, wanted: list[str], rows_at_once: int, told: Callable[[float], None]
 ) -> Iterator[Any]:
-    with _read_safely():
+    with reading():
         file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER)
     n_rows, n_read = max(1, file.metadata.num_rows), 0
     with file:
         batches = file.iter_batches(batch_size=rows_at_once, columns=wanted, use_threads=False)
         while True:
-            with _read_safely():
+            with reading():
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -261,7 +203,7 @@ def _text_batches(
     batches = _parsed(table, types, missing_words, None, told)
     while True:
         try:
-            with _read_safely(let_through=pa.ArrowInvalid):
+            with reading(let_through=pa.ArrowInvalid):
                 batch = next(batches, None)
         except pa.ArrowInvalid:  # what it says quotes the row
             break
@@ -273,7 +215,7 @@ def _text_batches(
     n_passed = 0
     batches = _parsed(table, dict.fromkeys(types, pa.binary()), (), ragged, told)
     while True:
-        with _read_safely():
+        with reading():
             batch = next(batches, None)
         end = ragged[0].number - 1 - table.n_skipped if ragged else None
         if batch is not None:
@@ -344,81 +286,3 @@ def _parsed(
             for batch in reader:
                 told(raw.tell() / size)
                 yield batch.rename_columns(list(types))
-
-
-def _text_header(path: Path, agreed: bool) -> TableFile:
-    try:
-        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
-            line = file.readline(_LONGEST_HEADER)
-    except (OSError, EOFError, zlib.error):
-        raise _not_a_table("a file that is damaged or cannot be read") from None
-    line = line.removeprefix(b"\xef\xbb\xbf").split(b"\r")[0].rstrip(b"\n")
-    if b"\0" in line:
-        raise _not_a_table("a file that is not text")
-    if not line.strip():
-        raise InputError(
-            "data file",
-            expected="a table whose first line names the columns",
-            got="an empty first line" if path.stat().st_size else "an empty file",
-            cure="Write the table again, with a header.",
-        )
-    encoding = "utf-8" if _is_utf8(line) else "latin-1"
-    if agreed and encoding != "utf-8":
-        raise _not_a_table("a first line that is not text in UTF-8")
-    text = line.decode(encoding)
-    try:
-        separator = next((mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1), ",")
-        names = next(csv.reader([text], delimiter=separator, strict=True))
-    except csv.Error:
-        raise _not_a_table("a first line with stray quotes") from None
-    return TableFile(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def require_different(names: Sequence[str]) -> None:
-    """Refuse names of columns of which two are the same."""
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(
-            "data file",
-            expected="a table whose columns have different names",
-            got=f"one name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
-            cure="Write the names of the columns into the first line, each once.",
-        )
-
-
-@contextmanager
-def _read_safely(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    # The parser's callbacks fail with bytes of the file, which Python would print.
-    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        yield
-    except let_through:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError, zlib.error):  # their messages quote the file
-        raise _not_a_table("a file that is damaged or of another kind") from None
-    finally:
-        sys.unraisablehook = before
-
-
-def no_rows() -> InputError:
-    """The error for a table without rows."""
-    return InputError(
-        "data file", expected="a table with rows", got="a header and no rows", cure="Write the rows beneath it."
-    )
-
-
-def _not_a_table(got: str) -> InputError:
-    return InputError(
-        "data file",
-        expected=f"a table ({', '.join(TEXT_SUFFIXES)}, also with .gz, in UTF-8; or .parquet)",
-        got=got,
-        cure="Save the table again as comma-separated text or Parquet.",
-    )

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.tables.encoder import encode_table
+from mooring.tables.files import TableFile, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images
 from mooring.tables.inference import clean_values, infer_column, require_column, row_keys
-from mooring.tables.reader import TableFile, is_table_file, open_table, read_columns, require_different
+from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.tables.schema import MISSING_WORDS, Schema
 
@@ -173,9 +174,10 @@ def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str
     file, notes = open_table(path, agreed=False), tuple[str, ...]()
     if file.schema is None:
         first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))
-        file, table = read_columns(replace(file, names=places))
+        absent = [*MISSING_WORDS, *missing]
+        file, table = read_columns(replace(file, names=places), missing_words=absent)
         if _first_line_is_a_row(first_line, table, missing):
-            file, table = read_columns(replace(file, n_skipped=0))
+            file, table = read_columns(replace(file, n_skipped=0), missing_words=absent)
             notes = ("the first line holds numbers and is read as a row; columns go by position",)
         else:
             table = table.rename_columns([name or place for name, place in zip(first_line, places, strict=True)])

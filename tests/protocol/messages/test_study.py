@@ -384,3 +384,10 @@ def test_a_label_that_single_precision_cannot_tell_is_refused_before_anybody_sha
 @pytest.mark.parametrize("ends", [(0, 250), (-1, 1), (1900, 2100), (0, 1e30), (0.5, 0.6)])
 def test_labels_of_usual_ranges_are_taken(ends: tuple[float, float]) -> None:
     assert Label("y", "number", (), *ends).high == ends[1]
+
+
+def test_a_study_takes_no_column_that_was_inferred_from_rows() -> None:
+    column = Column("age", "number", -np.inf, np.inf, inferred=True, centre=50.0, spread=20.0)
+    with pytest.raises(InputError) as caught:
+        replace(AGREED, columns=(column, *AGREED.columns[1:]))
+    assert (caught.value.what, caught.value.got) == ("columns", "inferred from rows")

@@ -30,7 +30,7 @@ from mooring.protocol.messages.study_file import (
     toml_lines,
     toml_value,
 )
-from mooring.tables.reader import TableFile, open_table
+from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
 
 TODO = "# TODO:"

@@ -53,6 +53,30 @@ def decode_images(
         return _decode(sources, size=size, place=place, colour=True)
 
 
+def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
+    """Bring pixels to the range from 0 to 1, and say how.
+
+    Unsigned bytes and unsigned integers of 16 bits are divided by their largest value; other numbers must lie between 0
+    and 1, and stay as they are, or between 0 and 255, and are divided by 255.
+    """
+    if images.dtype in (np.uint8, np.uint16):
+        return np.divide(images, float(np.iinfo(images.dtype).max), dtype=np.float64), ()
+    if images.dtype.kind not in "biuf":
+        raise InputError(
+            "images", expected="an array of numbers", got=f"an array of {images.dtype}", cure="Save pixels as bytes."
+        )
+    values = images.astype(np.float64)
+    low, high = values.min(), values.max()
+    if not (low >= 0.0 and high <= 255.0):  # NaN fails, too
+        raise InputError(
+            "images",
+            expected="pixel values between 0 and 1, or between 0 and 255",
+            got="values outside, or not finite",
+            cure="Undo the normalisation before you save the images.",
+        )
+    return (values, ()) if high <= 1.0 else (values / 255.0, ("pixel values above 1: all are divided by 255",))
+
+
 def resize_images(images: Matrix, size: tuple[int, int]) -> Matrix:
     """Bring images (n, height, width, ...) of numbers to another size."""
     Image = _pillow()

@@ -11,11 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.images.idx import find_idx_images, find_idx_labels, is_idx_file, read_idx
-from mooring.tables.images.npz import as_pixel_values, read_archive
-from mooring.tables.images.pixels import IMAGE_SUFFIXES, Pixels, as_size, decode_images, resize_images
-from mooring.tables.inference import clean_values, listed, plain_values, require_column, row_keys
-from mooring.tables.reader import is_parquet, open_table, read_columns, require_file
+from mooring.tables.files import is_parquet, open_table, require_file
+from mooring.tables.images.array_files import (
+    find_idx_images,
+    find_idx_labels,
+    is_idx_file,
+    read_archive,
+    read_idx,
+)
+from mooring.tables.images.pixels import IMAGE_SUFFIXES, Pixels, as_pixel_values, as_size, decode_images, resize_images
+from mooring.tables.inference import RowKeys, clean_values, listed, plain_values, require_column, row_keys
+from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.typing import Matrix
 
@@ -156,8 +162,8 @@ def _read_npz(path: Path, size: tuple[int, int] | None) -> Records:
                 cure="Check its length.",
             )
     pixels, notes = as_pixel_values(images)
-    special = _special(labels, groups, n_images=images.shape[0])
-    return _records(_resized(pixels, size), notes=(*notes, *special.pop("notes")), **special)
+    keys = _row_keys(labels, groups, n_images=images.shape[0])
+    return _records(_resized(pixels, size), keys, notes=notes)
 
 
 def _read_idx_pair(
@@ -213,18 +219,10 @@ def _read_parquet_images(
         for name, values in columns.items()
         if name not in (label, group_by) and not isinstance(values, str)
     }
-    return _records(
-        _as_fractions(pixels),
-        labels=keys.labels,
-        label_names=keys.label_names,
-        groups=keys.groups,
-        group_names=keys.group_names,
-        attributes=others,
-        notes=(*notes, *keys.notes),
-    )
+    return _records(_as_fractions(pixels), keys, attributes=others, notes=tuple(notes))
 
 
-def _special(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, *, n_images: int) -> dict[str, Any]:
+def _row_keys(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, *, n_images: int) -> RowKeys:
     columns = []
     for what, values in (("labels", labels), ("groups", groups)):
         if values is not None and values.dtype.kind not in "biufU":
@@ -240,17 +238,21 @@ def _special(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, *
     keys = row_keys(columns[0], columns[1], keep=keep, max_integer_classes=np.inf)
     if not keys.keep.all():
         raise InputError("labels", expected="complete", got="missing values", cure="Drop those images first.")
-    names = ("labels", "label_names", "groups", "group_names", "notes")
-    return {name: getattr(keys, name) for name in names}
+    return keys
 
 
-def _records(images: Matrix, **details: Any) -> Records:
+def _records(images: Matrix, keys: RowKeys | None = None, *, notes: tuple[str, ...], **details: Any) -> Records:
     shape = images.shape[1:-1] if images.ndim == 4 and images.shape[-1] == 1 else images.shape[1:]
     width = int(np.prod(shape))
+    if keys is not None:
+        details |= {"labels": keys.labels, "label_names": keys.label_names}
+        details |= {"groups": keys.groups, "group_names": keys.group_names}
+        notes = (*notes, *keys.notes)
     return Records(
         rows=images.reshape(images.shape[0], width),
         feature_names=tuple(f"pixel {k + 1}" for k in range(width)),
         image_shape=tuple(int(side) for side in shape),
+        notes=notes,
         **details,
     )
 

@@ -1,0 +1,188 @@
+"""Files with tables: which there are, their headers, and what is said of one that cannot be read.
+
+The parser's own messages quote the file, so none of them is passed on, and neither is the file's name.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from mooring.errors import InputError, StorageError
+
+TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+_LONGEST_HEADER = 2**22
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table of which only the header has been read.
+
+    Attributes
+    ----------
+    path : Path
+    names : tuple of str
+        Of its columns, all different.
+    separator : str
+        Empty for Parquet.
+    schema : pyarrow.Schema or None
+        Of Parquet.
+    longest_line : int
+        Length of the header in bytes, as a hint at that of the rows.
+    encoding : str
+        Of text.
+    n_skipped : int
+        Lines before the first row: 1, or 0 where the first line of a text file is a row.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    separator: str = ""
+    schema: Any = None
+    longest_line: int = 0
+    encoding: str = "utf-8"
+    n_skipped: int = 1
+
+
+def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
+    """Read the header of a table, and nothing else of it.
+
+    Parameters
+    ----------
+    path : path
+        Text (.csv, .tsv, .data, .txt, each also with .gz) whose first line names the columns, separated by commas,
+        semicolons or tabs; or Parquet (.parquet, .pq).
+    agreed : bool
+        Whether the form of the file is agreed on: text is in UTF-8, and names are all different. Otherwise text may be
+        in Latin-1, and the first line may be a row: what it holds are names if `require_different` says so.
+    """
+    path = Path(path)
+    require_file(path)
+    if is_parquet(path):
+        with reading():
+            file = pa.parquet.ParquetFile(path)
+            table = TableFile(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
+            file.close()
+    elif is_table_file(path):
+        table = _text_header(path, agreed)
+    else:
+        raise not_a_table("a file of another kind")
+    if agreed:
+        require_different(table.names)
+    return table
+
+
+def require_file(path: Path) -> None:
+    """Refuse a path where there is no file."""
+    if not path.is_file():
+        raise StorageError(
+            "the data file",
+            reason="there is only a folder of that name" if path.is_dir() else "it is not there",
+            cure="Check the spelling and the folder you are in.",
+        )
+
+
+def is_table_file(path: Path) -> bool:
+    """Whether the name of a file is that of a table."""
+    return path.name.lower().removesuffix(".gz").endswith(TEXT_SUFFIXES) or is_parquet(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name of a file is that of a Parquet file."""
+    return path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the name of a file says that it is compressed."""
+    return path.suffix.lower() == ".gz"
+
+
+def _text_header(path: Path, agreed: bool) -> TableFile:
+    try:
+        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+    except (OSError, EOFError, zlib.error):
+        raise not_a_table("a file that is damaged or cannot be read") from None
+    line = line.removeprefix(b"\xef\xbb\xbf").split(b"\r")[0].rstrip(b"\n")
+    if b"\0" in line:
+        raise not_a_table("a file that is not text")
+    if not line.strip():
+        raise InputError(
+            "data file",
+            expected="a table whose first line names the columns",
+            got="an empty first line" if path.stat().st_size else "an empty file",
+            cure="Write the table again, with a header.",
+        )
+    encoding = "utf-8" if _is_utf8(line) else "latin-1"
+    if agreed and encoding != "utf-8":
+        raise not_a_table("a first line that is not text in UTF-8")
+    text = line.decode(encoding)
+    try:
+        separator = next((mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1), ",")
+        names = next(csv.reader([text], delimiter=separator, strict=True))
+    except csv.Error:
+        raise not_a_table("a first line with stray quotes") from None
+    return TableFile(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def require_different(names: Sequence[str]) -> None:
+    """Refuse names of columns of which two are the same."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(
+            "data file",
+            expected="a table whose columns have different names",
+            got=f"one name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
+            cure="Write the names of the columns into the first line, each once.",
+        )
+
+
+@contextmanager
+def reading(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into an error that does not quote the file."""
+    # The parser's callbacks fail with bytes of the file, which Python would print.
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    except let_through:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError, zlib.error):  # their messages quote the file
+        raise not_a_table("a file that is damaged or of another kind") from None
+    finally:
+        sys.unraisablehook = before
+
+
+def no_rows() -> InputError:
+    """The error for a table without rows."""
+    return InputError(
+        "data file", expected="a table with rows", got="a header and no rows", cure="Write the rows beneath it."
+    )
+
+
+def not_a_table(got: str) -> InputError:
+    """The error for a file that is no table."""
+    return InputError(
+        "data file",
+        expected=f"a table ({', '.join(TEXT_SUFFIXES)}, also with .gz, in UTF-8; or .parquet)",
+        got=got,
+        cure="Save the table again as comma-separated text or Parquet.",
+    )
