@@ -2,7 +2,7 @@
 
 Legend: k > d the lifted dimension. Pad every B̄_i with k − d zero columns and let R_i range over O(k): the objective then
 depends on the first d rows of R_i, a d-frame in k dimensions. Two orthogonal matrices of opposite determinant, which no
-path in O(d) joins, are joined there, and poor local optima turn into saddles that the ascent leaves behind.
+path in O(d) joins, are joined there, and poor local optima turn into saddles that an optimiser leaves.
 
 Coming back, the k columns of the lifted sum S are turned so that the first d carry the most of it, and each frame is
 projected onto O(d). This is a short stretch of the Riemannian staircase for the semidefinite relaxation.
@@ -16,26 +16,39 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from mooring.alignment.ascent import Climb
 from mooring.alignment.problem import ProcrustesProblem
+from mooring.alignment.trace_objective import FixedPointGap, trace_optimiser
 from mooring.geometry.backend import device_of, identity_like, like, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
 _NUDGE = 0.3  # an entry: enough to leave a saddle, little enough to keep what the maps already know
-_REST = 3e-3  # relative fixed-point gap at which the lifted ascent has said what it has to say
+_REST = 3e-3  # relative fixed-point gap at which the relaxation ends
 
 
-def lifted_ascent(
+def relaxed_maps(
     problem: ProcrustesProblem, maps: Array, *, max_iterations: int
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Lift the maps, climb in float32, and round back to O(d); return a start for a climb, and iterations spent."""
+    """Lift maps to k dimensions, optimise there in float32, and round back to O(d).
+
+    Parameters
+    ----------
+    problem : ProcrustesProblem
+    maps : array of shape (n_problems, p, d, d)
+    max_iterations : int
+
+    Returns
+    -------
+    array of shape (n_problems, p, d, d), and numpy.ndarray of shape (n_problems,)
+        Maps to start from, and the iterations spent.
+    """
     p, d = problem.n_participants, problem.n_components
     lifted_problem = _padded(problem, extra=max(2, math.ceil(d / 20)))
     k = lifted_problem.n_components
-    climb = Climb(lifted_problem, _lifted(maps, k))
-    climb.run(gap_tolerance=_REST * math.sqrt(p * k), max_iterations=max_iterations, roughly=True)
-    return _rounded(lifted_problem, climb.maps, d), climb.iterations
+    optimiser = trace_optimiser(lifted_problem, _lifted(maps, k))
+    rule = FixedPointGap(problem.n_problems, tolerance=_REST * math.sqrt(p * k), roughly=True)
+    optimiser.run(rule, max_iterations=max_iterations)
+    return _rounded(lifted_problem, optimiser.points[0], d), optimiser.iterations
 
 
 def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
