@@ -19,7 +19,6 @@ from mooring.attacks.anchor_estimates import (
     pseudoinverse_estimate,
     pseudoinverses,
 )
-from mooring.attacks.descent import minimise, minimise_all
 from mooring.attacks.moments import moments, moments_batch
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
@@ -153,45 +152,7 @@ def test_the_single_attacks_use_the_same_estimates(colluders: tuple[int, ...]) -
             assert np.allclose(rows, (Y - b[draw]) @ matrices[draw], atol=1e-9)
 
 
-# ---------------------------------------------------------------------------------------------------- many descents
-
-
-def test_descents_of_a_batch_go_the_way_they_would_go_alone() -> None:
-    """Procrustes problems of very different scale: some are at rest long before others, some have to halve their steps."""
-    rng = np.random.default_rng(7)
-    n, h = 9, 4
-    M = rng.standard_normal((n, h, h)) * np.geomspace(0.1, 1000, n)[:, None, None]
-    c = rng.standard_normal((n, h))
-    starts, asked = sample_orthogonal(h, rng=rng, batch_shape=(n,)), []
-
-    def objective_of(problems: np.ndarray) -> Any:
-        asked.append(len(problems))
-        return lambda O, shift: (
-            -np.sum(M[problems] * O, axis=(1, 2)) + 0.5 * np.sum((shift - c[problems]) ** 2, axis=1),
-            -M[problems],
-            shift - c[problems],
-        )
-
-    options = {"curvature": np.ones((h, h)), "shift_curvature": np.full(h, 0.02)}  # the first shifts are far too long
-    before = starts.copy()
-    for limit in (0, 3, 300):
-        asked.clear()
-        together = minimise_all(objective_of, starts, np.zeros((n, h)), max_iterations=limit, **options)
-        for i in range(n):
-
-            def alone(O: np.ndarray, shift: np.ndarray, i: int = i) -> tuple[float, np.ndarray, np.ndarray]:
-                return -float(np.sum(M[i] * O)) + 0.5 * float(np.sum((shift - c[i]) ** 2)), -M[i], shift - c[i]
-
-            single = minimise(alone, starts[i], np.zeros(h), max_iterations=limit, **options)
-            assert together[i].iterations == single.iterations <= limit
-            assert together[i].at_rest == single.at_rest == (limit == 300)
-            assert together[i].value == pytest.approx(single.value, rel=1e-9)
-            assert np.allclose(together[i].orthogonal, single.orthogonal, atol=1e-7)
-            assert np.allclose(together[i].shift, single.shift, atol=1e-7)
-            assert limit < 300 or np.allclose(single.shift, c[i], atol=0.05)
-    assert np.array_equal(starts, before)
-    assert min(asked) < n / 2  # those at rest are not evaluated for ever
-    assert len(set(together.iterations)) > 2
+# ------------------------------------------------------------------------------------------- moments of many draws
 
 
 @pytest.mark.parametrize("options", [{}, {"with_labels": False}, {"colluders": (0, 2)}], ids=["plain", "blind", "two"])

@@ -1,4 +1,4 @@
-"""Counts, means and covariances of rows, class by class."""
+"""Moments of rows by class: counts, means and covariances, and third moments, which tell an axis from its opposite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.view import Codes
-from mooring.geometry.backend import device_of, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import device_of, indices_beside, like, namespace_of, transposed
 from mooring.typing import Array
 
 
@@ -54,12 +54,12 @@ class ClassMoments:
     @property
     def overall_mean(self) -> Array:
         """The mean of all rows."""
-        return beside(self.counts / self.n_rows, self.means) @ self.means
+        return like(self.counts / self.n_rows, self.means) @ self.means
 
     @property
     def within(self) -> Array:
         """The mean of the class covariances, weighted by their rows."""
-        return weighted_sum(beside(self.counts / self.n_rows, self.means), self.covariances)
+        return weighted_sum(like(self.counts / self.n_rows, self.means), self.covariances)
 
     def seen_from(self, origin: Array, axes: Array) -> ClassMoments:
         """The moments in coordinates with this origin and these orthonormal axes (columns)."""
@@ -76,7 +76,7 @@ class ClassMoments:
     def merged(self, other: ClassMoments) -> ClassMoments:
         """The moments of both sets of rows together."""
         total = self.counts + other.counts
-        share = beside(np.divide(other.counts, total, out=np.zeros_like(total), where=total > 0), self.means)
+        share = like(np.divide(other.counts, total, out=np.zeros_like(total), where=total > 0), self.means)
         gap = other.means - self.means
         wide = share[:, None, None]
         spread = gap[:, :, None] * gap[:, None, :]
@@ -92,12 +92,41 @@ class ClassMoments:
         return ClassMoments(self.counts[classes], self.means[chosen, ...], self.covariances[chosen, ...])
 
 
-def beside(values: npt.NDArray[np.float64], reference: Array) -> Array:
-    """Return NumPy numbers as an array of the library and device of `reference`."""
-    return namespace_of(reference).asarray(values, dtype=reference.dtype, device=device_of(reference))
-
-
 def weighted_sum(weights: Array, matrices: Array) -> Array:
     """Σ_k w_k M_k for weights of shape (K,) and matrices of shape (..., K, a, b)."""
     xp = namespace_of(weights, matrices)
     return xp.sum(weights[:, None, None] * matrices, axis=-3)
+
+
+def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
+    """T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
+
+    Reversing axis b changes the sign of column b and of nothing else, whatever the other axes' signs are.
+    """
+    xp = namespace_of(rows, axes)
+    centred = xp.empty_like(rows)
+    for k in np.unique(codes):
+        members = indices_beside(np.flatnonzero(codes == k), rows)
+        centred[members, :] = rows[members, :] - xp.mean(rows[members, :], axis=0)
+    z = centred @ axes
+    scale = xp.sqrt(xp.mean(z * z, axis=0))
+    z = z / xp.where(scale > 0, scale, xp.ones_like(scale))
+    total = (z * z).T @ z
+    return total / rows.shape[0]
+
+
+def sign_votes(population: Array, target: Array, n_population: int, n_target: int) -> Array:
+    """Evidence, in units of log-likelihood, that each axis points the same way on both sides.
+
+    Parameters
+    ----------
+    population, target : arrays of shape (h, h)
+        Third moments of both sides on matched axes.
+    n_population, n_target : int
+        Rows behind them.
+    """
+    xp = namespace_of(population, target)
+    h = population.shape[0]
+    spread = 2.0 + 4.0 * xp.eye(h, dtype=population.dtype, device=device_of(population))  # Var z_a² z_b of a Gaussian
+    spread = spread * (1 / n_population + 1 / n_target)
+    return 2 * xp.sum(population * target / spread, axis=0)

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
+from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import device_of, identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transposed
 from mooring.typing import Array
 
 
@@ -75,17 +75,17 @@ def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
     xp = namespace_of(population.means)
     h = population.means.shape[1]
     within = population.within
-    share = beside(h / (h + population.counts), population.means)[:, None, None]
+    share = like(h / (h + population.counts), population.means)[:, None, None]
     classes = (1 - share) * population.covariances + share * within
     centred = population.means - population.overall_mean
-    weights = beside(population.counts / population.n_rows, centred)
+    weights = like(population.counts / population.n_rows, centred)
     overall = within + weighted_sum(weights, centred[:, :, None] * centred[:, None, :])
     stacked = xp.concat([classes, overall[None, ...]], axis=0)
     counts = np.append(np.maximum(population.counts, 1), population.n_rows)
     level = xp.sum(xp.linalg.diagonal(stacked), axis=-1) / h
-    few = beside(h / (h + 4 * population.n_rows), stacked)
+    few = like(h / (h + 4 * population.n_rows), stacked)
     shrunk = (1 - few) * stacked + few * level[:, None, None] * identity_like(stacked)
-    return _without_noise(shrunk, noise_variance) * beside(1 + 1 / counts, stacked)[:, None, None]
+    return _without_noise(shrunk, noise_variance) * like(1 + 1 / counts, stacked)[:, None, None]
 
 
 def _without_noise(covariances: Array, variance: float) -> Array:

@@ -12,7 +12,8 @@ import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.moments import anchor_evidence, descended, moments, plain_starts
+from mooring.attacks.moment_search import minimised, plain_starts
+from mooring.attacks.moments import anchor_evidence, moments
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.orthogonal import polar_factor
@@ -40,7 +41,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     own = ClassMoments.of(view.colluder_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
     seen = {i: ClassMoments.of(view.uploads[i].representation, codes[i], n_classes) for i in (*others, view.target)}
     evidence = {i: _evidence(view, i) for i in seen}
-    maps = {i: RigidMap(polar_factor(e.cross), e.mean) for i, e in evidence.items()}
+    maps = {i: RigidMap(polar_factor(e.cross[0, ...]), e.mean[0, ...]) for i, e in evidence.items()}
     if view.anchor_noise_scale == 0:
         population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
         return undone(view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",))
@@ -78,7 +79,7 @@ def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
 
 
 def _evidence(view: CollusionView, participant: int) -> AnchorEvidence:
-    evidence = anchor_evidence(view, participant)
+    evidence = anchor_evidence([view], participant)
     assert evidence is not None  # the caller has seen that there is an anchor
     return evidence
 
@@ -110,13 +111,13 @@ def _matched(
     population, seen = population.only(shared), seen.only(shared)
     match = MomentMatch(population, seen, evidence)
     if start is not None:
-        O, shift = match.from_orthogonal(start.orthogonal), match.first_shift()
+        O, shift = match.from_orthogonal(start.orthogonal), match.anchor_shift
     else:
         smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
         starts = list(plain_starts(smooth).values())
         starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
-        looks = [descended(smooth, O, smooth.first_shift(), _ITERATIONS) for O in starts]
-        best = min(looks, key=lambda look: look.value)
+        looks = [minimised(smooth, O, smooth.anchor_shift, _ITERATIONS) for O in starts]
+        best = min(looks, key=lambda look: float(look.value[0]))
         O, shift = best.orthogonal, best.shift
-    found = descended(match, O, shift, max_iterations)
-    return match.to_map(found.orthogonal, found.shift), match.row_error(found.orthogonal)
+    found = minimised(match, O, shift, max_iterations)
+    return match.to_map(found.orthogonal[0, ...], found.shift[0, ...]), match.row_error(found.orthogonal)[0, ...]

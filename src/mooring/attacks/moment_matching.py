@@ -19,29 +19,38 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks.class_moments import ClassMoments, beside, weighted_sum
-from mooring.attacks.descent import Objective
-from mooring.geometry.backend import device_of, identity_like, indices_beside, namespace_of, transposed
+from mooring.attacks.class_moments import ClassMoments, weighted_sum
+from mooring.geometry.backend import (
+    device_of,
+    identity_like,
+    indices_beside,
+    like,
+    namespace_of,
+    transposed,
+    vector_norms,
+)
+from mooring.geometry.orthogonal import cayley
+from mooring.geometry.riemannian_lbfgs import Evaluation, Points
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 _UNTRUSTED = 0.3
 _FLATTEST = 1e-7
 _ROUNDING = 1e-20
-_OF_A_DRAW = ("pull", "_precision", "_shift_precision", "_seen_shift", "curvature", "shift_curvature")
+_OF_A_DRAW = ("pull", "_precision", "_shift_precision", "anchor_shift", "turn_curvature", "shift_curvature")
 
 
 @dataclass(frozen=True, eq=False)
 class AnchorEvidence:
-    """What the noisy anchor says of the target's map; with a leading axis, what each of several draws of it says.
+    """What each of n draws of the noisy anchor says of the target's map.
 
     Attributes
     ----------
-    cross : array of shape (h, h) or (n, h, h)
+    cross : array of shape (n, h, h)
         Āᵀ B̄, with A orthonormal.
-    mean : array of shape (h,) or (n, h)
+    mean : array of shape (n, h)
         b, the uploaded anchor's mean: Ψ plus noise.
-    noise_scale : float or numpy.ndarray of shape (n,)
+    noise_scale : numpy.ndarray of shape (n,)
         v, positive.
     n_rows : int
         r.
@@ -49,20 +58,26 @@ class AnchorEvidence:
 
     cross: Array
     mean: Array
-    noise_scale: float | npt.NDArray[np.float64]
+    noise_scale: npt.NDArray[np.float64]
     n_rows: int
 
 
 class MomentMatch:
-    """The negative logarithm of the likelihood above, over (O, Ψ), in coordinates that suit a descent.
+    """The negative logarithm of the likelihood above over (O, Ψ), for each draw of the anchor's evidence.
 
-    Both sides are seen from their own centre and on their own principal axes, so that a good map is near a diagonal of
-    signs. `shift` is Ψ in the target's coordinates when there is an anchor, and the mapped centre when there is none:
-    either way its error and the map's are nearly independent. With `smoothing`, a multiple of the mean variance is added to
-    every C_k, which mutes directions of little variance: a plainer landscape, to find the way in before the fine work.
+    An `Objective` of the Riemannian optimiser; a point is (O, shift), of shapes (n, h, h) and (n, h). Both sides are seen
+    from their own centre and on their own principal axes, so that a good map is near a diagonal of signs. `shift` is Ψ in
+    the target's coordinates when there is an anchor, and the mapped centre when there is none: either way its error and
+    the map's are nearly independent.
 
-    Maps and shifts may have a leading axis, and have it where the anchor's evidence does: one match a draw, over the same
-    moments.
+    Parameters
+    ----------
+    population, target : ClassMoments
+    anchor : AnchorEvidence or None
+        Without an anchor there is one draw.
+    smoothing : float, default 0
+        A multiple of the mean variance added to every C_k. It mutes directions of little variance, which leaves fewer local
+        optima to find the way in through.
     """
 
     def __init__(
@@ -81,33 +96,32 @@ class MomentMatch:
         self.population = population.seen_from(self.centre_x, self.axes_x)
         self.target = target.seen_from(self.centre_y, self.axes_y)
         n_c, n_t = population.counts, target.counts
-        self._total = beside(n_c + n_t, target.means)
-        self._share_c, self._share_t = (beside(n / (n_c + n_t), target.means) for n in (n_c, n_t))
-        self.paired_counts = beside(n_c * n_t / (n_c + n_t), target.means)
+        self._total = like(n_c + n_t, target.means)
+        self._share_c, self._share_t = (like(n / (n_c + n_t), target.means) for n in (n_c, n_t))
+        self.paired_counts = like(n_c * n_t / (n_c + n_t), target.means)
         self._share_both = self._share_c * self._share_t
         self._known_part = self._share_c[:, None, None] * self.population.covariances
-        self._to_mean = beside(h / (h + n_c + n_t), target.means)
+        self._to_mean = like(h / (h + n_c + n_t), target.means)
         self._identity = xp.eye(h, dtype=target.means.dtype, device=device_of(target.means))
-        self.anchor = anchor
+        self.has_anchor = anchor is not None
         if anchor is not None:
-            precision = np.broadcast_to(np.asarray(anchor.noise_scale, dtype=np.float64) ** -2, anchor.cross.shape[:-2])
-            self._precision = beside(np.array(precision), target.means)
-            self.pull = self._precision[..., None, None] * (transposed(self.axes_x) @ anchor.cross @ self.axes_y)
+            self._precision = like(anchor.noise_scale**-2.0, target.means)
+            self.pull = self._precision[:, None, None] * (transposed(self.axes_x) @ anchor.cross @ self.axes_y)
             self._shift_precision = self._precision * anchor.n_rows
-            self._seen_shift = (anchor.mean - self.centre_y) @ self.axes_y
+            self.anchor_shift = (anchor.mean - self.centre_y) @ self.axes_y
             self._origin_x = self.centre_x @ self.axes_x
         else:
-            self.pull = xp.zeros_like(self._identity)
-            self._shift_precision = self._precision = xp.zeros_like(self._total[0])
-            self._seen_shift = xp.zeros_like(self.target.means[0, :])
-            self._origin_x = xp.zeros_like(self._seen_shift)
+            self.pull = xp.zeros_like(self._identity)[None, ...]
+            self._shift_precision = self._precision = xp.zeros_like(self._total[:1])
+            self.anchor_shift = xp.zeros_like(self.target.means[:1, :])
+            self._origin_x = xp.zeros_like(self.centre_x)
         self._smooth(smoothing)
 
     def _smooth(self, smoothing: float) -> None:
         xp = namespace_of(self.pull)
         size = float(xp.sum(self.centre_x * self.centre_x) + xp.sum(self.centre_y * self.centre_y)) / self.n_components
         self.ridge = _ridge(self.population, self.target, smoothing, size)
-        self.curvature, self.shift_curvature = self._curvature()
+        self.turn_curvature, self.shift_curvature = self._curvatures()
 
     def smoothed(self, smoothing: float) -> MomentMatch:
         """The same match with another smoothing."""
@@ -115,65 +129,82 @@ class MomentMatch:
         other._smooth(smoothing)
         return other
 
-    def of_draws(self, draws: npt.NDArray[np.intp]) -> MomentMatch:
-        """The match of some draws of the anchor's evidence only; all, where it has no leading axis."""
-        if len(self.pull.shape) == 2 or np.array_equal(draws, np.arange(self.pull.shape[0])):
+    @property
+    def n_draws(self) -> int:
+        """How many draws of the anchor's evidence there are; one without an anchor."""
+        return int(self.pull.shape[0])
+
+    def taken(self, problems: npt.NDArray[np.intp]) -> MomentMatch:
+        """The match of some draws only."""
+        if np.array_equal(problems, np.arange(self.n_draws)):
             return self
-        other, rows = copy.copy(self), indices_beside(draws, self.pull)
+        other, rows = copy.copy(self), indices_beside(problems, self.pull)
         for name in _OF_A_DRAW:
             setattr(other, name, getattr(self, name)[rows, ...])
         return other
 
-    def of_draw(self, draw: int) -> MomentMatch:
-        """The match of one draw, without the leading axis."""
-        other = copy.copy(self)
-        if len(self.pull.shape) == 3:
-            for name in _OF_A_DRAW:
-                setattr(other, name, getattr(self, name)[draw, ...])
-        return other
+    def evaluate(self, points: Points) -> Evaluation:
+        """Values, and gradients over skew turns and over shifts."""
+        O, shift = points
+        xp = namespace_of(O)
+        values, gradient, shift_gradient = self.values_and_gradients(O, shift)
+        product = transposed(O) @ gradient
+        turns = xp.reshape(0.5 * (product - transposed(product)), (shift.shape[0], -1))
+        return Evaluation(values, xp.concat([turns, shift_gradient], axis=1))
 
-    def objective_of(self, draws: npt.NDArray[np.intp]) -> Objective:
-        """Values and gradients of some draws, for `minimise_all`."""
-        return self.of_draws(draws).values_and_gradients
+    def curvature(self, evaluation: Evaluation) -> Array:
+        """Diagonal of the Hessian over turns and shifts, at a map that fits."""
+        xp = namespace_of(self.pull)
+        return xp.concat([xp.reshape(self.turn_curvature, (self.n_draws, -1)), self.shift_curvature], axis=1)
 
-    def first_shift(self) -> Array:
-        """The shift to start from: what the anchor says, or that the two centres agree."""
-        return self._seen_shift
+    def precondition(self, curvature: Array, tangents: Array) -> Array:
+        """Tangent vectors divided by the curvature."""
+        return tangents / curvature
 
-    def value_and_gradient(self, O: Array, shift: Array) -> tuple[float, Array, Array]:
-        """Return the value at one (O, shift) and its gradients with respect to both."""
-        value, gradient, shift_gradient = self.values_and_gradients(O, shift)
-        return float(value), gradient, shift_gradient
+    def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
+        """Turn by the Cayley transform, which stays on the group, and move the shift."""
+        O, shift = points
+        h = self.n_components
+        return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]
+
+    def turn_sizes(self, tangents: Array) -> Array:
+        """The length of the longest row of each turn."""
+        xp = namespace_of(tangents)
+        return xp.max(vector_norms(self._turns(tangents)), axis=-1)
+
+    def _turns(self, tangents: Array) -> Array:
+        h = self.n_components
+        return namespace_of(tangents).reshape(tangents[:, : h * h], (-1, h, h))
 
     def values_and_gradients(self, O: Array, shift: Array) -> tuple[Array, Array, Array]:
         """Return the values at all (O, shift) and their gradients with respect to both."""
         xp = namespace_of(O)
         translation = shift + self._origin_x @ O
-        moved_means = self.target.means - translation[..., None, :]
+        moved_means = self.target.means - translation[:, None, :]
         gaps = moved_means @ transposed(O) - self.population.means
-        OS = O[..., None, :, :] @ self.target.covariances
-        within = self._known_part + self._share_t[:, None, None] * (OS @ transposed(O)[..., None, :, :])
+        OS = O[:, None, :, :] @ self.target.covariances
+        within = self._known_part + self._share_t[:, None, None] * (OS @ transposed(O)[:, None, :, :])
         within = within + (gaps * self._share_both[:, None])[..., :, None] * gaps[..., None, :]
         share = self._total / xp.sum(self._total)
         mean = weighted_sum(share, within)
         keep = 1 - self._to_mean
-        C = keep[:, None, None] * within + self._to_mean[:, None, None] * mean[..., None, :, :]
+        C = keep[:, None, None] * within + self._to_mean[:, None, None] * mean[:, None, :, :]
         C = C + self.ridge * self._identity
         L = xp.linalg.cholesky(C)
         values = xp.sum(self._total[:, None] * xp.log(xp.linalg.diagonal(L)), axis=(-2, -1))
         half = 0.5 * self._total[:, None, None] * _inverse(C, L)  # ∂value/∂C_k
-        D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)[..., None, :, :]
+        D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)[:, None, :, :]
         gradient = 2 * weighted_sum(self._share_t, D @ OS)
         pushes = 2 * self._share_both[:, None] * (D @ gaps[..., :, None])[..., 0]
         gradient = gradient + transposed(pushes) @ moved_means
         shift_gradient = -xp.sum(pushes @ O, axis=-2)
-        gradient = gradient + self._origin_x[:, None] * shift_gradient[..., None, :]
-        if self.anchor is not None:
-            off = shift - self._seen_shift
+        gradient = gradient + self._origin_x[:, None] * shift_gradient[:, None, :]
+        if self.has_anchor:
+            off = shift - self.anchor_shift
             values = values + 0.5 * self._shift_precision * xp.sum(off * off, axis=-1)
             values = values - xp.sum(self.pull * O, axis=(-2, -1))
             gradient = gradient - self.pull
-            shift_gradient = shift_gradient + self._shift_precision[..., None] * off
+            shift_gradient = shift_gradient + self._shift_precision[:, None] * off
         return values, gradient, shift_gradient
 
     def from_orthogonal(self, orthogonal: Array) -> Array:
@@ -181,26 +212,27 @@ class MomentMatch:
         return self.axes_x.T @ orthogonal @ self.axes_y
 
     def to_map(self, O: Array, shift: Array) -> RigidMap:
-        """The rigid map that (O, shift) stands for."""
+        """The rigid map that one (O, shift), of shapes (h, h) and (h,), stands for."""
         orthogonal = self.axes_x @ O @ self.axes_y.T
-        if self.anchor is not None:
+        if self.has_anchor:
             return RigidMap(orthogonal, self.centre_y + shift @ self.axes_y.T)
         return RigidMap(orthogonal, self.centre_y + shift @ self.axes_y.T - self.centre_x @ orthogonal)
 
     def row_error(self, O: Array) -> Array:
-        """Covariance of the rebuilt rows' error: the turn's variance, from the curvature, times the rows' spread."""
-        turn_variance = (
-            0.5 / (1 + self.curvature) * (1 - self._identity)
-        )  # bounded: no turn is further off than a random one
-        pivot = self.target.means - self._seen_shift[..., None, :] if self.anchor is not None else self.target.means
-        share = beside(self.target.counts / self.target.n_rows, pivot)
+        """Covariance of the rebuilt rows' error, for every draw: the turn's variance, from the curvature, times the spread.
+
+        The variance is bounded: no turn is further off than a random one.
+        """
+        turn_variance = 0.5 / (1 + self.turn_curvature) * (1 - self._identity)
+        pivot = self.target.means - self.anchor_shift[:, None, :]
+        share = like(self.target.counts / self.target.n_rows, pivot)
         xp = namespace_of(pivot)
         second = xp.linalg.diagonal(self.target.within) + share @ (pivot * pivot)
         spread = (second[..., None, :] @ turn_variance)[..., 0, :] + 1 / self.shift_curvature
         axes = self.axes_x @ O
         return (axes * spread[..., None, :]) @ transposed(axes)
 
-    def _curvature(self) -> tuple[Array, Array]:
+    def _curvatures(self) -> tuple[Array, Array]:
         """Diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
         xp = namespace_of(self.target.means)
         share = self._total / xp.sum(self._total)
@@ -212,7 +244,7 @@ class MomentMatch:
         w = self.paired_counts
         crossed = (w[:, None] * p).T @ s
         turns = crossed + crossed.T - 2 * weighted_sum(w, P * S) - 2 * xp.sum(w)
-        means = self.target.means - self._seen_shift[..., None, :]
+        means = self.target.means - self.anchor_shift[:, None, :]
         lifted = transposed(w[:, None] * means * means) @ p
         H = 0.5 * (turns + lifted + transposed(lifted)) + self._precision[..., None, None]
         shifts = w @ p + self._shift_precision[..., None]
@@ -232,7 +264,7 @@ def _inverse(matrices: Array, factors: Array) -> Array:
 def _principal_axes(moments: ClassMoments) -> Array:
     xp = namespace_of(moments.means)
     centred = moments.means - moments.overall_mean
-    between = transposed(centred * beside(moments.counts / moments.n_rows, centred)[:, None]) @ centred
+    between = transposed(centred * like(moments.counts / moments.n_rows, centred)[:, None]) @ centred
     return xp.linalg.eigh(moments.within + 0.1 * between)[1]
 
 

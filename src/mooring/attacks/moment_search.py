@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.descent import Minima, Minimum, minimise, minimise_all
+from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.sign_resolution import sign_votes, third_moments
 from mooring.attacks.view import Codes
 from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.riemannian_lbfgs import RiemannianLBFGS
 from mooring.typing import Array, Indices
 
 _FIRST_LOOK = 25
 _SMOOTHING = (1.0, 0.1, 0.0)
 _STAGE_ITERATIONS = 60
 _MAX_ITERATIONS = 200
+_WORTH_HAVING = 1e-5  # units of log-likelihood that a step must gain to go on
 _COVARIANCE_STEPS = 40
 _SIGN_ROUNDS = 2
 _CLEAR_VOTE = 4.0
@@ -38,6 +38,21 @@ class Side:
     rows: Array
     codes: Codes
     moments: ClassMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Minima:
+    """Where the minimisations of n draws ended.
+
+    Attributes
+    ----------
+    orthogonal, shift : arrays of shapes (n, h, h) and (n, h)
+    value : numpy.ndarray of shape (n,)
+    """
+
+    orthogonal: Array
+    shift: Array
+    value: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,23 +80,20 @@ def best_matches(population: Side, target: Side, anchor: AnchorEvidence | None) 
     Parameters
     ----------
     population, target : Side
-    anchor : AnchorEvidence with a leading axis, or None
-        What each draw of the anchor representation says. Without an anchor there is one draw.
+    anchor : AnchorEvidence or None
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
     signs = _Signs(match, population, target)
-    n = 1 if anchor is None else int(anchor.cross.shape[0])
-    starts, everyone = _starts(match, signs), np.arange(n)
-    looks = [
-        _descended_all(match, everyone, O, match.first_shift(), _FIRST_LOOK) for O in starts.values()
-    ]  # one start after the other: memory for one at a time
+    starts = _starts(match, signs)
+    # One start after the other: memory for one at a time.
+    looks = [minimised(match, O, match.anchor_shift, _FIRST_LOOK) for O in starts.values()]
     scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
     winners = np.argmin(scores, axis=0)
     found = _chosen(looks, winners)
     for smoothing in _SMOOTHING:
         match = match if smoothing == _SMOOTHING[0] else match.smoothed(smoothing)
         limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
-        found = _descended_all(match, everyone, found.orthogonal, found.shift, limit)
+        found = minimised(match, found.orthogonal, found.shift, limit)
         found = _with_better_signs(match, signs, found, limit)
     names = list(starts)
     return Matches(match, found, tuple(names[int(winner)] for winner in winners))
@@ -97,54 +109,37 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
         "means": polar_factor(match.pull + means / (level_x[:, None] * level_y[None, :])),
         "means and covariances": _power_steps(match, linear, polar_factor(linear)),
     }
-    return starts if match.anchor is None else starts | {"anchor": polar_factor(match.pull)}
+    return starts | {"anchor": polar_factor(match.pull)} if match.has_anchor else starts
 
 
-def descended(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minimum:
-    """Descend from one map and one shift in the landscape of a match."""
-    return minimise(
-        match.value_and_gradient,
-        O,
-        shift,
-        curvature=match.curvature,
-        shift_curvature=match.shift_curvature,
-        max_iterations=max_iterations,
-    )
+def minimised(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:
+    """Minimise a match for all its draws.
 
-
-def _descended_all(match: MomentMatch, draws: Indices, O: Array, shift: Array, max_iterations: int) -> Minima:
-    """Descend in the landscapes of some draws, from a map and a shift each, or one for all of them."""
+    Parameters
+    ----------
+    match : MomentMatch
+    O, shift : arrays that broadcast to shapes (n, h, h) and (n, h)
+        Where to start.
+    max_iterations : int
+    """
     xp = namespace_of(O)
-    chosen, h = match.of_draws(draws), match.n_components
-    return minimise_all(
-        chosen.objective_of,
-        xp.broadcast_to(O, (draws.size, h, h)),
-        xp.broadcast_to(shift, (draws.size, h)),
-        curvature=chosen.curvature,
-        shift_curvature=chosen.shift_curvature,
-        max_iterations=max_iterations,
-    )
+    n, h = match.n_draws, match.n_components
+    start = (xp.broadcast_to(O, (n, h, h)), xp.broadcast_to(shift, (n, h)))
+    optimiser = RiemannianLBFGS(match, tuple(xp.asarray(part, copy=True) for part in start))
+    optimiser.run(lambda optimiser: optimiser.decrease < _WORTH_HAVING, max_iterations=max_iterations)
+    O, shift = optimiser.points
+    return Minima(O, shift, optimiser.value)
 
 
 def _chosen(options: list[Minima], choice: Indices) -> Minima:
     """Of each problem the option chosen for it."""
     xp = namespace_of(options[0].shift)
     each = np.arange(choice.size)
-
-    def pick(arrays: list[Array]) -> Array:
-        rows = indices_beside(choice * choice.size + each, arrays[0])
-        return xp.concat(arrays, axis=0)[rows, ...]
-
-    value, iterations, at_rest = (
-        np.stack([getattr(option, name) for option in options])[choice, each]
-        for name in ("value", "iterations", "at_rest")
-    )
+    rows = indices_beside(choice * choice.size + each, options[0].shift)
     return Minima(
-        pick([option.orthogonal for option in options]),
-        pick([option.shift for option in options]),
-        value,
-        iterations,
-        at_rest,
+        xp.concat([option.orthogonal for option in options], axis=0)[rows, ...],
+        xp.concat([option.shift for option in options], axis=0)[rows, ...],
+        np.stack([option.value for option in options])[choice, each],
     )
 
 
@@ -212,9 +207,8 @@ def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: 
         trying, votes = trying[doubted], votes[indices_beside(doubted, votes), :]
         rows = indices_beside(trying, found.shift)
         old = found.orthogonal[rows, ...]
-        turned = _descended_all(
-            match, trying, old * _sign(votes + _CLEAR_VOTE)[..., None, :], found.shift[rows, :], limit
-        )
+        start = old * _sign(votes + _CLEAR_VOTE)[..., None, :]
+        turned = minimised(match.taken(trying), start, found.shift[rows, :], limit)
         before = found.value[trying] - signs.agreement(old)
         after = turned.value - signs.agreement(turned.orthogonal)
         better = after < before - _CLEAR_VOTE
@@ -224,8 +218,7 @@ def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: 
         rows = indices_beside(trying, found.shift)
         found.orthogonal[rows, ...] = turned.orthogonal[kept, ...]
         found.shift[rows, :] = turned.shift[kept, :]
-        for name in ("value", "iterations", "at_rest"):
-            getattr(found, name)[trying] = getattr(turned, name)[better]
+        found.value[trying] = turned.value[better]
     return found
 
 

@@ -15,23 +15,13 @@ import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence
-from mooring.attacks.moment_search import Matches, Side, best_matches, descended, plain_starts
+from mooring.attacks.moment_search import Side, best_matches
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
 from mooring.attacks.view import Codes, CollusionView
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of
 from mooring.typing import Array
-
-__all__ = [
-    "anchor_evidence",
-    "both_sides",
-    "descended",
-    "moments",
-    "moments_batch",
-    "plain_starts",
-    "side_of",
-]
 
 
 def moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -69,33 +59,17 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
             for view, known in zip(views, exact, strict=True)
         )
     population, target = both_sides(first, noise_variance=first.data_noise_scale**2)
-    matches = best_matches(population, target, _stacked([anchor_evidence(view) for view in views]))
-    if not _has_anchor(first):
-        return tuple(_reconstruction(view, matches, 0) for view in views)
-    return tuple(_reconstruction(view, matches, draw) for draw, view in enumerate(views))
-
-
-def _reconstruction(view: CollusionView, matches: Matches, draw: int) -> Reconstruction:
-    match, found = matches.match.of_draw(draw), matches.found[draw]
-    return undone(
-        view,
-        match.to_map(found.orthogonal, found.shift),
-        row_error=match.row_error(found.orthogonal),
-        notes=(f"start: {matches.starts[draw]}",),
-    )
-
-
-def _stacked(evidence: Sequence[AnchorEvidence | None]) -> AnchorEvidence | None:
-    """The evidence of several draws as one with a leading axis; None where there is none."""
-    known = [one for one in evidence if one is not None]
-    if not known:
-        return None
-    xp = namespace_of(*(one.cross for one in known))
-    return AnchorEvidence(
-        xp.stack([one.cross for one in known]),
-        xp.stack([one.mean for one in known]),
-        np.array([one.noise_scale for one in known], dtype=np.float64),
-        known[0].n_rows,
+    matches = best_matches(population, target, anchor_evidence(views))
+    errors = matches.match.row_error(matches.found.orthogonal)
+    draws = range(len(views)) if _has_anchor(first) else [0] * len(views)
+    return tuple(
+        undone(
+            view,
+            matches.match.to_map(matches.found.orthogonal[draw, ...], matches.found.shift[draw, ...]),
+            row_error=errors[draw, ...],
+            notes=(f"start: {matches.starts[draw]}",),
+        )
+        for view, draw in zip(views, draws, strict=True)
     )
 
 
@@ -160,14 +134,17 @@ def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[Side, Sid
     return side_of(rows, codes_c, shared, noise_variance=noise_variance), side_of(Y, codes_t, shared)
 
 
-def anchor_evidence(view: CollusionView, participant: int | None = None) -> AnchorEvidence | None:
-    """What a noisy anchor representation says, the target's by default; None without an anchor or who tells it."""
-    upload = view.target_upload if participant is None else view.uploads[participant]
-    A, B = view.anchor, upload.anchor_representation
-    if A is None or B is None:
+def anchor_evidence(views: Sequence[CollusionView], participant: int | None = None) -> AnchorEvidence | None:
+    """What noisy anchor representations say, the target's by default; None without an anchor or a colluder who knows it."""
+    chosen = views[0].target if participant is None else participant
+    A, representations = views[0].anchor, [view.uploads[chosen].anchor_representation for view in views]
+    if A is None or representations[0] is None:
         return None
-    xp = namespace_of(A, B)
-    return AnchorEvidence(A.T @ (B - xp.mean(B, axis=0)), xp.mean(B, axis=0), view.anchor_noise_scale, B.shape[0])
+    xp = namespace_of(A, *representations)
+    means = [xp.mean(B, axis=0) for B in representations]
+    crosses = [A.T @ (B - mean) for B, mean in zip(representations, means, strict=True)]
+    scales = np.array([view.anchor_noise_scale for view in views], dtype=np.float64)
+    return AnchorEvidence(xp.stack(crosses), xp.stack(means), scales, representations[0].shape[0])
 
 
 def side_of(rows: Array, codes: Codes, shared: Codes, *, noise_variance: float = 0.0) -> Side:

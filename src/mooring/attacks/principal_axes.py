@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mooring.attacks.class_moments import sign_votes, third_moments
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
-from mooring.attacks.sign_resolution import sign_votes, third_moments
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import identity_like, namespace_of
 from mooring.geometry.rigid import RigidMap

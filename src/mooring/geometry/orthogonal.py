@@ -125,6 +125,12 @@ def retracted(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> 
     return blockwise(moved, maps, turns)
 
 
+def cayley(turns: Array) -> Array:
+    """Orthogonal matrices (I − Ω/2)⁻¹ (I + Ω/2) of skew turns: exp(Ω) to second order, and orthogonal to rounding."""
+    identity = identity_like(turns)
+    return namespace_of(turns).linalg.solve(identity - 0.5 * turns, identity + 0.5 * turns)
+
+
 def _reorthogonalised(matrices: Array, tolerance: float) -> Array:
     xp = namespace_of(matrices)
     for _ in range(_MAX_SCHULZ_STEPS):

@@ -110,6 +110,12 @@ class RiemannianLBFGS:
         How the last `run` ended; neither means that the iteration limit came first.
     """
 
+    points: Points
+    evaluation: Evaluation
+    preconditioned: Array
+    value: npt.NDArray[np.float64]
+    _curvature: Array
+    _accuracy: float
     _counts = ("problems", "value", "decrease", "step", "iterations", "converged", "stalled", "_share")
 
     def __init__(
