@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ColumnComparison:
     """One column of a row: as it was kept, and as it was computed again.
 
     Attributes
@@ -51,7 +51,7 @@ class Compared:
     difference : float, optional
         None where the two are not both numbers.
     differs : bool
-        By more than rounding; a time or the words of a reason never does.
+        By more than rounding; a time never does.
     """
 
     column: str
@@ -62,31 +62,29 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class RowAgain:
+class RowComparison:
     """A row and its columns; no columns where this version of the study does not compute it any more."""
 
     identity: Row
-    columns: tuple[Compared, ...]
+    columns: tuple[ColumnComparison, ...]
 
 
 @dataclass(frozen=True)
-class Again:
-    """What came of it.
+class Rerun:
+    """Rows computed again beside the kept ones, and the facts of the kept table and of this run."""
 
-    Attributes
-    ----------
-    rows : tuple of RowAgain
-    kept, now : dict
-        Facts of the kept table and of this run.
-    """
-
-    rows: tuple[RowAgain, ...]
+    rows: tuple[RowComparison, ...]
     kept: dict[str, Any]
     now: dict[str, Any]
 
+    @property
+    def n_differing(self) -> int:
+        """How many columns differ by more than rounding."""
+        return sum(one.differs for row in self.rows for one in row.columns)
+
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RerunRequest:
     """A finished study, and those of its rows that are to be computed again."""
 
     spec: Spec
@@ -115,21 +113,16 @@ def read_choice(text: str) -> Row:
             raise InputError("a column of row", expected=f"one of {', '.join(NAMED_BY)}", got=repr(name), cure=cure)
         if name in choice:
             raise InputError(name, expected="given once", got="twice", cure="A row has one value in a column.")
-        choice[name] = value if name == "method" else _number(name, value)
+        kind: type = str if name == "method" else float if name.endswith("_scale") else int
+        try:
+            choice[name] = kind(value)
+        except ValueError:
+            expected = "a whole number" if kind is int else "a number"
+            raise InputError(name, expected=expected, got=repr(value), cure="results.parquet has them.") from None
     return choice
 
 
-def _number(name: str, value: str) -> float:
-    whole = not name.endswith("_scale")
-    try:
-        number = int(value) if whole else float(value)
-    except ValueError:
-        expected = "a whole number" if whole else "a number"
-        raise InputError(name, expected=expected, got=repr(value), cure="results.parquet has them.") from None
-    return number
-
-
-def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> Asked:
+def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> RerunRequest:
     """The rows of a finished study that are meant, and the settings that it was made with."""
     finished = read_finished(folder)
     if finished.study != study:
@@ -138,18 +131,18 @@ def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> Asked:
         )
     spec = spec_of(finished.facts)
     rows = rows_from((folder / "results.parquet").read_bytes())
-    meant = [_is_meant(row, choice) for row in rows]
-    if not any(meant):
-        near = heapq.nsmallest(_NEAREST, rows, key=lambda row: _distance(row, choice))
+    far = [_distance(row, choice) for row in rows]
+    if min(far, default=1.0) > 0:
+        near = heapq.nsmallest(_NEAREST, zip(far, range(len(rows)), strict=True))
         raise InputError(
             "row",
             expected=f"one of the {len(rows)} rows in {folder}",
-            got=in_words(choice),
-            cure="The nearest: " + "; ".join(in_words(row, choice) for row in near) + ".",
+            got=name_row(choice),
+            cure="The nearest: " + "; ".join(name_row(rows[k], choice) for _, k in near) + ".",
         )
-    wanted = [row for row, is_meant in zip(rows, meant, strict=True) if is_meant]
-    others = [row for row, is_meant in zip(rows, meant, strict=True) if not is_meant]
-    return Asked(spec, finished.facts, wanted, others)
+    wanted = [row for row, distance in zip(rows, far, strict=True) if distance == 0]
+    others = [row for row, distance in zip(rows, far, strict=True) if distance > 0]
+    return RerunRequest(spec, finished.facts, wanted, others)
 
 
 def spec_of(facts: Mapping[str, Any]) -> Spec:
@@ -164,9 +157,9 @@ def spec_of(facts: Mapping[str, Any]) -> Spec:
         ) from None
 
 
-def compute_again(
-    asked: Asked, *, data_dir: Path | None, face_model: Path | None, device: str, progress: Progress
-) -> Again:
+def rerun_rows(
+    asked: RerunRequest, *, data_dir: Path | None, face_model: Path | None, device: str, progress: Progress
+) -> Rerun:
     """Compute the rows again that were asked for, and no other but those that can only be had together with them."""
     from mooring_studies import runner
 
@@ -174,18 +167,18 @@ def compute_again(
     last = max(int(row.get("deployment", 0)) for row in asked.wanted)
     spec = replace(asked.spec, deployments=min(asked.spec.deployments, last + 1))
     now = first_facts(asked.spec, device=device) | {"device": device}
-    with tempfile.TemporaryDirectory() as folder, _OneMore(Path(folder), now["key"], now) as store:
+    with tempfile.TemporaryDirectory() as folder, _StoreWithoutRequested(Path(folder), now["key"], now) as store:
         store.ask(asked)
         runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
         found = {_identity(row): row for row in store.rows()[len(asked.others) :]}
-    rows = [RowAgain(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
-    return Again(tuple(rows), asked.facts, now)
+    rows = [RowComparison(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
+    return Rerun(tuple(rows), asked.facts, now)
 
 
-class _OneMore(ResultStore):
+class _StoreWithoutRequested(ResultStore):
     """A store that has everything but the rows that are asked for."""
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: RerunRequest) -> None:
         """Take over all other rows, and hold the run to the data that the kept ones were made from."""
         self._wanted = asked.wanted
         self._made_from = dict(asked.facts.get("data") or {})
@@ -210,7 +203,7 @@ class _OneMore(ResultStore):
         super().bind(name, value)
 
 
-def in_words(row: Mapping[str, Any], like: Mapping[str, Any] = {}) -> str:
+def name_row(row: Mapping[str, Any], like: Mapping[str, Any] = {}) -> str:
     """What names a row, as `read_choice` reads it; noise scales only where `like` has them."""
     names = [name for name in NAMED_BY if name in row and (name in IDENTITY or name in like or not like)]
     return ",".join(f"{name}={row[name]}" for name in names)
@@ -220,23 +213,13 @@ def _identity(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, row[name]) for name in IDENTITY if name in row)
 
 
-def _is_meant(row: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    return all(_same(row.get(name), value) for name, value in choice.items())
-
-
-def _same(value: Any, asked: Any) -> bool:
-    if isinstance(value, float) and isinstance(asked, float):
-        return math.isclose(value, asked, rel_tol=_SAME_SCALE)
-    return bool(value == asked)
-
-
 def _distance(row: Mapping[str, Any], choice: Mapping[str, Any]) -> float:
-    """How far a row is from what was asked for: first in how many columns, then by how much."""
+    """How far a row is from what was asked for: first in how many columns, then by how much; 0 for one that is meant."""
     return sum(_far(row.get(name), value) for name, value in choice.items())
 
 
 def _far(value: Any, asked: Any) -> float:
-    if _same(value, asked):
+    if value == asked or (isinstance(value, float) and math.isclose(value, asked, rel_tol=_SAME_SCALE)):
         return 0.0
     if value is None:
         return 2.0
@@ -245,25 +228,17 @@ def _far(value: Any, asked: Any) -> float:
     return 1.0 + float(abs(value - asked) / (1.0 + abs(value) + abs(asked)))
 
 
-def _compared(kept: Row, again: Row | None) -> tuple[Compared, ...]:
+def _compared(kept: Row, again: Row | None) -> tuple[ColumnComparison, ...]:
     if again is None:
         return ()
     names = [name for name in dict.fromkeys([*kept, *again]) if name not in IDENTITY]
     return tuple(_compare(name, kept.get(name), again.get(name)) for name in names)
 
 
-def _compare(name: str, kept: Any, again: Any) -> Compared:
-    if not _are_numbers(kept, again):
-        return Compared(name, kept, again, None, differs=name not in _NOT_FIGURES and kept != again)
+def _compare(name: str, kept: Any, again: Any) -> ColumnComparison:
+    counts = name not in _NOT_FIGURES
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (kept, again)):
+        return ColumnComparison(name, kept, again, None, differs=counts and kept != again)
     by = again - kept
     rounding = abs(by) <= ROUNDING * max(1.0, abs(kept), abs(again))
-    return Compared(name, kept, again, float(by), differs=name not in _NOT_FIGURES and not rounding)
-
-
-def _are_numbers(*values: Any) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def differing(rows: Sequence[RowAgain]) -> int:
-    """How many columns differ by more than rounding."""
-    return sum(one.differs for row in rows for one in row.columns)
+    return ColumnComparison(name, kept, again, float(by), differs=counts and not rounding)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mooring_studies import rerun as again
-from mooring_studies import runner
+from mooring_studies import rerun, runner
 from mooring_studies.comparison.results import write_results
-from mooring_studies.rerun import IDENTITY, compute_again, differing, find_rows, read_choice, spec_of
+from mooring_studies.rerun import IDENTITY, find_rows, read_choice, rerun_rows, spec_of
 from mooring_studies.settings.spec import STUDIES, Spec, read_spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.rows_file import rows_from
@@ -64,9 +63,9 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def computed(folder: Path, choice: dict[str, Any], data_dir: Path | None = None) -> again.Again:
+def computed(folder: Path, choice: dict[str, Any], data_dir: Path | None = None) -> rerun.Rerun:
     asked = find_rows(folder, "landscape", choice)
-    return compute_again(asked, data_dir=data_dir or folder, face_model=None, device="cpu", progress=Quiet())
+    return rerun_rows(asked, data_dir=data_dir or folder, face_model=None, device="cpu", progress=Quiet())
 
 
 def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkeypatch: Any) -> None:
@@ -83,7 +82,7 @@ def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkey
     assert {"balanced_accuracy_clean", "anchor_noise_scale", "error:procrustes", "iterations"} <= set(names)
     assert not set(names) & set(IDENTITY)
     assert all(one.kept == one.again for one in row.columns if one.column != "solver_seconds")
-    assert differing(result.rows) == 0
+    assert result.n_differing == 0
     assert content(folder) == before
     assert result.kept["key"] == result.now["key"]
     assert result.now["device"] == "cpu"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mooring_studies.cli.output import say_summary
+from mooring_studies.cli.output import print_summary
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.figure_file import Figure
 from mooring_studies.page import describe_study, render_study
@@ -80,7 +80,7 @@ def terminal_of(study: str, rows: Sequence[Row], *, notes: Sequence[str] = (), w
         "comparisons": [],
     }
     out = io.StringIO()
-    say_summary(Console(file=out, width=width), result)
+    print_summary(Console(file=out, width=width), result)
     return " ".join(out.getvalue().split())
 
 

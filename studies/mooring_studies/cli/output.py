@@ -1,8 +1,9 @@
-"""What `mooring reproduce` says: which studies there are, and what came out of one."""
+"""What `mooring reproduce` says: which studies there are, what came out of one, and a row beside the same row again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,16 +11,20 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
+from mooring.errors import InputError
+from mooring_studies.rerun import Rerun, RowComparison, name_row
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.summary import control_columns, noisy_columns, percent, say, say_size
 
 _MOST_LINES = 12
 _WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
+_TOLD = ("key", "code_digest", "mooring", "date", "device")
+_LONGEST = 14
 _LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoinverse")}
 
 
-def studies_as_dicts() -> list[dict[str, str]]:
+def describe_studies() -> list[dict[str, str]]:
     """Every study: what it is, what it needs, how long it takes."""
     specs = [read_spec(name) for name in STUDIES]
     return [
@@ -35,12 +40,12 @@ def studies_as_dicts() -> list[dict[str, str]]:
     ]
 
 
-def list_studies(console: Console) -> None:
+def print_studies(console: Console) -> None:
     """The same, for people."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    for one in studies_as_dicts():
+    for one in describe_studies():
         where = f"the paper's section {one['paper_section']}" if one["paper_section"] else "beyond the paper"
         lines = [
             f"{one['title']} ({where})",
@@ -57,14 +62,14 @@ def list_studies(console: Console) -> None:
     )
 
 
-def say_summary(console: Console, result: Mapping[str, Any]) -> None:
+def print_summary(console: Console, result: Mapping[str, Any]) -> None:
     """The main figures of a finished study, and the page to open."""
     sizes = result["sizes"]
     if any(size["controls"] for size in sizes):
-        _say_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
+        _print_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
     leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
     if leaks:
-        _say_leaks(console, leaks[:_MOST_LINES])
+        _print_leaks(console, leaks[:_MOST_LINES])
     hidden = max(len(sizes), len(leaks)) - _MOST_LINES
     if hidden > 0:
         console.print(f"{_counted(hidden, 'more line')} on the page or in its figures.", highlight=False)
@@ -74,7 +79,7 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
     if result["quick"]:
         console.print("A quick run: it says nothing of whether the paper's numbers are met.", style="yellow")
     else:
-        _say_comparisons(console, result["comparisons"])
+        _print_comparisons(console, result["comparisons"])
     if result["notes"]:
         notes = _counted(len(result["notes"]), "note", " on how it was done")
         console.print(f"{notes} on the page.", style="dim", highlight=False)
@@ -85,7 +90,7 @@ def say_summary(console: Console, result: Mapping[str, Any]) -> None:
     )
 
 
-def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool) -> None:
+def _print_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool) -> None:
     columns = control_columns(sizes)
     title = "Balanced accuracy without noise, in the first deployment"
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
@@ -100,7 +105,7 @@ def _say_controls(console: Console, sizes: list[dict[str, Any]], *, images: bool
         console.print(words, style="dim", highlight=False)
 
 
-def _say_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def _print_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """What noise leaves of accuracy and of leakage, and what the columns mean."""
     noisy = [one for _, one in leaks]
     several = len({say_size(size) for size, _ in leaks}) > 1
@@ -126,8 +131,85 @@ def _counted(n: int, what: str, more: str = "") -> str:
     return f"{n} {what}{'' if n == 1 else 's'}{more} {'is' if n == 1 else 'are'}"
 
 
-def _say_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> None:
+def _print_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> None:
     judged = [one for one in comparisons if one["kind"] == "result" and one["ours"] is not None]
     if judged:
         large = sum(bool(one["large"]) for one in judged)
         console.print(say("agreement", len(judged), large), highlight=False)
+
+
+def require_alone(row: str | None, others: dict[str, Any]) -> None:
+    """With --row, settings are those of the kept table; and --from is of no use without --row."""
+    if row is None:
+        raise InputError("from", expected="given with --row", got="no --row", cure="Say which row of it to compute.")
+    for name, value in others.items():
+        if value:
+            cure = "The row is computed with the settings of the table it is in."
+            raise InputError(name, expected="left out with --row", got=f"--{name}", cure=cure)
+
+
+def describe_rerun(again: Rerun) -> dict[str, Any]:
+    """The comparison for other programs."""
+    return {
+        "study": again.kept.get("study"),
+        "kept": {name: again.kept.get(name) for name in _TOLD},
+        "now": {name: again.now.get(name) for name in _TOLD},
+        "rows": [{"row": row.identity, "columns": [asdict(one) for one in row.columns]} for row in again.rows],
+        "columns_that_differ": again.n_differing,
+    }
+
+
+def print_rerun(console: Console, again: Rerun) -> None:
+    """The same, for people."""
+    for row in again.rows:
+        console.print(name_row(row.identity), style="bold", markup=False, highlight=False, soft_wrap=True)
+        if row.columns:
+            console.print(_table(row))
+        else:
+            console.print("This version of the study does not compute it.", style="yellow")
+    made = {"kept": again.kept, "computed again": again.now}
+    for words, facts in made.items():
+        console.print(f"{words}: {_made(facts)}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    n, of = again.n_differing, sum(len(row.columns) for row in again.rows)
+    console.print(
+        f"{n} of {of} columns differ by more than rounding (a millionth); seconds do not count.",
+        style="yellow" if n else "green",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _table(row: RowComparison) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column", overflow="fold")
+    for name in ("kept", "computed again", "difference"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in row.columns:
+        style = "yellow" if one.differs else None
+        cells = (one.column, _shown(one.kept), _shown(one.again), _difference(one.difference, differs=one.differs))
+        table.add_row(*map(escape, cells), style=style)
+    return table
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    text = f"{value:.8g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _difference(difference: float | None, *, differs: bool) -> str:
+    if difference is None:
+        return "differs" if differs else "same"
+    return f"{difference:+.2g}" if difference else "0"
+
+
+def _made(facts: Mapping[str, Any]) -> str:
+    words = {
+        "key": facts.get("key"),
+        "code": str(facts.get("code_digest") or "")[:16],
+        "mooring": facts.get("mooring"),
+        "device": facts.get("device"),
+    }
+    told = [f"{name} {value}" for name, value in words.items() if value]
+    return ", ".join([*told, str(facts.get("date", "at an unknown time"))])

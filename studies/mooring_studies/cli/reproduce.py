@@ -14,7 +14,7 @@ from mooring.cli.execution import Format, exit_code_of, running, stopped_cleanly
 from mooring.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from mooring_studies.rerun import Again
+    from mooring_studies.rerun import Rerun
     from mooring_studies.settings.spec import Spec
     from mooring_studies.storage.store import ResultStore
 
@@ -109,21 +109,20 @@ def reproduce(
     Example: mooring reproduce hospitals --data-dir data --from results/hospitals --row deployment=0,method=i-gdp,draw=0
     """
     with running(format) as console, stopped_cleanly():
-        from mooring_studies.cli.output import list_studies, say_summary, studies_as_dicts
-        from mooring_studies.cli.row_output import again_as_dict, require_alone, say_again
+        from mooring_studies.cli import output as terminal
         from mooring_studies.settings.spec import read_spec
         from mooring_studies.storage.locking import one_run_at_a_time
 
         if study is None:
-            tell(format, console, {"studies": studies_as_dicts()}, list_studies)
+            tell(format, console, {"studies": terminal.describe_studies()}, terminal.print_studies)
             return
         _require_folder(data_dir)
         spec = read_spec(study, quick=quick, draws=draws, deployments=deployments)
         folder = output / spec.name
         if row is not None or from_folder is not None:
-            require_alone(row, {"quick": quick, "draws": draws, "deployments": deployments, "redraw": redraw})
-            again = _row_again(row or "", spec, from_folder or folder, data_dir, face_model, device)
-            tell(format, console, again_as_dict(again), lambda console: say_again(console, again))
+            terminal.require_alone(row, {"quick": quick, "draws": draws, "deployments": deployments, "redraw": redraw})
+            again = _rerun(row or "", spec, from_folder or folder, data_dir, face_model, device)
+            tell(format, console, terminal.describe_rerun(again), lambda console: terminal.print_rerun(console, again))
             return
         _require_extras(spec, drawn=True, computed=not redraw)
         chosen = "" if redraw else _device(device, spec)
@@ -132,7 +131,7 @@ def reproduce(
                 command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
                 _run(spec, console, folder, data_dir, face_model, chosen, command)
             result = _present(console, folder, spec.name)
-        tell(format, console, result, lambda console: say_summary(console, result))
+        tell(format, console, result, lambda console: terminal.print_summary(console, result))
 
 
 def _run(
@@ -188,12 +187,10 @@ def _interrupted(problem: KeyboardInterrupt, words: str) -> typer.Exit:
     return typer.Exit(exit_code_of(problem))
 
 
-def _row_again(
-    row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model: Path | None, device: str
-) -> Again:
+def _rerun(row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model: Path | None, device: str) -> Rerun:
     """Compute one row of a finished study again, with the settings of that study."""
     from mooring_studies.cli.progress import StudyProgress
-    from mooring_studies.rerun import compute_again, find_rows, read_choice
+    from mooring_studies.rerun import find_rows, read_choice, rerun_rows
     from mooring_studies.storage.progress import StageClock
 
     choice = read_choice(row)
@@ -202,7 +199,7 @@ def _row_again(
     asked = find_rows(folder, spec.name, choice)
     try:
         with StudyProgress(StageClock({})) as progress:
-            return compute_again(asked, data_dir=data_dir, face_model=face_model, device=chosen, progress=progress)
+            return rerun_rows(asked, data_dir=data_dir, face_model=face_model, device=chosen, progress=progress)
     except KeyboardInterrupt as problem:
         raise _interrupted(problem, "Nothing was changed.") from None
 
