@@ -70,10 +70,13 @@ def computed(folder: Path, choice: dict[str, Any], data_dir: Path | None = None)
 
 def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkeypatch: Any) -> None:
     before, measured = content(folder), []
-    measure = landscape._Measuring.__call__
-    monkeypatch.setattr(
-        landscape._Measuring, "__call__", lambda self: measured.append((self.method, self.draw)) or measure(self)
-    )
+    measure = landscape.measured
+
+    def noting(deployment: Any, point: Any, **options: Any) -> dict[str, Any]:
+        measured.append((point.method, point.draw))
+        return measure(deployment, point, **options)
+
+    monkeypatch.setattr(landscape, "measured", noting)
     result = computed(folder, WANTED)
     assert measured == [("aa-i-gdp-anchor-noise", 1)]
     (row,) = result.rows
