@@ -376,7 +376,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
     attacker.on_known_map(method, uploads, scales, np.array([True, True]))
     own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
     known = deployment.rows[own]
-    secrets = [RigidMap(deployment.orthogonals[i], deployment.translations[i]) for i in range(P)]
+    secrets = [deployment.map_of(i) for i in range(P)]
     used = secrets[COLLUDER if attack == "known-secret" else TARGET]
     for k, sigma in enumerate(scales):
         view = CollusionView(

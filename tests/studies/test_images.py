@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mooring_studies.images import auditing as auditing_module
-from mooring_studies.images import gaussian_noise, leakage
+from mooring_studies.images import leakage, representations
 from mooring_studies.images.auditing import Auditing, Decoder
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed
-from mooring_studies.images.gaussian_noise import standard_normals
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.levels import strong_draws
 from mooring_studies.images.representations import (
@@ -19,13 +18,13 @@ from mooring_studies.images.representations import (
     aligned_rows,
     coupled_draws,
     data_noise,
+    standard_normals,
 )
 from mooring_studies.roles import COLLUDER, TARGET
 
 from mooring import attacks
 from mooring.alignment import align_batch
 from mooring.attacks import Colluder, CollusionView
-from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import Upload
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection
@@ -155,10 +154,10 @@ def test_rows_stand_split_after_split_and_in_each_participant_after_participant(
 
 def test_secrets_and_anchor_do_not_depend_on_who_else_takes_part() -> None:
     few, many = deployment_of(3), deployment_of(5)
-    assert torch.equal(few.orthogonals, many.orthogonals[:3])
-    assert torch.equal(few.translations, many.translations[:3])
+    assert torch.equal(few.maps.orthogonal, many.maps.orthogonal[:3])
+    assert torch.equal(few.maps.translation, many.maps.translation[:3])
     assert torch.equal(few.anchor, many.anchor)
-    assert norm(many.orthogonals[3] - many.orthogonals[4]) > 1
+    assert norm(many.maps.orthogonal[3] - many.maps.orthogonal[4]) > 1
 
 
 def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
@@ -167,9 +166,9 @@ def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
     for i in range(3):
         where = deployment.own("validation", i)
         for uploaded, j in ((own, i), (common, COLLUDER)):
-            expected = deployment.rows[where] @ deployment.orthogonals[j] + deployment.translations[j]
+            expected = deployment.rows[where] @ deployment.maps.orthogonal[j] + deployment.maps.translation[j]
             torch.testing.assert_close(uploaded[where], expected, rtol=0, atol=1e-12)
-        expected = deployment.anchor @ deployment.orthogonals[i] + deployment.translations[i]
+        expected = deployment.anchor @ deployment.maps.orthogonal[i] + deployment.maps.translation[i]
         torch.testing.assert_close(deployment.anchor_uploads()[i], expected, rtol=0, atol=1e-12)
 
 
@@ -178,7 +177,7 @@ def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
 
 @pytest.mark.parametrize("cores", [None, 1, 7])
 def test_noise_does_not_depend_on_threads(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussian_noise.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(representations.os, "cpu_count", lambda: cores)
     places = {f"piece/{k}": slice(3 * k, 3 * k + 3) for k in range(20)}
     drawn = standard_normals(STREAMS, (60, 5), places, device="cpu").numpy()
     for k in (0, 7, 19):
@@ -298,7 +297,7 @@ def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tupl
         B = deployment.anchor_uploads() + v * torch.as_tensor(np.stack(noise))
         (alignment,) = align_batch(B[None], solver="gpm", max_iterations=500, tolerance=1e-7)
         rows = deployment.rows[deployment.own("train", COLLUDER)]
-        secret = RigidMap(deployment.orthogonals[COLLUDER], deployment.translations[COLLUDER])
+        secret = deployment.map_of(COLLUDER)
         places = [deployment.own("train", 0), deployment.query_places, deployment.own("train", 2)]
         view = CollusionView(
             method=METHODS[ANCHORED],

@@ -88,7 +88,9 @@ class _Members:
 def one_way(deployment: Deployment, participants: Sequence[int], way: int) -> Any:
     """All rows as they are, turned, or scaled by what these participants know."""
     known = torch.cat([deployment.rows[deployment.own("train", i)] for i in participants])
-    turned = deployment.rows @ deployment.orthogonals[participants[0]] + deployment.translations[participants[0]]
+    turned = (
+        deployment.rows @ deployment.maps.orthogonal[participants[0]] + deployment.maps.translation[participants[0]]
+    )
     scaled = (deployment.rows - known.mean(dim=0)) / known.std(dim=0, correction=0)
     return (deployment.rows, turned, scaled)[way].float()
 

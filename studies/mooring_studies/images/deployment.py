@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.geometry import RigidMap, sample_orthogonal
+from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
 from mooring_studies.roles import COLLUDER
@@ -39,8 +39,8 @@ class Deployment:
         Classes 0, 1, …
     sizes : mapping of split to array of shape (p,)
         How many rows each participant has in a split.
-    orthogonals, translations : tensors of shape (p, h, h) and (p, h)
-        O_i and Ψ_i.
+    maps : RigidMap
+        (O_i, Ψ_i) of everybody, p of them in one batch.
     anchor : tensor of shape (r, h)
     query_places : array of shape (q,)
         Where the target's queries stand in `rows`.
@@ -51,8 +51,7 @@ class Deployment:
     rows: Tensor = field(repr=False)
     labels: npt.NDArray[np.int64] = field(repr=False)
     sizes: Mapping[Split, npt.NDArray[np.int64]]
-    orthogonals: Tensor = field(repr=False)
-    translations: Tensor = field(repr=False)
+    maps: RigidMap = field(repr=False)
     anchor: Tensor = field(repr=False)
     query_places: npt.NDArray[np.int64] = field(repr=False)
     streams: Streams = field(repr=False)
@@ -60,7 +59,7 @@ class Deployment:
     @property
     def n_participants(self) -> int:
         """How many take part."""
-        return int(self.orthogonals.shape[0])
+        return int(self.maps.orthogonal.shape[0])
 
     @property
     def device(self) -> Any:
@@ -101,11 +100,11 @@ class Deployment:
 
     def map_of(self, participant: int) -> RigidMap:
         """(O_i, Ψ_i) of one participant."""
-        return RigidMap(self.orthogonals[participant], self.translations[participant])
+        return RigidMap(self.maps.orthogonal[participant], self.maps.translation[participant])
 
     def anchor_uploads(self, noise_scale: float | Tensor = 0.0, noise: NoiseStream | None = None) -> Tensor:
         """B_i = A O_i + 1 Ψ_iᵀ + v W' of everybody: shape (p, r, h), behind the leading axes of `noise_scale`."""
-        return represent_anchor(self.anchor, RigidMap(self.orthogonals, self.translations), noise_scale, noise)
+        return represent_anchor(self.anchor, self.maps, noise_scale, noise)
 
 
 def deployed(
@@ -134,11 +133,7 @@ def deployed(
 
     p = len(parts["train"])
     h = parts["train"][0].shape[1]
-    orthogonals, translations = np.empty((p, h, h)), np.empty((p, h))
-    for i in range(p):
-        rng = streams.named(f"participant/{i}/transform")
-        orthogonals[i] = sample_orthogonal(h, rng=rng)
-        translations[i] = rng.standard_normal(h)
+    secrets = [RigidMap.sample(h, rng=streams.named(f"participant/{i}/transform")) for i in range(p)]
     anchor = make_anchor(n_anchor_rows, h, rng=streams.named("anchor"))
 
     def moved(array: npt.NDArray[np.float64]) -> Tensor:
@@ -148,8 +143,9 @@ def deployed(
         rows=moved(np.concatenate([part for split in SPLITS for part in parts[split]])),
         labels=np.concatenate([part for split in SPLITS for part in labels[split]]).astype(np.int64),
         sizes={split: np.array([len(part) for part in parts[split]], dtype=np.int64) for split in SPLITS},
-        orthogonals=moved(orthogonals),
-        translations=moved(translations),
+        maps=RigidMap(
+            moved(np.stack([s.orthogonal for s in secrets])), moved(np.stack([s.translation for s in secrets]))
+        ),
         anchor=moved(anchor),
         query_places=np.asarray(query_places, dtype=np.int64),
         streams=streams,

@@ -124,7 +124,7 @@ class Attacker:
         """
         common = METHODS[method].transform == "common"
         attack = "known-secret" if common else "known-anchor"
-        known = self._secret(COLLUDER) if common else self._from_noiseless_anchor()
+        known = self.deployment.map_of(COLLUDER) if common else self._from_noiseless_anchor()
         findings = Findings(len(scales), self.auditing)
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
         for k in np.flatnonzero(strong & (scales > 0)):
@@ -162,7 +162,7 @@ class Attacker:
             "pseudoinverse": pseudoinverse_estimate(A, centred),
             "procrustes": procrustes_estimate(A, centred).mT,
             "alignment-map": alignment_map_estimate(
-                self.deployment.orthogonals[COLLUDER], maps[:, COLLUDER], maps[:, TARGET]
+                self.deployment.maps.orthogonal[COLLUDER], maps[:, COLLUDER], maps[:, TARGET]
             ).mT,
         }
         unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
@@ -225,9 +225,6 @@ class Attacker:
         b = B.mean(dim=0)
         return RigidMap(self.deployment.anchor.T @ (B - b), b)
 
-    def _secret(self, participant: int) -> RigidMap:
-        return RigidMap(self.deployment.orthogonals[participant], self.deployment.translations[participant])
-
     def _labels(self) -> npt.NDArray[np.int64]:
         """Labels of these rows."""
         return self.deployment.labels[self.labelled_places]
@@ -248,7 +245,7 @@ class Attacker:
     ) -> CollusionView:
         """Colluder first, target second: the two whose uploads these attacks look at."""
         own = self.deployment.places(COLLUDER, SPLITS)
-        colluder_rows, secret = self.deployment.rows[own], self._secret(COLLUDER)
+        colluder_rows, secret = self.deployment.rows[own], self.deployment.map_of(COLLUDER)
         return CollusionView(
             method=METHODS[method],
             data_noise_scale=data_noise_scale,

@@ -9,18 +9,21 @@ Private-data noise is coupled as in the paper: E_i is drawn for C-GDP, and AA-I-
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
 from mooring.mechanisms import GivenNoise, add_noise
+from mooring.randomness import Streams
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Deployment, Tensor
-from mooring_studies.images.gaussian_noise import standard_normals
 from mooring_studies.roles import COLLUDER, TARGET
 
 
@@ -151,6 +154,32 @@ def data_noise(deployment: Deployment, draw: int) -> Tensor:
     """E of one draw, of shape (n, h), standard normal; each participant's from a stream of its own."""
     places = {f"data-noise/{draw}/{split}/{i}": where for split, i, where in deployment.blocks()}
     return standard_normals(deployment.streams, tuple(deployment.rows.shape), places, device=deployment.device)
+
+
+def standard_normals(streams: Streams, shape: tuple[int, ...], places: Mapping[str, Any], *, device: Any) -> Any:
+    """Return a float64 tensor of standard normal numbers, the same on every device.
+
+    NumPy draws them on the host, each piece from a stream of its own name, in as many threads as there are cores; so a draw
+    has the same noise on a laptop and on a GPU, alone or among two hundred, and with more participants or fewer.
+
+    Parameters
+    ----------
+    streams : Streams
+    shape : tuple of int
+    places : mapping of stream name to index
+        Which part of the tensor each stream fills; together they fill all of it, and each part is one run of memory.
+    device : torch.device or str
+    """
+    import torch
+
+    drawn: npt.NDArray[np.float64] = np.empty(shape)
+
+    def fill(name: str) -> None:
+        streams.named(name).standard_normal(out=drawn[places[name]])
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(fill, places))
+    return torch.as_tensor(drawn, device=device)
 
 
 def _diagnostics(alignment: Alignment, seconds: float, batch: Sequence[Alignment]) -> dict[str, Any]:

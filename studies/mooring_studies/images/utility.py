@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.learners import Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
+from mooring.mechanisms import map_rows
 from mooring_studies.images.deployment import Deployment, Split, Tensor
 
 Labels = npt.NDArray[np.int64]
@@ -115,10 +116,10 @@ def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Tensor, Tensor,
     train, validation = (deployment.rows[_rows_of(deployment, split, group)] for split in _LEARNT_FROM)
     centre, spread = train.mean(dim=0), train.std(dim=0, correction=0)
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    O, shift = deployment.orthogonals[group[0]], deployment.translations[group[0]]
+    own = deployment.map_of(group[0])
 
     def three(rows: Tensor) -> Tensor:
-        return torch.stack([rows, rows @ O + shift, (rows - centre) / spread]).float()
+        return torch.stack([rows, map_rows(rows, own), (rows - centre) / spread]).float()
 
     return three(train), three(validation), three(deployment.rows[deployment.span("test")])
 
