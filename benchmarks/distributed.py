@@ -179,8 +179,9 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _write_bundles(folder: Path, n_rows: int) -> None:
     from mooring.protocol.crypto.keys import SealingKey, SigningKey
-    from mooring.protocol.messages.bundle import write_small_bundle
-    from mooring.protocol.messages.study import Member, Study, new_nonce
+    from mooring.protocol.messages.bundle import write_bundle
+    from mooring.protocol.messages.card import Member
+    from mooring.protocol.messages.study import Study, draw_nonce
     from mooring.tables.schema import Column, Label
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
@@ -188,7 +189,7 @@ def _write_bundles(folder: Path, n_rows: int) -> None:
     members = [Member(f"site-{k:03d}", key.public, SealingKey.generate().public) for k, key in enumerate(keys)]
     study = Study(
         "bench",
-        new_nonce(),
+        draw_nonce(),
         tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(N_COMPONENTS)),
         Label("label", "classes", ("a", "b")),
         "aa-i-gdp-anchor-noise",
@@ -207,7 +208,7 @@ def _write_bundles(folder: Path, n_rows: int) -> None:
         count = n_rows // p
         secret = RigidMap.sample(N_COMPONENTS, rng=rng)
         rows = rng.uniform(-1, 1, (count, N_COMPONENTS)).astype(np.float32)
-        write_small_bundle(
+        write_bundle(
             folder / "inbox" / f"{member.name}.bundle",
             study,
             representation=rows @ np.asarray(secret.orthogonal, dtype=np.float32),

@@ -86,8 +86,9 @@ def reading_alone(path: Path) -> float:
 
 def share_once(data: Path, noise: float) -> dict[str, float]:
     """Share a table in a fresh study; what the process behind `_in_a_process` does."""
-    from mooring.protocol.messages.anchor import deal_anchor
-    from mooring.protocol.messages.study import Member, Study, new_nonce
+    from mooring.protocol.messages.card import Member
+    from mooring.protocol.messages.study import Study, draw_nonce
+    from mooring.protocol.participant.membership import deal_anchor
     from mooring.protocol.participant.upload import share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label
@@ -97,7 +98,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
         vaults = [Vault.create(folder / f"vault-{k}") for k in range(3)]
         study = Study(
             "bench",
-            new_nonce(),
+            draw_nonce(),
             tuple(Column(f"c{k}", "number", -5.0, 5.0) for k in range(N_COLUMNS)),
             Label("label", "classes", ("a", "b")),
             "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise",
@@ -105,7 +106,10 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
             4 * N_COLUMNS,
             noise,
             0.05,
-        ).enrolled([vaults[0].card("one"), vaults[1].card("two")], Member("lab", vaults[2].signing_key.public))
+        ).with_members(
+            [Member.from_vault("one", vaults[0]), Member.from_vault("two", vaults[1])],
+            Member("lab", vaults[2].signing_key.public),
+        )
         deal_anchor(vaults[0], study, folder / "bench.anchor")
         begin = time.perf_counter()
         share_rows(vaults[0], study, data, anchor=folder / "bench.anchor", output=folder / "one.bundle")

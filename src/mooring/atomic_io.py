@@ -1,25 +1,32 @@
-"""Atomic writes: a temporary file beside the target, fsync, rename, fsync of the folder. A crash leaves the old file."""
+"""Files that are written atomically and read with bounds.
+
+A write goes to a temporary file beside the target, then fsync, rename, fsync of the folder: a crash leaves the old file.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from mooring.errors import InputError, StorageError
+from mooring.errors import InputError, RefusedError, StorageError
 
 __all__ = [
     "PARTIAL",
     "clear_partial_files",
     "copy_atomically",
     "explain_os_errors",
+    "hash_file",
     "make_folder",
     "open_atomically",
+    "open_plain_file",
+    "read_bounded",
     "require_writable",
     "sync_folder",
     "write_atomically",
@@ -184,3 +191,37 @@ def explain_os_errors(what: str) -> Iterator[None]:
             problem.errno or 0, (problem.strerror or "the disk failed", "Try again; nothing finished is lost.")
         )
         raise StorageError(what, reason=reason, cure=cure) from None
+
+
+def open_plain_file(path: Path, *, what: str) -> BinaryIO:
+    """Open a file for reading; a folder, a pipe or a device is an error, since somebody else may have named it."""
+    try:
+        if not path.is_file():
+            raise StorageError(what, reason="it is not there, or it is no plain file", cure="Check the path.")
+        return path.open("rb")
+    except OSError:
+        raise StorageError(what, reason="it cannot be read", cure="Check its permissions.") from None
+
+
+def read_bounded(path: Path, most_bytes: int, *, what: str) -> bytes:
+    """Read a whole file, or refuse one that is larger than it may be.
+
+    Parameters
+    ----------
+    path : Path
+    most_bytes : int
+    what : str
+        What an error calls the file.
+    """
+    with explain_os_errors(what), open_plain_file(path, what=what) as file:
+        data = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)  # a buffer of this size is made
+    if len(data) > most_bytes:
+        size = f"{most_bytes // 2**20} MB" if most_bytes >= 2**20 else f"{most_bytes} bytes"
+        raise RefusedError(what, reason=f"it is larger than {size}", cure="Check the path, or ask its sender again.")
+    return data
+
+
+def hash_file(path: Path, *, what: str) -> str:
+    """SHA-256 of a file."""
+    with open_plain_file(path, what=what) as file:
+        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from mooring import RigidMap, make_anchor
 from mooring.cli.app import app
-from mooring.protocol.messages.bundle import write_small_bundle
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.bundle import write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 
@@ -45,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         n_components=H,
         n_anchor_rows=R,
         anchor_noise_scale=V,
-        participants=tuple(vault.card(vault.folder.name) for vault in vaults[:4]),
+        participants=tuple(Member.from_vault(vault.folder.name, vault) for vault in vaults[:4]),
         analyst=Member("analyst", vaults[4].signing_key.public),
     )
     study.write(tmp_path / "study.toml")
@@ -56,7 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for vault in vaults[:4]:
         rows = rng.uniform(-1, 1, (40, H))
         secret = RigidMap.sample(H, rng=rng)
-        write_small_bundle(
+        write_bundle(
             tmp_path / ("late" if vault.folder.name == "d" else "inbox") / f"{vault.folder.name}.bundle",
             study,
             representation=secret.apply(rows),

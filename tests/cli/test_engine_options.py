@@ -14,9 +14,10 @@ from mooring.cli.app import app
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import CommonSpace, write_space
 from mooring.protocol.analyst.collaboration_matrix import export
-from mooring.protocol.analyst.collaboration_parts import PART_KEY, PartFacts, facts_of, part_path, parts_in
+from mooring.protocol.analyst.collaboration_parts import PART_KEY, PartFacts, list_parts, part_path, read_facts
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
 
 RUNNER = CliRunner()
@@ -111,7 +112,7 @@ def write_part(folder: Path, name: str, index: int, rows: range, *, sign: float 
     facts = PartFacts(rows.start, rows.stop, "b" * 64, digest)
     metadata = {PART_KEY: facts.as_metadata(), b"mooring maps": json.dumps({name: digest}).encode()}
     pq.write_table(with_rows(name, rows, metadata), path)
-    assert facts_of(path, name) == facts
+    assert read_facts(path, name) == facts
     return path
 
 
@@ -124,7 +125,7 @@ def test_parts_become_one_file_in_order(tmp_path: Path) -> None:
     write_part(tmp_path, "a-000001", 1, range(2, 4))
     write_part(tmp_path, "a-000001", 0, range(0, 2))
     record(tmp_path, **{"a-000001": 4, "b": 3})
-    assert {name: len(paths) for name, paths in parts_in(tmp_path).items()} == {"a-000001": 2, "b": 1}
+    assert {name: len(paths) for name, paths in list_parts(tmp_path).items()} == {"a-000001": 2, "b": 1}
     found = pq.read_table(export(tmp_path, tmp_path / "all.parquet"))
     assert found["participant"].to_pylist() == ["a-000001"] * 4 + ["b"] * 3
     assert found["z1"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]

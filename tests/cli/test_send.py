@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from mooring.cli import execution as running
 from mooring.cli.app import app
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.transport import object_stores as stores
 from mooring.tables.schema import Column, Label
@@ -49,7 +50,10 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n_components=3,
         n_anchor_rows=12,
         data_noise_scale=0.1,
-    ).enrolled([vaults[name].card(name) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public))
+    ).with_members(
+        [Member.from_vault(name, vaults[name]) for name in NAMES],
+        Member("analyst", vaults["analyst"].signing_key.public),
+    )
     study.write(place / "study.toml")
     Participant(study, vaults["north"]).deal(place / "ward.anchor")
     rng = np.random.default_rng(1)
@@ -195,7 +199,7 @@ def test_no_password_gets_into_a_record_or_a_message(
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", broken)
     monkeypatch.setattr(sys, "argv", ["mooring", "share", "it's.csv", f"--to={address}", "--to", address, "--labels"])
-    assert shlex.split(running.command_line()) == [
+    assert shlex.split(running.quote_command()) == [
         *("mooring", "share", "it's.csv", f"--to={recorded}", "--to", recorded, "--labels")
     ]
     share("north", "--to", address, code=code)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
 from mooring.cli.study import study_app
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.designer.enrolment import write_card
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member, write_card
+from mooring.protocol.messages.study import Study
 
 RUNNER = CliRunner()
 CANARY = "8642.1357"

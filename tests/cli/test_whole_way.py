@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from mooring.cli import execution as running
 from mooring.cli.app import COMMANDS, app
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 

@@ -12,8 +12,9 @@ from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import write_small_bundle
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.bundle import write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
 
 
@@ -69,7 +70,7 @@ def make(
         label = {"classes": told, "number": 20 * rows[:, 0] + rng.standard_normal(n), "none": None}[kind]
         secret = RigidMap.sample(h, rng=rng)
         secrets.append(secret)
-        write_small_bundle(
+        write_bundle(
             inbox / f"{member.name}.bundle",
             study,
             representation=secret.apply(rows),

@@ -11,7 +11,8 @@ import numpy as np
 from typer.testing import CliRunner
 
 from mooring.cli.app import app
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.tables.schema import Column, Label
 
@@ -45,7 +46,10 @@ def founded(place: Path, *, kind: Literal["classes", "number"] = "classes") -> P
         n_anchor_rows=16,
         data_noise_scale=0.1,
         anchor_noise_scale=0.02,
-    ).enrolled([vaults[name].card(name) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public))
+    ).with_members(
+        [Member.from_vault(name, vaults[name]) for name in NAMES],
+        Member("analyst", vaults["analyst"].signing_key.public),
+    )
     Participant(study, vaults["north"]).deal(place / "ward.anchor")
     for name in (*NAMES, "analyst"):
         study.write(place / name / "study.toml")

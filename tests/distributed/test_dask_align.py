@@ -16,7 +16,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import export
-from mooring.protocol.analyst.collaboration_parts import part_path, parts_in
+from mooring.protocol.analyst.collaboration_parts import list_parts, part_path
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
 
@@ -54,7 +54,7 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
     assert np.abs(ours.rows - theirs.rows).max() < 1e-6
     assert (ours.labels is None) == (kind == "none")
     assert np.array_equal(ours.labels, theirs.labels)
-    assert len(parts_in(tmp_path / "there")["site-0"]) == 4  # 400 rows, 16 blocks of seven a part
+    assert len(list_parts(tmp_path / "there")["site-0"]) == 4  # 400 rows, 16 blocks of seven a part
     intakes = [json.loads((tmp_path / place / "intake.json").read_text()) for place in ("here", "there")]
     assert sorted(intakes[0].pop("set_aside"), key=str) == sorted(intakes[1].pop("set_aside"), key=str)
     assert intakes[0]["accepted"] == intakes[1]["accepted"]
@@ -119,7 +119,7 @@ def test_a_copy_of_an_accepted_bundle_counts_when_its_object_was_replaced(
     assert found.gone == (("site-2",) if broken else ())
     if not broken:
         assert [bundle.digest for bundle in found.bundles] == [bundle.digest for bundle in first.bundles]
-        assert "site-2" in parts_in(work)
+        assert "site-2" in list_parts(work)
         assert json.loads((work / "intake.json").read_text())["copies"]
 
 
@@ -191,19 +191,19 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
             client, made.study, made.inbox, tmp_path / f"there-{reduced}", reduce_over_workers=reduced, certify=False
         )
         assert found.aligned.set_aside == ("site-3",)
-        assert "site-3" not in parts_in(tmp_path / f"there-{reduced}")
+        assert "site-3" not in list_parts(tmp_path / f"there-{reduced}")
 
 
 def garbled(made: Made, who: int) -> None:
     """Put another anchor representation, as large as an honest one, into a bundle that is signed all the same."""
-    from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+    from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 
     path = made.inbox / f"site-{who}.bundle"
     bundle = verify_bundle(path, made.study)
     drawn = np.random.default_rng(99).standard_normal(bundle.anchor_representation.shape)
     drawn -= drawn.mean(axis=0)
     honest = bundle.anchor_representation - bundle.anchor_representation.mean(axis=0)
-    write_small_bundle(
+    write_bundle(
         path,
         made.study,
         representation=bundle.representation(),
@@ -273,8 +273,8 @@ def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_
         matrix(made.study, work)
     mended = align_on_dask(client, made.study, made.inbox, other, rows_at_once=11)
     assert mended.parts_kept == 0  # other rows a part
-    assert len(parts_in(other)["site-1"]) == 3
-    assert "site-0" not in parts_in(other)
+    assert len(list_parts(other)["site-1"]) == 3
+    assert "site-0" not in list_parts(other)
 
 
 def test_a_bundle_that_changes_after_it_was_verified_is_refused(client: Client, tmp_path: Path) -> None:
@@ -290,4 +290,4 @@ def test_a_bundle_that_changes_after_it_was_verified_is_refused(client: Client, 
         align_on_dask(client, made.study, made.inbox, work, on_intake=tampers)
     with pytest.raises(StorageError, match="none in this folder"):
         read_space(work, made.study)
-    assert "site-2" not in parts_in(work)  # no part of it that a later run would keep
+    assert "site-2" not in list_parts(work)  # no part of it that a later run would keep

@@ -33,8 +33,8 @@ from mooring.engines.dask.cluster import explained, handed_out
 from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows, loaded_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import singles
-from mooring.protocol.analyst.collaboration_parts import parts_in
-from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.analyst.collaboration_parts import list_parts
+from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
@@ -77,7 +77,7 @@ def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
             own[own == 1] = 0
         else:
             own = 3e-4 + 1e-6 * own
-        write_small_bundle(
+        write_bundle(
             path,
             study,
             representation=bundle.representation(),
@@ -89,7 +89,7 @@ def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
     align_on_dask(client, study, made.inbox, work, rows_at_once=40, certify=False)
     whole = matrix(study, work)
     assert whole.labels is not None
-    there = parts_in(work)
+    there = list_parts(work)
     pieces = [Piece(path, 0, 0) for member in study.participants for path in there[member.name]]
     return World(study, work, whole.rows.astype(np.float64), whole.labels, pieces)
 

@@ -24,7 +24,7 @@ from mooring.engines.dask import Tls, align_on_dask, connected
 from mooring.engines.dask.cluster import explained, in_turn, require_shared
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_parts import parts_in
+from mooring.protocol.analyst.collaboration_parts import list_parts
 
 from .dask_study import Made, aligned_locally, make, matrix
 
@@ -115,7 +115,7 @@ def test_memory_is_bounded_by_the_block_and_not_by_the_bundle(client: Client, tm
         watcher.join()
     growth = max(peak[pid] - before[pid] for pid in before)
     assert growth < 64 * 2**20  # verification reads 16 MB at a time; a bundle would be 96 MB, and in float64 192
-    assert sum(len(paths) for paths in parts_in(tmp_path / "work").values()) == 30
+    assert sum(len(paths) for paths in list_parts(tmp_path / "work").values()) == 30
 
 
 # schedulers
@@ -263,18 +263,18 @@ def test_a_run_whose_client_was_killed_is_resumed(client: Client, tmp_path: Path
     with (tmp_path / "log").open("wb") as log:
         first = subprocess.Popen(command, stdout=log, stderr=log)
     children: list[psutil.Process] = []
-    while first.poll() is None and not parts_in(work):
+    while first.poll() is None and not list_parts(work):
         time.sleep(0.01)
     assert first.poll() is None, (tmp_path / "log").read_text()
     children = psutil.Process(first.pid).children(recursive=True)
     first.kill()
     first.wait()
     assert not psutil.wait_procs(children, timeout=20)[1]  # workers end with their client
-    there = sum(len(paths) for paths in parts_in(work).values())
+    there = sum(len(paths) for paths in list_parts(work).values())
     assert there > 0
     with pytest.raises(StorageError):
         read_space(work, made.study)
     found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
     assert found.parts_kept == there
-    assert found.parts_kept < sum(len(paths) for paths in parts_in(work).values())
+    assert found.parts_kept < sum(len(paths) for paths in list_parts(work).values())
     assert np.abs(matrix(made.study, work).rows - rows_at_home(made, tmp_path / "here")).max() < 1e-6

@@ -22,7 +22,7 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
-from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
+from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
 
 from .dask_study import Made, make
@@ -93,7 +93,7 @@ def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path, 
     bundle = verify_bundle(made.inbox / "site-1.bundle", made.study)
     labels = bundle.labels()
     assert labels is not None
-    write_small_bundle(
+    write_bundle(
         made.inbox / "site-1.bundle",
         made.study,
         representation=bundle.representation(),
@@ -111,7 +111,7 @@ def test_one_class_only_is_what_is_predicted(client: Client, tmp_path: Path) -> 
     for k in range(5):
         path = made.inbox / f"site-{k}.bundle"
         bundle = verify_bundle(path, made.study)
-        write_small_bundle(
+        write_bundle(
             path,
             made.study,
             representation=bundle.representation(),
@@ -163,11 +163,11 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
 def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
     from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
-    from mooring.protocol.analyst.collaboration_parts import parts_in
+    from mooring.protocol.analyst.collaboration_parts import list_parts
 
     made, _, there = prepared(client, tmp_path, kind="number")
     rows, labels = rows_and_labels(made, there)
-    pieces = [Piece(path, 0, 0) for paths in parts_in(there).values() for path in paths]
+    pieces = [Piece(path, 0, 0) for paths in list_parts(there).values() for path in paths]
     moments = moments_of(made.study, pieces)
     assert moments.count == len(rows)
     assert isinstance(moments, Moments)

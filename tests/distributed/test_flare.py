@@ -17,10 +17,10 @@ pytest.importorskip("nvflare")
 from mooring.cli.app import app
 from mooring.engines.flare.settings import ServerSettings
 from mooring.errors import RefusedError
-from mooring.protocol.analyst.delivery import MAP_FILE
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.analyst.training import MODEL_FILE
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -90,7 +90,9 @@ def write_study(place: Path) -> Study:
         n_anchor_rows=16,
         data_noise_scale=0.2,
         anchor_noise_scale=0.02,
-    ).enrolled([vault.card(name) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public))
+    ).with_members(
+        [Member.from_vault(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
+    )
     study.write(place / "study.toml")
     Participant(study, vaults["north"]).deal(
         place / "north.anchor"
@@ -261,7 +263,7 @@ def test_a_server_that_restarts_in_mid_round_keeps_what_it_has_and_sites_issue_t
     settings = ServerSettings.read(played.deployment.local(SERVER))
     replace(settings, folder=fresh).write(played.deployment.local(SERVER))
     arrived = [fresh / "inbox" / f"{name}.bundle" for name in ("north", "south")]
-    with Vault.open(played.place / "east" / "vault").locked():  # east stands still in the middle of its share
+    with Vault.open(played.place / "east" / "vault").lock():  # east stands still in the middle of its share
         played.deployment.submit(played.job)
         wait_until(lambda: all(path.exists() for path in arrived), 90, "the arrival of two bundles")
         kept = [path.stat() for path in arrived]
@@ -284,7 +286,7 @@ def test_a_site_whose_job_dies_and_then_itself_does_not_stop_the_others(played: 
     fresh = played.place / "analyst" / "without-east"
     settings = ServerSettings.read(played.deployment.local(SERVER))
     replace(settings, folder=fresh, wait_seconds=SHORT_WAIT).write(played.deployment.local(SERVER))
-    with Vault.open(played.place / "east" / "vault").locked():  # east stands still in the middle of its share
+    with Vault.open(played.place / "east" / "vault").lock():  # east stands still in the middle of its share
         job_id = played.deployment.submit(played.job)
         arrived = [fresh / "inbox" / f"{name}.bundle" for name in ("north", "south")]
         wait_until(lambda: all(path.exists() for path in arrived), 90, "the arrival of two bundles")

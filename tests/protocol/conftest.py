@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.anchor import deal_anchor
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import deal_anchor
 from mooring.protocol.participant.upload import Shared, share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -115,8 +116,8 @@ def small_study(folder: Path) -> SmallStudy:
         anchor_noise_scale=0.05,
         smallest_class=1,
     )
-    members = [vault.card(f"hospital-{i}") for i, vault in enumerate(vaults)]
-    study = study.enrolled(members, Member("lab", analyst.signing_key.public))
+    members = [Member.from_vault(f"hospital-{i}", vault) for i, vault in enumerate(vaults)]
+    study = study.with_members(members, Member("lab", analyst.signing_key.public))
     anchor = folder / "small.anchor"
     deal_anchor(vaults[0], study, anchor)
     return SmallStudy(folder, study, vaults, analyst, anchor, make_records())

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from mooring.cli.app import app
-from mooring.protocol.designer.enrolment import read_card
-from mooring.protocol.messages.anchor import open_anchor
+from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant import upload as sharing
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.vault import Vault
 

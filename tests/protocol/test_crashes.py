@@ -19,8 +19,8 @@ import pytest
 
 from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.anchor import deal_anchor, open_anchor
 from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 

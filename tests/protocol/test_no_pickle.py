@@ -17,13 +17,13 @@ import pytest
 import mooring
 from mooring.errors import MooringError
 from mooring.protocol.analyst.alignment_state import STATE_FILE, read_space
-from mooring.protocol.analyst.delivery import read_result
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.designer.enrolment import read_card
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 

@@ -44,7 +44,7 @@ def test_32_shares_of_the_same_data_at_once_give_one_bundle(small_study, at_once
     def share(k: int) -> Callable[[], None]:
         def action() -> None:
             shared = small_study.share(data=data[k], output=small_study.folder / f"out-{k}.bundle")
-            vault.write(small_study.study, "share.json", json.dumps(shared.as_dict()).encode())
+            vault.write(small_study.study.folder_name, "share.json", json.dumps(shared.as_dict()).encode())
 
         return action
 

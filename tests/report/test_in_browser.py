@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditResult, EvaluationSpec
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
 from mooring.tables.schema import Column, Label
 from tests.auditing import audited

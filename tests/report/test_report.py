@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from mooring.audit import EvaluationSpec
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.report import collect_records, describe_report, read_audit, render_check, render_report, summarise
 from mooring.report.frame import embed_chart, load_template
 from mooring.tables.schema import Column, Label

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli import engine as engines
-from mooring.cli import execution as running
+from mooring.cli import execution
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.alignment import Aligned
@@ -24,7 +24,7 @@ def align(
     bundles: Annotated[
         str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
     ],
-    study: running.StudyPath = running.DEFAULT_STUDY,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     late: Annotated[
         bool, typer.Option("--late", help="Admit newcomers only; whoever is aligned already keeps its map.")
@@ -51,7 +51,7 @@ def align(
     tls_ca: engines.TlsCa = None,
     tls_cert: engines.TlsCert = None,
     tls_key: engines.TlsKey = None,
-    format: running.Format = "words",
+    format: execution.Format = "text",
 ) -> None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
 
@@ -61,14 +61,14 @@ def align(
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
-    with running.running(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.analyst.alignment import align_bundles
         from mooring.protocol.analyst.intake import collect
         from mooring.protocol.messages.study import Study
 
         opened = Study.read(study)
         opened.require_roster()
-        command = running.command_line()
+        command = execution.quote_command()
         options: dict[str, object] = {"scheduler": scheduler, "workers": workers, "rows_at_once": rows_at_once}
         options |= {
             "reduce_over_workers": reduce_over_workers,
@@ -82,8 +82,8 @@ def align(
             came: list[Intake] = []
             try:
                 with (
-                    engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
-                    running.progress("Checking bundles, and writing the collaboration matrix") as tell,
+                    engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                    execution.show_progress("Checking bundles, and writing the collaboration matrix") as tell,
                 ):
                     found = align_on_dask(
                         client,
@@ -100,22 +100,24 @@ def align(
                         on_intake=came.append,
                     )
             finally:  # why a bundle was set aside is told even if the others cannot be aligned
-                for each in came if format == "words" else ():
+                for each in came if format == "text" else ():
                     _say_intake(console, each)
             intake, aligned = found.intake, found.aligned
         else:
-            with running.progress("Checking bundles") as tell:
+            with execution.show_progress("Checking bundles") as tell:
                 intake = collect(opened, bundles, folder, command=command, progress=tell)
-            if format == "words":
+            if format == "text":
                 _say_intake(console, intake)
-            with running.progress("Aligning, and writing the collaboration matrix") as tell:
+            with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
                 aligned = align_bundles(
                     opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
                 )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
-        running.tell(format, console, result, lambda console: _say_alignment(console, aligned, folder, late=late))
+        execution.print_result(
+            format, console, result, lambda console: _say_alignment(console, aligned, folder, late=late)
+        )
     if intake.set_aside or aligned.set_aside:
-        raise typer.Exit(running.IN_PART)
+        raise typer.Exit(execution.IN_PART)
 
 
 def _say_intake(console: Console, intake: Intake) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli import options
-from mooring.cli.execution import Format, counted_progress
+from mooring.cli.execution import Format, count_progress
 from mooring.errors import InputError, MooringError
 from mooring.mechanisms.methods import METHODS
 
@@ -70,7 +70,7 @@ def audit(
     seed: options.Seed = 0,
     device: options.Device = None,
     output: options.Output = Path("audit-report"),
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Partition rows like yours to participants, run every method, attack every upload, and report what is recovered.
 
@@ -88,8 +88,8 @@ def audit(
 
     console = Console(stderr=format == "json")
     try:
-        if format not in ("words", "json"):
-            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
+        if format not in ("text", "json"):
+            raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
             study=study,
@@ -129,7 +129,7 @@ def audit(
                 anchor_noise_scales=anchor_noise or (),
                 data_noise_levels=data_noise or (),
             )
-        with counted_progress() as tell:
+        with count_progress() as tell:
             result = run_audit(
                 given.dealt,
                 points=points,

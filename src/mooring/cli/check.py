@@ -19,12 +19,12 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    command_line,
-    counted_progress,
-    dealt_anchor,
-    passphrase,
-    running,
-    tell,
+    ask_passphrase,
+    count_progress,
+    find_anchor,
+    print_result,
+    quote_command,
+    run_command,
 )
 
 
@@ -39,7 +39,7 @@ def check(
     ] = None,
     ignore: IgnoreColumns = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another self-attack.")] = 0,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
 
@@ -48,7 +48,7 @@ def check(
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.atomic_io import require_writable, write_atomically
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
@@ -58,14 +58,14 @@ def check(
         if output is not None:
             require_writable(output, what="the page", inputs=(data, study, anchor))
         agreed = Study.read(study)
-        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
         if anchor is not None:
-            participant.open_anchor(dealt_anchor(anchor, agreed.name))
-        with counted_progress() as moved:
+            participant.open_anchor(find_anchor(anchor, agreed.name))
+        with count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-        record = {"command": command_line(), **found.as_dict()}
-        participant.vault.write(agreed, "check.json", json.dumps(record).encode())
-        page = output or participant.vault.study_folder(agreed) / "check.html"
+        record = {"command": quote_command(), **found.as_dict()}
+        participant.vault.write(agreed.folder_name, "check.json", json.dumps(record).encode())
+        page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
         write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 
         def say(console: Console) -> None:
@@ -80,4 +80,4 @@ def check(
                 soft_wrap=True,
             )
 
-        tell(format, console, {**found.as_dict(), "page": str(page)}, say)
+        print_result(format, console, {**found.as_dict(), "page": str(page)}, say)

@@ -14,9 +14,9 @@ from mooring.cli.execution import (
     Format,
     StudyPath,
     VaultPath,
-    passphrase,
-    running,
-    tell,
+    ask_passphrase,
+    print_result,
+    run_command,
 )
 
 
@@ -26,7 +26,7 @@ def deal(
     output: Annotated[
         Path | None, typer.Option(help="Where the sealed anchor goes.", show_default="STUDY.anchor")
     ] = None,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Make the secret anchor, sealed to every participant's key and signed by you. One participant does this, once.
 
@@ -34,7 +34,7 @@ def deal(
 
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.atomic_io import require_writable
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
@@ -43,9 +43,9 @@ def deal(
         agreed = Study.read(study)
         path = output or Path(f"{agreed.name}.anchor")
         require_writable(path, what="the anchor", inputs=(study,))
-        digest = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault))).deal(path)
+        digest = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault))).deal(path)
         result = {"anchor": str(path), "digest": digest, "participants": len(agreed.participants)}
-        tell(
+        print_result(
             format,
             console,
             result,

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli import execution as running
+from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 
 if TYPE_CHECKING:
@@ -19,30 +19,32 @@ def deliver(
     output: Annotated[
         str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
     ],
-    study: running.StudyPath = running.DEFAULT_STUDY,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
-    vault: running.VaultPath = running.DEFAULT_VAULT,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     allow_rows: Annotated[
         bool, typer.Option("--allow-rows", help="Deliver even a model that holds participants' rows, such as an svm's.")
     ] = False,
-    format: running.Format = "words",
+    format: execution.Format = "text",
 ) -> None:
     """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
-    with running.running(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.analyst.delivery import deliver as deliver_results
         from mooring.protocol.messages.study import Study
         from mooring.protocol.storage.vault import Vault
-        from mooring.protocol.transport.addresses import shown
+        from mooring.protocol.transport.addresses import redact_address
 
         opened = Study.read(study)
-        key = Vault.open(vault, passphrase=running.passphrase(vault)).signing_key
-        command = running.command_line()
-        with running.progress("Delivering") as tell:
+        key = Vault.open(vault, passphrase=execution.ask_passphrase(vault)).signing_key
+        command = execution.quote_command()
+        with execution.show_progress("Delivering") as tell:
             found = deliver_results(opened, folder, output, key, allow_rows=allow_rows, command=command, progress=tell)
-        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, shown(output)))
+        execution.print_result(
+            format, console, found.as_dict(), lambda console: _say(console, found, redact_address(output))
+        )
 
 
 def _say(console: Console, found: Delivery, output: str) -> None:

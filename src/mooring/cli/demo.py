@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.cli.execution import counted_progress, running
+from mooring.cli.execution import count_progress, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def demo(
 
     Example: mooring demo --output demo-report --seed 3
     """
-    with running("words") as console:
+    with run_command("text") as console:
         from mooring.demo import play
 
         _require_empty(output)
-        with counted_progress() as tell:
+        with count_progress() as tell:
             played = play(output.resolve(), n_participants=participants, seed=seed, progress=tell)
         _say(console, played, output)
 

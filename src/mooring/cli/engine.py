@@ -54,7 +54,7 @@ def is_dask(engine: str, **others: object) -> bool:
 
 
 @contextmanager
-def client(
+def connect_client(
     scheduler: str | None, workers: int | None, ca: Path | None, cert: Path | None, key: Path | None
 ) -> Iterator[Any]:
     """A Dask client, as the options say."""

@@ -48,17 +48,17 @@ AnchorPath = Annotated[
 IgnoreColumns = Annotated[
     list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
 ]
-Format = Annotated[str, typer.Option("--format", help="What to print: words, or json for other programs.")]
+Format = Annotated[str, typer.Option("--format", help="What to print: text, or json for other programs.")]
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 
 
 @contextmanager
-def running(format: str) -> Iterator[Console]:
+def run_command(format: str) -> Iterator[Console]:
     """Run a command: errors become one message and an exit code that means something."""
     errors = Console(stderr=True)
     try:
-        if format not in ("words", "json"):
-            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
+        if format not in ("text", "json"):
+            raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
         yield Console(stderr=format == "json")
     except MooringError as problem:
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
@@ -112,7 +112,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def stopped_cleanly() -> Iterator[None]:
+def end_on_sigterm() -> Iterator[None]:
     """Let SIGTERM, which schedulers and `kill` send, end a long run in the way that Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():  # handlers can be set there alone
         yield
@@ -143,7 +143,7 @@ def _code(problem: MooringError) -> int:
             return BAD_INPUT
 
 
-def tell(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
+def print_result(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
     """Print a result: as JSON on standard output, or in words."""
     if format == "json":
         typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
@@ -151,7 +151,7 @@ def tell(format: str, console: Console, result: dict[str, Any], say: Callable[[C
         say(console)
 
 
-def passphrase(vault: Path) -> str | None:
+def ask_passphrase(vault: Path) -> str | None:
     """The passphrase of a vault that has one: from the environment, or asked for."""
     if not (vault / "identity.age").exists():
         return None
@@ -160,7 +160,7 @@ def passphrase(vault: Path) -> str | None:
     )
 
 
-def dealt_anchor(given: Path | None, study_name: str) -> Path:
+def find_anchor(given: Path | None, study_name: str) -> Path:
     """The sealed anchor: the file that was named, or the one that 'mooring deal' writes unless told otherwise."""
     path = given or Path(f"{study_name}.anchor")
     if not path.is_file():
@@ -173,15 +173,15 @@ def dealt_anchor(given: Path | None, study_name: str) -> Path:
     return path
 
 
-def command_line() -> str:
+def quote_command() -> str:
     """The command as it was typed, for the records that a report shows; without passwords and signatures of addresses."""
-    from mooring.protocol.transport.addresses import word_without_secrets
+    from mooring.protocol.transport.addresses import redact_word
 
-    return shlex.join(["mooring", *(word_without_secrets(word) for word in sys.argv[1:])])
+    return shlex.join(["mooring", *(redact_word(word) for word in sys.argv[1:])])
 
 
 @contextmanager
-def progress(words: str) -> Iterator[Progress]:
+def show_progress(words: str) -> Iterator[Progress]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
     console = Console(stderr=True)
     bar = ProgressBar(
@@ -199,7 +199,7 @@ def progress(words: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def counted_progress() -> Iterator[Progress]:
+def count_progress() -> Iterator[Progress]:
     """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
     console = Console(stderr=True)
     bar = ProgressBar(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli import execution as running
+from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 
 
@@ -16,17 +16,17 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Parquet file to write.")],
     folder: WorkFolder = DEFAULT_FOLDER,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    format: running.Format = "words",
+    format: execution.Format = "text",
 ) -> None:
     """Copy the collaboration matrix to a Parquet file: one row a record, aligned, with its participant and label.
 
     Example: mooring export --folder analysis --output collaboration.parquet
     """
-    with running.running(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.analyst.collaboration_matrix import export as export_table
 
         path = export_table(folder, output, force=force)
-        running.tell(
+        execution.print_result(
             format,
             console,
             {"output": str(path)},

@@ -17,8 +17,8 @@ from mooring.cli.execution import (
     IgnoreColumns,
     StudyPath,
     VaultPath,
-    running,
-    tell,
+    print_result,
+    run_command,
 )
 
 flare_app = typer.Typer(
@@ -33,13 +33,13 @@ Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit
 def job(
     output: Annotated[Path, typer.Option(help="Folder of the job; made if missing.")],
     study: StudyPath = DEFAULT_STUDY,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Write the job that the analyst submits: two class names and the study's digest, and no code.
 
     Example: mooring flare job --study study.toml --output job
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.engines.flare.job import write_job
         from mooring.protocol.messages.study import Study
 
@@ -50,7 +50,7 @@ def job(
             console.print(f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.")
             console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
 
-        tell(format, console, {"job": str(output), "fingerprint": agreed.fingerprint}, say)
+        print_result(format, console, {"job": str(output), "fingerprint": agreed.fingerprint}, say)
 
 
 @flare_app.command("site")
@@ -73,7 +73,7 @@ def site(
         typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server"),
     ] = None,
     ignore: IgnoreColumns = None,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Write a participant's settings and policy: which study, table and vault; no code from outside.
 
@@ -82,14 +82,15 @@ def site(
 
     Example: mooring flare site --study study.toml --data patients.csv --labels --output kit/local
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.engines.flare.policy import write_policy
         from mooring.engines.flare.settings import SiteSettings, opened_vault
         from mooring.errors import InputError
         from mooring.protocol.messages.study import Study
+        from mooring.protocol.participant.membership import find_membership
 
         agreed = Study.read(study)
-        member = opened_vault(vault).membership(agreed)
+        member = find_membership(opened_vault(vault), agreed)
         if not data.is_file():
             raise InputError("data", expected="your table", got="no such file", cure="Check the path.")
         settings = SiteSettings(
@@ -129,13 +130,13 @@ def server(
             help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map.",
         ),
     ] = False,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Write the analyst's settings and policy for the server.
 
     Example: mooring flare server --study study.toml --vault vault --output kit/local
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.engines.flare.policy import write_policy
         from mooring.engines.flare.settings import ServerSettings, opened_vault
         from mooring.errors import RefusedError
@@ -176,4 +177,4 @@ def _tell(format: str, console: Console, output: Path, words: str) -> None:
                 "NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring[flare]'", markup=False
             )
 
-    tell(format, console, {"files": files, "words": words, "flare_installed": installed}, say)
+    print_result(format, console, {"files": files, "words": words, "flare_installed": installed}, say)

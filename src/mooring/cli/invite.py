@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli import execution as running
+from mooring.cli import execution
 
 
 def invite(
     bundles: Annotated[str, typer.Option("--bundles", "-b", help="Where bundles are to lie: s3://BUCKET/FOLDER.")],
-    study: running.StudyPath = running.DEFAULT_STUDY,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
     expires: Annotated[str, typer.Option(help="How long the addresses are good: 30m, 12h, 7d; at most 7d.")] = "7d",
     participant: Annotated[
         list[str] | None, typer.Option(help="Make one for this participant alone; may be given again.")
@@ -23,7 +23,7 @@ def invite(
         Path | None,
         typer.Option("--output", "-o", help="Folder that gets a file NAME.address each, instead of printing them."),
     ] = None,
-    format: running.Format = "words",
+    format: execution.Format = "text",
 ) -> None:
     """Make an address for each participant, to which it can upload its bundle without credentials.
 
@@ -32,12 +32,12 @@ def invite(
 
     Example: mooring invite --study study.toml --bundles s3://ward/inbox --expires 7d --output invitations
     """
-    with running.running(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.transport.invitations import invite as make_addresses
-        from mooring.protocol.transport.invitations import seconds_of, write_invitations
+        from mooring.protocol.transport.invitations import parse_period, write_invitations
 
-        seconds = seconds_of(expires)
+        seconds = parse_period(expires)
         found = make_addresses(Study.read(study), bundles, expires=seconds, only=participant or ())
         result: dict[str, Any] = {"expires_in_seconds": seconds}
         if output is None:
@@ -56,4 +56,4 @@ def invite(
                 soft_wrap=True,
             )
 
-        running.tell(format, console, result, say)
+        execution.print_result(format, console, result, say)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, passphrase, running, tell
+from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, ask_passphrase, print_result, run_command
 from mooring.errors import InputError
 
 
@@ -47,7 +47,7 @@ def join(
     accept_no_noise: Annotated[
         bool, typer.Option("--accept-no-noise", help="Accept methods without any noise.", rich_help_panel="Floors")
     ] = False,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Make your keys and secrets in a local vault, and a public card for the study's roster.
 
@@ -56,15 +56,14 @@ def join(
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """
-    with running(format) as console:
-        from mooring.protocol.designer.enrolment import write_card
-        from mooring.protocol.messages.study import Member, require_name
+    with run_command(format) as console:
+        from mooring.protocol.messages.card import Member, require_name, write_card
         from mooring.protocol.storage.vault import Floors, Vault
 
         require_name("name", name)
         there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
         if there:
-            opened = Vault.open(vault, passphrase=passphrase(vault))
+            opened = Vault.open(vault, passphrase=ask_passphrase(vault))
             asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
             differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
             plain = not (vault / "identity.age").exists()
@@ -85,7 +84,7 @@ def join(
             )
             opened = Vault.create(vault, passphrase=words, floors=floors)
         card = output or Path(f"{name}.card.toml")
-        member = Member(name, opened.signing_key.public) if analyst else opened.card(name)
+        member = Member(name, opened.signing_key.public) if analyst else Member.from_vault(name, opened)
         write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
 
         def say(console: Console) -> None:
@@ -96,7 +95,9 @@ def join(
                 soft_wrap=True,
             )
 
-        tell(format, console, {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()}, say)
+        print_result(
+            format, console, {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()}, say
+        )
 
 
 def _new_passphrase() -> str:

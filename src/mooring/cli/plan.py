@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli import options
-from mooring.cli.execution import Format, counted_progress
+from mooring.cli.execution import Format, count_progress
 from mooring.errors import InputError, MooringError
 
 
@@ -46,7 +46,7 @@ def plan(
     seed: options.Seed = 0,
     device: options.Device = None,
     output: options.Output = Path("plan-report"),
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend the point that protects, or say that none pays.
 
@@ -64,8 +64,8 @@ def plan(
 
     console = Console(stderr=format == "json")
     try:
-        if format not in ("words", "json"):
-            raise InputError("format", expected="words or json", got=repr(format), cure="json is for other programs.")
+        if format not in ("text", "json"):
+            raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
         given = inputs.read_and_deal(
             data,
             study=study,
@@ -87,7 +87,7 @@ def plan(
             target=target,
             seed=seed,
         )
-        with counted_progress() as tell:
+        with count_progress() as tell:
             found = plan_study(
                 given.dealt,
                 target=limit,

@@ -20,11 +20,11 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    command_line,
-    passphrase,
-    progress,
-    running,
-    tell,
+    ask_passphrase,
+    print_result,
+    quote_command,
+    run_command,
+    show_progress,
 )
 from mooring.errors import InputError
 
@@ -45,7 +45,7 @@ def predict(
         ),
     ] = None,
     ignore: IgnoreColumns = None,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
 
@@ -54,7 +54,7 @@ def predict(
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.atomic_io import require_writable, write_atomically
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
@@ -63,7 +63,7 @@ def predict(
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
         agreed = Study.read(study)
-        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
         if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
             raise InputError(
                 "result",
@@ -71,17 +71,20 @@ def predict(
                 got="a folder without it" if local_path(result).is_dir() else "no folder",
                 cure="Give --result results/YOUR-NAME.",
             )
-        with progress("scoring") as moved:
+        with show_progress("scoring") as moved:
             found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["prediction"])
         writer.writerows([value] for value in found.values.tolist())
         write_atomically(output, text.getvalue().encode(), mode=0o600, what="the predictions")
-        record = {"command": command_line(), **found.as_dict()}
-        if found.score is not None or not (participant.vault.study_folder(agreed) / "predict.json").exists():
+        record = {"command": quote_command(), **found.as_dict()}
+        if (
+            found.score is not None
+            or not (participant.vault.study_folder(agreed.folder_name) / "predict.json").exists()
+        ):
             participant.vault.write(
-                agreed, "predict.json", json.dumps(record).encode()
+                agreed.folder_name, "predict.json", json.dumps(record).encode()
             )  # a score is kept for the report
 
         def say(console: Console) -> None:
@@ -91,4 +94,4 @@ def predict(
             if found.local_only is not None:
                 console.print(f"Your own rows alone: {found.local_only.with_interval()}.")
 
-        tell(format, console, {**found.as_dict(), "predictions": str(output)}, say)
+        print_result(format, console, {**found.as_dict(), "predictions": str(output)}, say)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, running, tell
+from mooring.cli.execution import DEFAULT_STUDY, Format, print_result, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def report(
         ),
     ] = True,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Turn what you have into one page to read, print and sign: who took part, what joining gives, what it gives away.
 
@@ -56,7 +56,7 @@ def report(
     from mooring.atomic_io import write_atomically
     from mooring.report import collect_records, read_audit, render_report, summarise
 
-    with running(format) as console:
+    with run_command(format) as console:
         known = _study(study, folder)
         records = collect_records(_records_folder(folder, known))
         found = None if audit is None else read_audit(audit, examples=examples)
@@ -70,7 +70,7 @@ def report(
         summary = summarise(known, records if examples else _without_examples(records), found)
         # readable by its owner only: it may hold rows
         write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
-        tell(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
+        print_result(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
 
 
 def _study(path: Path | None, folder: Path) -> Study | None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import Format, progress, running, tell
+from mooring.cli.execution import Format, print_result, run_command, show_progress
 
 if TYPE_CHECKING:
     from mooring.protocol.transport.transfer import Sent
@@ -33,7 +33,7 @@ def send(
         ),
     ],
     allow_http: AllowHttp = False,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Send a bundle or an anchor file, whole; what breaks off is sent again from its first byte, the same bytes.
 
@@ -42,19 +42,19 @@ def send(
 
     Example: mooring send st-mary.bundle --to @st-mary.address
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.transport.addresses import read_address
         from mooring.protocol.transport.transfer import send_file
 
         address = read_address(to)
-        with progress("sending") as moved:
+        with show_progress("sending") as moved:
             sent = send_file(file, address, allow_http=allow_http, progress=moved)
 
         def say(console: Console) -> None:
             say_sent(console, file, sent)
             console.print(f"Its SHA-256 is {sent.digest}.", highlight=False)
 
-        tell(format, console, {"file": str(file), **sent.as_dict()}, say)
+        print_result(format, console, {"file": str(file), **sent.as_dict()}, say)
 
 
 def say_sent(console: Console, file: Path, sent: Sent) -> None:

@@ -20,12 +20,12 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    command_line,
-    dealt_anchor,
-    passphrase,
-    progress,
-    running,
-    tell,
+    ask_passphrase,
+    find_anchor,
+    print_result,
+    quote_command,
+    run_command,
+    show_progress,
 )
 from mooring.cli.send import AllowHttp, say_sent
 from mooring.errors import InputError, RefusedError, StorageError
@@ -55,7 +55,7 @@ def share(
             "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
         ),
     ] = False,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
 
@@ -64,7 +64,7 @@ def share(
 
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
         from mooring.protocol.storage.vault import Vault
@@ -83,10 +83,10 @@ def share(
                 cure=f"The analyst sees the column {agreed.label.column!r} of every row as it is. If you may share that, "
                 "add --labels.",
             )
-        participant = Participant(agreed, Vault.open(vault, passphrase=passphrase(vault)))
+        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
         path = output or Path(f"{participant.member.name}.bundle")
-        dealt = dealt_anchor(anchor, agreed.name)
-        with progress("reading, mapping, shuffling") as moved:
+        dealt = find_anchor(anchor, agreed.name)
+        with show_progress("reading, mapping, shuffling") as moved:
             shared = participant.share(
                 data,
                 anchor=dealt,
@@ -94,8 +94,8 @@ def share(
                 ignore=ignore or (),
                 progress=moved,
             )
-        record = {"command": command_line(), **shared.as_dict()}
-        participant.vault.write(agreed, "share.json", json.dumps(record).encode())
+        record = {"command": quote_command(), **shared.as_dict()}
+        participant.vault.write(agreed.folder_name, "share.json", json.dumps(record).encode())
 
         sent = None if address is None else _sent(path, address, shared.bundle_digest, allow_http=allow_http)
 
@@ -114,7 +114,7 @@ def share(
             console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
 
         result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
-        tell(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
+        print_result(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
 
 
 def _sent(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
@@ -123,7 +123,7 @@ def _sent(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
 
     later = f"The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
     try:
-        with progress("sending") as moved:
+        with show_progress("sending") as moved:
             return send_file(path, address, allow_http=allow_http, digest=digest, progress=moved)
     except (StorageError, RefusedError) as problem:
         raise type(problem)(problem.what, reason=problem.reason, cure=f"{problem.cure} {later}") from None

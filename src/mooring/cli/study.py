@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, progress, running, tell
+from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, print_result, run_command, show_progress
 from mooring.cli.study_options import (
-    missing_of,
-    named_range_of,
-    named_words_of,
-    projection_of,
-    range_of,
-    shape_of,
-    words_of,
+    parse_missing_rule,
+    parse_named_range,
+    parse_named_words,
+    parse_projection,
+    parse_range,
+    parse_shape,
+    parse_words,
 )
 from mooring.errors import RefusedError
 
@@ -105,17 +105,17 @@ def init(
         str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel=_METHOD)
     ] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.atomic_io import write_atomically
-        from mooring.protocol.designer.draft import Known, draft_study, open_entries
+        from mooring.protocol.designer.draft import Known, count_open_entries, draft_study
         from mooring.protocol.messages.study import Study
-        from mooring.protocol.messages.study_file import parsed
+        from mooring.protocol.messages.study_file import parse_study
 
         if output.exists() and not force:
             raise RefusedError(
@@ -127,25 +127,25 @@ def init(
             label=label,
             drop=drop or (),
             known=Known(
-                ranges=dict(named_range_of(given) for given in range or ()),
-                all_ranges=None if all_ranges is None else range_of(all_ranges),
-                categories=dict(named_words_of(given) for given in category or ()),
-                classes=words_of(classes),
-                label_range=None if label_range is None else range_of(label_range),
+                ranges=dict(parse_named_range(given) for given in range or ()),
+                all_ranges=None if all_ranges is None else parse_range(all_ranges),
+                categories=dict(parse_named_words(given) for given in category or ()),
+                classes=parse_words(classes),
+                label_range=None if label_range is None else parse_range(label_range),
             ),
             method=method,
             components=components,
             anchor_rows=anchor_rows,
             data_noise_scale=data_noise,
             anchor_noise_scale=anchor_noise,
-            projection=projection_of(projection),
+            projection=parse_projection(projection),
             smallest_class=smallest_class,
-            image_shape=shape_of(image_shape),
+            image_shape=parse_shape(image_shape),
             missing_words=missing_word or (),
-            missing=missing_of(missing),
+            missing=parse_missing_rule(missing),
         )
-        left = open_entries(text)
-        drafted = None if left else Study.from_dict(parsed(text))
+        left = count_open_entries(text)
+        drafted = None if left else Study.from_dict(parse_study(text))
         write_atomically(output, text.encode(), what="the draft")
 
         def say(console: Console) -> None:
@@ -156,7 +156,7 @@ def init(
                 console.print("Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.")
 
         fingerprint = None if drafted is None else drafted.fingerprint
-        tell(format, console, {"study": str(output), "open_entries": left, "fingerprint": fingerprint}, say)
+        print_result(format, console, {"study": str(output), "open_entries": left, "fingerprint": fingerprint}, say)
 
 
 @study_app.command("project")
@@ -167,17 +167,17 @@ def project(
         int | None, typer.Option(min=1, help="Components to keep.", show_default="what the study says")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of the file to leave out; again for more.")] = None,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Make a public projection from public rows, never a participant's, and write its digest into the study.
 
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.designer.projection import project_study
         from mooring.protocol.messages.projection import projection_file_name
 
-        with progress("Reading public rows") as told:
+        with show_progress("Reading public rows") as told:
             found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
         file = study.parent / projection_file_name(found)
 
@@ -190,29 +190,23 @@ def project(
             console.print(f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].", highlight=False)
 
         result = {"projection": str(file), "digest": found.projection_digest, "fingerprint": found.fingerprint}
-        tell(format, console, result, say)
+        print_result(format, console, result, say)
 
 
 @study_app.command("enrol")
 def enrol(
     cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, the analyst's among them.")],
     study: StudyPath = DEFAULT_STUDY,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Enter the members' cards in the study's roster; each must prove that its writer holds the keys.
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
-    with running(format) as console:
-        from mooring.protocol.designer.enrolment import read_card, write_enrolled
-        from mooring.protocol.messages.study import Study
+    with run_command(format) as console:
+        from mooring.protocol.designer.enrolment import enrol_cards
 
-        read = [read_card(card) for card in cards]
-        agreed = Study.read(study).enrolled([member for role, member in read if role == "participant"])
-        for role, member in read:
-            if role == "analyst":
-                agreed = agreed.enrolled(analyst=member)
-        write_enrolled(agreed, study)
+        agreed = enrol_cards(study, cards)
 
         def say(console: Console) -> None:
             _say_roster(console, agreed)
@@ -222,21 +216,21 @@ def enrol(
                 highlight=False,
             )
 
-        tell(format, console, {"study": str(study), **_roster(agreed), "fingerprint": agreed.fingerprint}, say)
+        print_result(format, console, {"study": str(study), **_roster(agreed), "fingerprint": agreed.fingerprint}, say)
 
 
 @study_app.command("show")
-def show(study: StudyPath = DEFAULT_STUDY, format: Format = "words") -> None:
+def show(study: StudyPath = DEFAULT_STUDY, format: Format = "text") -> None:
     """Say in words what a study declares, who takes part, and its fingerprint.
 
     Example: mooring study show --study study.toml
     """
-    with running(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.messages.study import Study
 
         agreed = Study.read(study)
         facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
-        tell(format, console, agreed.as_dict() | facts, lambda console: _say(console, agreed))
+        print_result(format, console, agreed.as_dict() | facts, lambda console: _say(console, agreed))
 
 
 def _say(console: Console, study: Study) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mooring.tables.schema import MissingRule
 
 
-def named_range_of(given: str) -> tuple[str, tuple[float, float]]:
+def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
     """A column and its range.
 
     Examples
@@ -22,10 +22,10 @@ def named_range_of(given: str) -> tuple[str, tuple[float, float]]:
     name, equals, ends = given.rpartition("=")
     if not (equals and name):
         raise InputError("--range", expected="NAME=LOWEST:HIGHEST", got=repr(given), cure="For example age=0:120.")
-    return name, range_of(ends)
+    return name, parse_range(ends)
 
 
-def range_of(given: str) -> tuple[float, float]:
+def parse_range(given: str) -> tuple[float, float]:
     """A range.
 
     Examples
@@ -40,7 +40,7 @@ def range_of(given: str) -> tuple[float, float]:
         raise InputError("range", expected="LOWEST:HIGHEST", got=repr(given), cure="For example 0:120.") from None
 
 
-def named_words_of(given: str) -> tuple[str, list[str]]:
+def parse_named_words(given: str) -> tuple[str, list[str]]:
     """A column and its categories.
 
     Examples
@@ -49,17 +49,17 @@ def named_words_of(given: str) -> tuple[str, list[str]]:
     ('sex', ['female', 'male'])
     """
     name, equals, words = given.partition("=")
-    if not (equals and name and words_of(words)):
+    if not (equals and name and parse_words(words)):
         raise InputError("--category", expected="NAME=WORD,WORD", got=repr(given), cure="For example sex=female,male.")
-    return name, words_of(words)
+    return name, parse_words(words)
 
 
-def words_of(given: str) -> list[str]:
+def parse_words(given: str) -> list[str]:
     """Words between commas."""
     return [word.strip() for word in given.split(",") if word.strip()]
 
 
-def shape_of(given: str | None) -> tuple[int, ...]:
+def parse_shape(given: str | None) -> tuple[int, ...]:
     """The shape of an image.
 
     Examples
@@ -73,7 +73,7 @@ def shape_of(given: str | None) -> tuple[int, ...]:
     return tuple(map(int, sides))
 
 
-def projection_of(given: str) -> ProjectionName | None:
+def parse_projection(given: str) -> ProjectionName | None:
     """A projection's name; None if it follows from the width."""
     match given:
         case "none" | "gaussian" | "public-svd":
@@ -89,7 +89,7 @@ def projection_of(given: str) -> ProjectionName | None:
             )
 
 
-def missing_of(given: str) -> MissingRule:
+def parse_missing_rule(given: str) -> MissingRule:
     """What a missing value is."""
     match given:
         case "refuse" | "fill" | "indicate":

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring.cli import engine as engines
-from mooring.cli import execution as running
+from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    study: running.StudyPath = running.DEFAULT_STUDY,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     learner: Annotated[
         str,
@@ -41,7 +41,7 @@ def train(
     tls_ca: engines.TlsCa = None,
     tls_cert: engines.TlsCert = None,
     tls_key: engines.TlsKey = None,
-    format: running.Format = "words",
+    format: execution.Format = "text",
 ) -> None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
 
@@ -49,27 +49,27 @@ def train(
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
-    with running.running(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.analyst.training import train as train_model
         from mooring.protocol.messages.study import Study
 
         opened = Study.read(study)
-        command = running.command_line()
+        command = execution.quote_command()
         options = {"scheduler": scheduler, "workers": workers, "passes": passes}
         if engines.is_dask(engine, **options, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key):
             from mooring.engines.dask import train_on_dask
 
             with (
-                engines.client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
-                running.progress("Training in pieces") as tell,
+                engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
+                execution.show_progress("Training in pieces") as tell,
             ):
                 found = train_on_dask(
                     client, opened, folder, learner=learner, seed=seed, passes=passes, command=command, progress=tell
                 )
         else:
-            with running.progress("Training") as tell:
+            with execution.show_progress("Training") as tell:
                 found = train_model(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
-        running.tell(format, console, found.as_dict(), lambda console: _say(console, found, folder))
+        execution.print_result(format, console, found.as_dict(), lambda console: _say(console, found, folder))
 
 
 def _say(console: Console, found: Training, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from mooring.cli.execution import Format, exit_code_of, running, stopped_cleanly, tell
+from mooring.cli.execution import Format, end_on_sigterm, exit_code_of, print_result, run_command
 from mooring.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def reproduce(
             rich_help_panel="One row again",
         ),
     ] = None,
-    format: Format = "words",
+    format: Format = "text",
 ) -> None:
     """Run one of the paper's studies, or one beyond it: figures, a page to open, and the paper's numbers beside ours.
 
@@ -108,13 +108,13 @@ def reproduce(
 
     Example: mooring reproduce hospitals --data-dir data --from results/hospitals --row deployment=0,method=i-gdp,draw=0
     """
-    with running(format) as console, stopped_cleanly():
+    with run_command(format) as console, end_on_sigterm():
         from mooring_studies.cli import output as terminal
         from mooring_studies.settings.spec import read_spec
         from mooring_studies.storage.locking import one_run_at_a_time
 
         if study is None:
-            tell(format, console, {"studies": terminal.describe_studies()}, terminal.print_studies)
+            print_result(format, console, {"studies": terminal.describe_studies()}, terminal.print_studies)
             return
         _require_folder(data_dir)
         spec = read_spec(study, quick=quick, draws=draws, deployments=deployments)
@@ -122,7 +122,9 @@ def reproduce(
         if row is not None or from_folder is not None:
             terminal.require_alone(row, {"quick": quick, "draws": draws, "deployments": deployments, "redraw": redraw})
             again = _rerun(row or "", spec, from_folder or folder, data_dir, face_model, device)
-            tell(format, console, terminal.describe_rerun(again), lambda console: terminal.print_rerun(console, again))
+            print_result(
+                format, console, terminal.describe_rerun(again), lambda console: terminal.print_rerun(console, again)
+            )
             return
         _require_extras(spec, drawn=True, computed=not redraw)
         chosen = "" if redraw else _device(device, spec)
@@ -131,7 +133,7 @@ def reproduce(
                 command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
                 _run(spec, console, folder, data_dir, face_model, chosen, command)
             result = _present(console, folder, spec.name)
-        tell(format, console, result, lambda console: terminal.print_summary(console, result))
+        print_result(format, console, result, lambda console: terminal.print_summary(console, result))
 
 
 def _run(

@@ -24,9 +24,10 @@ from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
 from mooring.engines.flare.server_workflow import AnalystsPart, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.delivery import read_result
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.signed_file import write_signed
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -85,7 +86,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         n_anchor_rows=12,
         data_noise_scale=0.2,
         anchor_noise_scale=0.02,
-    ).enrolled([vault.card(name) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public))
+    ).with_members(
+        [Member.from_vault(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
+    )
     study.write(tmp_path / "study.toml")
     for k, name in enumerate(SITES):
         rows = np.random.default_rng([8, k]).normal(size=(40, 3))

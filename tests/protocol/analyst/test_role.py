@@ -20,15 +20,17 @@ from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst import collaboration_matrix as collaboration_file
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.delivery import MAP_FILE, deliver, read_result
+from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.outliers import Fits, fits_among
+from mooring.protocol.analyst.outliers import Fits, measure_fits
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.training import train
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_small_bundle
+from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import MAP_FILE, read_result
 from mooring.protocol.messages.signed_file import write_signed
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
 from mooring.theory import transition_scale
 
@@ -90,7 +92,7 @@ def sites_of(study: Study, *, n: int = 60, seed: int = 0) -> list[Site]:
 def send(study: Study, site: Site, who: int, folder: Path, name: str = "") -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / (name or f"site-{who}.bundle")
-    write_small_bundle(
+    write_bundle(
         path,
         study,
         representation=site.representation,
@@ -358,7 +360,7 @@ def test_a_rank_poor_upload_is_set_aside_and_the_others_go_on(tmp_path: Path) ->
 
 def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
     anchor = make_anchor(40, 10, rng=np.random.default_rng(5))
-    fits = fits_among([anchor, anchor, anchor])
+    fits = measure_fits([anchor, anchor, anchor])
     assert fits.values == pytest.approx(1)
     assert 0.2 < fits.garbage < 0.6
     assert fits.can_tell
@@ -366,14 +368,14 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
     from mooring.protocol.analyst.alignment import _without_misfits
-    from mooring.protocol.analyst.anchor_source import AnchorsHere
+    from mooring.protocol.analyst.anchor_source import LocalAnchors
 
-    here = AnchorsHere()
+    here = LocalAnchors()
     bundles = [
         Bundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
-    left, _ = _without_misfits(study, bundles, here.solved(study, bundles).fits, here)
+    left, _ = _without_misfits(study, bundles, here.solve(study, bundles).fits, here)
     return [index for index, bundle in enumerate(bundles) if bundle not in left]
 
 

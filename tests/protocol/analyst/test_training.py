@@ -18,8 +18,9 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.training import train
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import verify_bundle, write_small_bundle
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.bundle import verify_bundle, write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
 from mooring.tables.schema import Column, Label
 
@@ -48,7 +49,7 @@ def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray) -> Study:
     for k, key in enumerate(keys):
         secret = RigidMap.sample(h, rng=rng)
         paths.append(folder / f"{k}.bundle")
-        write_small_bundle(
+        write_bundle(
             paths[-1],
             study,
             representation=np.asarray(secret.apply(rows[k::P])),

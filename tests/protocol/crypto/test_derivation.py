@@ -203,7 +203,7 @@ def test_secret_maps_are_rigid_and_haar():
     """O is orthogonal; over 4,000 maps det is ±1 evenly, and tr O has mean 0 and variance 1, as Haar's has."""
     traces, signs = [], []
     for k in range(4000):
-        images = SecretMap.derived(secret(k), n_components=2).apply(np.vstack([np.eye(2), np.zeros(2)]))
+        images = SecretMap.derive(secret(k), n_components=2).apply(np.vstack([np.eye(2), np.zeros(2)]))
         O = images[:2] - images[2]
         assert np.abs(O.T @ O - np.eye(2)).max() < 1e-12
         traces.append(np.trace(O))

@@ -11,10 +11,11 @@ import pytest
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
 from mooring.protocol.crypto.keys import seal
-from mooring.protocol.messages.anchor import KIND, deal_anchor, open_anchor
-from mooring.protocol.messages.container import TensorSpec, pack
-from mooring.protocol.messages.signed_file import write_signed
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.anchor import KIND
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.signed_file import TensorSpec, encode_file, write_signed
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
 
 Forge = Callable[..., Path]
@@ -42,7 +43,7 @@ def forged(small_study) -> Forge:
         study = study or small_study.study
         if plain is None:
             tensors = {"anchor": TensorSpec("F64", matrix.shape)}
-            plain = pack({"anchor": matrix}, tensors, {"study": inner or study.digest})
+            plain = encode_file({"anchor": matrix}, tensors, {"study": inner or study.digest})
         to = [one.sealing_key for one in study.participants] if recipients is None else recipients
         sealed = np.frombuffer(seal(plain, to), dtype=np.uint8)
         fields = {"study": study.digest, "nonce": study.nonce, "bytes": sealed.size} | (changed or {})
@@ -118,7 +119,7 @@ def test_an_anchor_of_another_study_or_roster_is_refused(small_study, forged, go
         "another nonce": replace(study, nonce="f" * 32),
         "more noise": replace(study, anchor_noise_scale=0.06),
         "a shorter roster": replace(study, participants=study.participants[:2]),
-        "another analyst": replace(study, analyst=Member("lab", small_study.vaults[0].card("x").signing_key[::-1])),
+        "another analyst": replace(study, analyst=Member("lab", small_study.vaults[0].signing_key.public[::-1])),
         "another order": replace(study, participants=study.participants[::-1], dealer="hospital-0"),
     }
     for other in others.values():
@@ -219,7 +220,7 @@ def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
 def test_a_roster_that_grew_after_dealing_is_dealt_an_anchor_of_its_own(small_study):
     """Somebody joins late: the study is another one, and its dealer must not hand out the old file."""
     late = Vault.create(small_study.folder / "vault-late")
-    grown = small_study.study.enrolled([late.card("hospital-late")])
+    grown = small_study.study.with_members([Member.from_vault("hospital-late", late)])
     path = small_study.folder / "grown.anchor"
     deal_anchor(small_study.vaults[0], grown, path)
     first = open_anchor(small_study.vaults[1], small_study.study, small_study.anchor)

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.designer.draft import Known, draft_study, open_entries
-from mooring.protocol.designer.enrolment import read_card, write_card, write_enrolled
+from mooring.protocol.designer.draft import Known, count_open_entries, draft_study
+from mooring.protocol.designer.enrolment import write_roster
 from mooring.protocol.designer.projection import project_study
+from mooring.protocol.messages.card import Member, read_card, write_card
 from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.study import Member, Study, new_nonce
-from mooring.protocol.messages.study_file import parsed, render
+from mooring.protocol.messages.study import Study, draw_nonce
+from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.schema import Column, Label, can_be_shown
 
 AGE = "age1" + "q" * 58
@@ -112,7 +113,7 @@ def test_a_written_study_reads_as_the_same_study_with_the_same_digest(
 
 
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
-    text = render(AGREED.as_dict())
+    text = render_study(AGREED.as_dict())
     assert 'names = ["age", "weight"]\nkind = "number"\nrange = [0, 120]\n' in text
     assert text.count("[[columns]]") == 2
 
@@ -120,12 +121,15 @@ def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
 def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its_layout() -> None:
     whole = replace(AGREED, columns=(replace(AGREED.columns[0], low=0.0), *AGREED.columns[1:]))
     assert whole.digest == AGREED.digest
-    assert Study.from_dict(parsed(render(AGREED.as_dict()).replace("\n\n", "\n# a remark\n\n"))).digest == AGREED.digest
+    assert (
+        Study.from_dict(parse_study(render_study(AGREED.as_dict()).replace("\n\n", "\n# a remark\n\n"))).digest
+        == AGREED.digest
+    )
     for other in (
         replace(AGREED, nonce="1" * 32),
         replace(AGREED, data_noise_scale=0.25),
         replace(AGREED, missing_words=("-9",)),
-        AGREED.enrolled([Member("a", "0" * 64, AGE)]),
+        AGREED.with_members([Member("a", "0" * 64, AGE)]),
     ):
         assert other.fingerprint != AGREED.fingerprint
 
@@ -156,15 +160,15 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
     ],
 )
 def test_a_mistake_in_a_study_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
-    text = render(AGREED.as_dict())
+    text = render_study(AGREED.as_dict())
     assert old in text
     (tmp_path / "study.toml").write_text(text.replace(old, new))
     assert named in message(lambda: Study.read(tmp_path / "study.toml"))
 
 
 def test_components_and_anchor_rows_follow_where_they_are_left_out() -> None:
-    text = render(AGREED.as_dict()).replace("components = 3\n", "").replace("anchor_rows = 12\n", "")
-    assert Study.from_dict(parsed(text)) == AGREED
+    text = render_study(AGREED.as_dict()).replace("components = 3\n", "").replace("anchor_rows = 12\n", "")
+    assert Study.from_dict(parse_study(text)) == AGREED
 
 
 def test_files_that_cannot_be_read_or_written_are_told_as_such(tmp_path: Path) -> None:
@@ -179,7 +183,7 @@ ALL_KNOWN = Known(ranges={"age": (0, 120)}, categories={"sex": ("female", "male"
 
 
 def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> None:
-    nonce = new_nonce()
+    nonce = draw_nonce()
     rows = [b"", b"1,male,no\n", b"99,female,yes\n" * 50, bytes(range(128, 256)) * 99, b"\0\0,\0"]
     texts = set()
     for k, content in enumerate(rows):
@@ -208,11 +212,11 @@ def test_open_entries_are_refused_by_column_until_they_are_filled_in(tmp_path: P
     data, study = tmp_path / "t.csv", tmp_path / "study.toml"
     data.write_text(HEADER)
     study.write_text(draft_study(data, label="ill"))
-    assert open_entries(study.read_text()) == 3
+    assert count_open_entries(study.read_text()) == 3
     assert "range of column 'age'" in message(lambda: Study.read(study))
     known = replace(ALL_KNOWN, classes=())
     study.write_text(draft_study(data, label="ill", known=known))
-    assert open_entries(study.read_text()) == 1
+    assert count_open_entries(study.read_text()) == 1
     assert "classes of label" in message(lambda: Study.read(study))
     study.write_text(study.read_text().replace("classes = []", 'classes = ["no", "yes"]'))
     read = Study.read(study)
@@ -225,7 +229,7 @@ def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
     table = pa.table({"a": [1.5], "b": [1], "c": [True], "d": pa.array(["x"]).dictionary_encode(), "y": [2.5]})
     pa.parquet.write_table(table, path)
     known = Known(all_ranges=(0, 16), categories={"d": ("x", "z")}, label_range=(0, 9))
-    study = Study.from_dict(parsed(draft_study(path, label="y", known=known)))
+    study = Study.from_dict(parse_study(draft_study(path, label="y", known=known)))
     assert [column.kind for column in study.columns] == ["number", "integer", "category", "category"]
     assert study.columns[2].categories == ("false", "true")
     assert study.label == Label("y", "number", (), 0, 9)
@@ -234,10 +238,10 @@ def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
 def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"x{k}" for k in range(64)) + "\n")
-    wide = Study.from_dict(parsed(draft_study(path, known=Known(all_ranges=(0, 16)))))
+    wide = Study.from_dict(parse_study(draft_study(path, known=Known(all_ranges=(0, 16)))))
     assert (wide.projection, wide.n_components, wide.n_anchor_rows, wide.data_noise_scale) == ("gaussian", 30, 120, 0.5)
     given = Study.from_dict(
-        parsed(
+        parse_study(
             draft_study(
                 path,
                 name="digits",
@@ -289,7 +293,7 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     message(lambda: study_projection(Study.read(study)), RefusedError)
     other = project_study(study, tmp_path / "public.parquet", components=2)
     assert (other.n_components, other.n_anchor_rows) == (2, 8)
-    write_enrolled(other.enrolled([Member("a", "0" * 64, AGE)]), study)
+    write_roster(other.with_members([Member("a", "0" * 64, AGE)]), study)
     assert "roster" in message(lambda: project_study(study, tmp_path / "public.parquet"))
 
 
@@ -332,18 +336,18 @@ def test_a_card_cannot_put_its_writers_sealing_key_beside_anothers_signing_key(t
 
 def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(render(AGREED.as_dict()) + "# our own remark\n")
+    path.write_text(render_study(AGREED.as_dict()) + "# our own remark\n")
     members = [card(tmp_path, name)[1] for name in ("a", "b")]
     analyst = card(tmp_path, "z", "analyst")[1]
-    write_enrolled(AGREED.enrolled(members[:1], analyst), path)
-    full = AGREED.enrolled(members, analyst)
-    write_enrolled(full, path)
+    write_roster(AGREED.with_members(members[:1], analyst), path)
+    full = AGREED.with_members(members, analyst)
+    write_roster(full, path)
     assert Study.read(path) == full
     assert "# our own remark" in path.read_text()
     with pytest.raises(InputError):
-        full.enrolled([card(tmp_path, "a")[1]])
+        full.with_members([card(tmp_path, "a")[1]])
     with pytest.raises(InputError):
-        full.enrolled(analyst=card(tmp_path, "y", "analyst")[1])
+        full.with_members(analyst=card(tmp_path, "y", "analyst")[1])
 
 
 PLAIN = 'format = 1\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'

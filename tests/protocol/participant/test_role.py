@@ -8,7 +8,7 @@ import pytest
 
 from mooring import Analyst, Participant, Study
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.study import Member
+from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, Label
 
 NAMES = ("north", "south")
@@ -38,7 +38,10 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         n_components=3,
         n_anchor_rows=12,
         anchor_noise_scale=0.01,
-    ).enrolled([vault.card(name) for name, vault in vaults.items()], Member("analyst", analysts.signing_key.public))
+    ).with_members(
+        [Member.from_vault(name, vault) for name, vault in vaults.items()],
+        Member("analyst", analysts.signing_key.public),
+    )
     people = {name: Participant(study, vault) for name, vault in vaults.items()}
     people["north"].deal(tmp_path / "trial.anchor")
     (tmp_path / "inbox").mkdir()

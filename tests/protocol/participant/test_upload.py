@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mooring import RigidMap, Simulation, SimulationSettings, UploadNoise, simulate
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.participant import upload
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches

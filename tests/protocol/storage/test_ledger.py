@@ -15,7 +15,7 @@ from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.storage.fingerprints import Fingerprinter
-from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
+from mooring.protocol.storage.ledger import Ledger, RowSummary, summarise_rows
 from mooring.tables.schema import Column, Label
 
 FULL = 3  # studies of all columns; one more has fewer columns of the same records
@@ -183,18 +183,18 @@ def test_an_intent_that_was_never_finished_gives_way(small_study, monkeypatch):
     assert not elsewhere.share(output=output).reissued  # rows of an intent alone were never seen by anybody
 
 
-def seen(n_rows: range, n_columns: int = 3) -> RowsSeen:
+def seen(n_rows: range, n_columns: int = 3) -> RowSummary:
     key = Secret(bytes(32))
     values = np.random.default_rng(0).normal(size=(2000, n_columns))[n_rows.start : n_rows.stop]
     prints = Fingerprinter(key, [f"c{k}" for k in range(n_columns)])
     prints.add(values)
-    return rows_seen(key, prints.taken(), prints.column_tags())[0]
+    return summarise_rows(key, prints.take(), prints.column_tags())[0]
 
 
-def known(folder: Path, rows: RowsSeen) -> Ledger:
+def known(folder: Path, rows: RowSummary) -> Ledger:
     ledger = Ledger(folder)
-    ledger.intend("0" * 64, "earlier", rows)
-    ledger.issued("0" * 64, "f" * 64)
+    ledger.record_intent("0" * 64, "earlier", rows)
+    ledger.record_bundle("0" * 64, "f" * 64)
     return ledger
 
 
@@ -205,16 +205,16 @@ def test_an_overlap_of_one_percent_is_let_through_and_no_more(folder, shared, re
     rows = seen(range(300 - shared, 600 - shared))
     if refused:
         with pytest.raises(RefusedError, match=f"{shared} of these rows"):
-            ledger.intend("1" * 64, "later", rows)
+            ledger.record_intent("1" * 64, "later", rows)
     else:
-        ledger.intend("1" * 64, "later", rows)
+        ledger.record_intent("1" * 64, "later", rows)
 
 
 def test_a_small_upload_within_a_large_one_is_no_small_overlap(folder):
     """All ten rows of the first upload would have fresh noise, though they are one percent of the second."""
     ledger = known(folder, seen(range(0, 10)))
     with pytest.raises(RefusedError, match="10 of these rows"):
-        ledger.intend("1" * 64, "later", seen(range(0, 1000)))
+        ledger.record_intent("1" * 64, "later", seen(range(0, 1000)))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_ledger_that_lost_fingerprints_lets_nothing_through(folder, damage):
     (prints,) = folder.glob("*.prints")
     damage(prints)
     with pytest.raises(StorageError, match="Restore the vault from a backup"):
-        ledger.intend("1" * 64, "later", seen(range(50, 150)))
+        ledger.record_intent("1" * 64, "later", seen(range(50, 150)))
 
 
 def test_a_ledger_that_cannot_be_read_lets_nothing_through(small_study):
@@ -345,15 +345,15 @@ def test_a_little_of_each_of_many_earlier_uploads_is_much(folder):
     """One percent of each of ten uploads would be a tenth of the rows with a second noise."""
     ledger = Ledger(folder)
     for k in range(10):
-        ledger.intend(f"{k:x}" * 64, f"study {k}", seen(range(100 * k, 100 * k + 100)))
-        ledger.issued(f"{k:x}" * 64, "f" * 64)
+        ledger.record_intent(f"{k:x}" * 64, f"study {k}", seen(range(100 * k, 100 * k + 100)))
+        ledger.record_bundle(f"{k:x}" * 64, "f" * 64)
     values = np.random.default_rng(0).normal(size=(2000, 3))
     chosen = np.concatenate([values[:1000:100], values[1000:1090]])
     prints = Fingerprinter(Secret(bytes(32)), ["c0", "c1", "c2"])
     prints.add(chosen)
-    rows = rows_seen(Secret(bytes(32)), prints.taken(), prints.column_tags())[0]
+    rows = summarise_rows(Secret(bytes(32)), prints.take(), prints.column_tags())[0]
     with pytest.raises(RefusedError, match=r"10 of these rows .* in several studies"):
-        ledger.intend("a" * 64, "later", rows)
+        ledger.record_intent("a" * 64, "later", rows)
 
 
 def test_the_same_rows_with_another_label_or_under_other_names_are_the_same_rows(small_study):

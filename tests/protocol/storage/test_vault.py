@@ -175,15 +175,15 @@ def test_a_lock_is_held_against_processes_and_threads(small_study):
     script = (  # a process of its own and no fork, which would inherit what SQLite knows of this one's locks
         "import sys; from pathlib import Path; from mooring.protocol.storage.vault import Vault\n"
         "vault = Vault.open(Path(sys.argv[1])); print('ready', flush=True)\n"
-        "with vault.locked(): Path(sys.argv[2]).open('a').write('other\\n')\n"
+        "with vault.lock(): Path(sys.argv[2]).open('a').write('other\\n')\n"
     )
 
     def enter() -> None:
-        with vault.locked(), log.open("a") as file:
+        with vault.lock(), log.open("a") as file:
             file.write("other\n")
 
     command = [sys.executable, "-c", script, str(vault.folder), str(log)]
-    with vault.locked():
+    with vault.lock():
         waiting = threading.Thread(target=enter)
         waiting.start()
         waiting.join(0.2)  # by now it has tried; that must not have opened the door
@@ -208,36 +208,39 @@ def test_records_can_be_written_while_others_take_the_lock(small_study, start):
     def write() -> None:
         try:
             for k in range(100):
-                vault.write(study, "check.json", str(k).encode())
+                vault.write(study.folder_name, "check.json", str(k).encode())
         finally:
             done.touch()
 
     def lock() -> None:
         while not done.exists():
-            with vault.locked():
+            with vault.lock():
                 pass
 
     pids = [start(action) for action in (write, lock, lock)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
-    assert (vault.study_folder(study) / "check.json").read_bytes() == b"99"
+    assert (vault.study_folder(study.folder_name) / "check.json").read_bytes() == b"99"
 
 
 def test_a_process_that_dies_lets_go_of_the_lock(small_study, exit_code):
     vault = small_study.vaults[1]
 
     def die() -> None:
-        with vault.locked():
+        with vault.lock():
             os._exit(9)
 
     assert exit_code(die) == 9
-    with vault.locked():
+    with vault.lock():
         pass
 
 
 def test_what_a_study_leaves_in_the_vault_is_kept_by_study(small_study):
     other = replace(small_study.study, nonce="f" * 32)
     vault = small_study.vaults[1]
-    first, second = vault.write(small_study.study, "note.json", b"1"), vault.write(other, "note.json", b"2")
+    first, second = (
+        vault.write(small_study.study.folder_name, "note.json", b"1"),
+        vault.write(other.folder_name, "note.json", b"2"),
+    )
     assert (first.read_bytes(), second.read_bytes()) == (b"1", b"2")
 
 

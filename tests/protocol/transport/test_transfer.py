@@ -25,12 +25,15 @@ from mooring import RigidMap, make_anchor
 from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, MissingExtraError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.delivery import deliver, read_result
+from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.anchor import deal_anchor
-from mooring.protocol.messages.bundle import write_small_bundle
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.bundle import write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import read_result
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import deal_anchor
+from mooring.protocol.participant.prediction import fetch_result
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import inbox as receiving
 from mooring.protocol.transport import object_stores as stores
@@ -40,14 +43,13 @@ from mooring.protocol.transport.addresses import (
     is_url,
     local_path,
     read_address,
-    scheme_of,
-    shown,
-    without_secrets,
-    word_without_secrets,
+    read_scheme,
+    redact_address,
+    redact_command,
+    redact_word,
 )
-from mooring.protocol.transport.invitations import invite, seconds_of
-from mooring.protocol.transport.result_download import fetched_result
-from mooring.protocol.transport.transfer import checked, require_address, send_file
+from mooring.protocol.transport.invitations import invite, parse_period
+from mooring.protocol.transport.transfer import check_parcel, require_address, send_file
 from mooring.tables.schema import Column, Label
 from tests.loopback import Handler, serving
 
@@ -76,12 +78,12 @@ def make_study() -> Study:
     )
 
 
-def write_bundle(path: Path, k: int, *, rows: int = 30, seed: int = 0) -> bytes:
+def make_bundle(path: Path, k: int, *, rows: int = 30, seed: int = 0) -> bytes:
     """Site k's bundle; another seed makes another bundle of the same site."""
     study, rng = make_study(), np.random.default_rng([seed, k])
     anchor = make_anchor(R, H, rng=np.random.default_rng(0))
     secret, table = RigidMap.sample(H, rng=rng), rng.uniform(-1, 1, (rows, H))
-    write_small_bundle(
+    write_bundle(
         path,
         study,
         representation=secret.apply(table),
@@ -174,13 +176,13 @@ def memory() -> Iterator[Any]:
 
 def test_what_is_shown_of_an_address_has_no_secret() -> None:
     address = "https://user:pass@store.example/b/k.bundle?X-Amz-Credential=AKIA&X-Amz-Signature=abc#here"
-    assert shown(address) == "https://store.example/b/k.bundle"
-    assert without_secrets(f"mooring share t.csv --to '{address}' --labels") == (
+    assert redact_address(address) == "https://store.example/b/k.bundle"
+    assert redact_command(f"mooring share t.csv --to '{address}' --labels") == (
         "mooring share t.csv --to 'https://store.example/b/k.bundle?…' --labels"
     )
-    assert without_secrets("mooring share t.csv --to s3://ward/inbox/") == "mooring share t.csv --to s3://ward/inbox/"
-    assert shown("folder/what?.bundle") == "folder/what?.bundle"
-    assert shown("sftp://bob@host/in") == "sftp://host/in"
+    assert redact_command("mooring share t.csv --to s3://ward/inbox/") == "mooring share t.csv --to s3://ward/inbox/"
+    assert redact_address("folder/what?.bundle") == "folder/what?.bundle"
+    assert redact_address("sftp://bob@host/in") == "sftp://host/in"
 
 
 ODD = {
@@ -202,16 +204,16 @@ ODD = {
 def test_odd_passwords_are_not_shown_either(address: str) -> None:
     """Neither in messages nor in records, in which other words stand around them."""
     message, record = ODD[address]
-    assert shown(address) == message
-    assert word_without_secrets(f"--to={address}").removeprefix("--to=") == record
+    assert redact_address(address) == message
+    assert redact_word(f"--to={address}").removeprefix("--to=") == record
     words = ["mooring", "share", "it's.csv", "--to", address, "--labels"]
-    found = without_secrets(shlex.join(words))
+    found = redact_command(shlex.join(words))
     assert shlex.split(found) == [*words[:4], record, "--labels"]
-    assert without_secrets(found) == found
+    assert redact_command(found) == found
     if " " not in address:  # else nobody can say where it ends
-        assert "5ec2e7" not in without_secrets(f"mooring share --to '{address}")
-        assert "5ec2e7" not in without_secrets(f"mooring share --to {address}")
-    assert "5ec2e7" not in scheme_of(address)
+        assert "5ec2e7" not in redact_command(f"mooring share --to '{address}")
+        assert "5ec2e7" not in redact_command(f"mooring share --to {address}")
+    assert "5ec2e7" not in read_scheme(address)
 
 
 def test_an_address_in_a_file(tmp_path: Path) -> None:
@@ -250,7 +252,7 @@ def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) ->
 
 @pytest.mark.parametrize("harm", ["cut", "longer", "bit"])
 def test_a_bundle_that_is_not_whole_is_not_sent(harm: str, tmp_path: Path, store: Store) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     changed = {"cut": data[:-1], "longer": data + b"\0", "bit": data[:-1] + bytes([data[-1] ^ 1])}[harm]
     (tmp_path / "a.bundle").write_bytes(changed)
     with pytest.raises(RefusedError, match="cut short, or not as it was signed"):
@@ -265,7 +267,9 @@ def test_an_anchor_file_may_be_sent(tmp_path: Path, store: Store) -> None:
         **{name: getattr(study, name) for name in ("name", "nonce", "columns", "label", "method", "n_components")},
         n_anchor_rows=R,
         anchor_noise_scale=V,
-    ).enrolled([vault.card(f"site-{k}") for k, vault in enumerate(vaults)], Member("analyst", ANALYST.public))
+    ).with_members(
+        [Member.from_vault(f"site-{k}", vault) for k, vault in enumerate(vaults)], Member("analyst", ANALYST.public)
+    )
     deal_anchor(vaults[0], study, tmp_path / "trial.anchor")
     sent = send_file(tmp_path / "trial.anchor", store.address)
     assert sent.kind == "anchor"
@@ -276,7 +280,7 @@ def test_an_anchor_file_may_be_sent(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, store: Store) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     done: list[tuple[float, float]] = []
     sent = send_file(tmp_path / "a.bundle", store.address, progress=lambda *now: done.append(now))
     assert store.taken == [data]
@@ -308,7 +312,7 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
     ids=str,
 )
 def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tmp_path: Path, store: Store) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0, rows=40_000)
+    data = make_bundle(tmp_path / "a.bundle", 0, rows=40_000)
     store.script, tries = list(script), len([step for step in script if step != "away"]) + 1
     sent = send_file(tmp_path / "a.bundle", store.address, waits=QUICK)
     assert sent.tries == tries
@@ -320,7 +324,7 @@ def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tm
 def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     waited: list[float] = []
     monkeypatch.setattr(stores.time, "sleep", waited.append)
     store.script = [(503, b"")] * 4
@@ -337,7 +341,7 @@ def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
 
 
 def test_a_store_that_never_agrees_on_the_checksum_is_an_error(tmp_path: Path, store: Store) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     store.script = ["etag"] * 4
     with pytest.raises(StorageError, match="another checksum"):
         send_file(tmp_path / "a.bundle", store.address, waits=QUICK)
@@ -360,7 +364,7 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(tmp_path: Path, s
 def test_a_refusal_is_told_at_once_with_a_cure_and_without_a_secret(
     answer: tuple[int, bytes], told: str, tmp_path: Path, store: Store
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     store.script = [answer]
     with pytest.raises(StorageError) as caught:
         send_file(tmp_path / "a.bundle", store.address)
@@ -373,7 +377,7 @@ def test_a_refusal_is_told_at_once_with_a_cure_and_without_a_secret(
 
 
 def test_a_store_that_refuses_before_it_has_read_everything_is_heard(tmp_path: Path, store: Store) -> None:
-    write_bundle(tmp_path / "a.bundle", 0, rows=400_000)  # more than the sockets hold
+    make_bundle(tmp_path / "a.bundle", 0, rows=400_000)  # more than the sockets hold
     store.script = ["early"]
     with pytest.raises(StorageError, match=r"refuses it \(403, AccessDenied\)"):
         send_file(tmp_path / "a.bundle", store.address, waits=())
@@ -382,7 +386,7 @@ def test_a_store_that_refuses_before_it_has_read_everything_is_heard(tmp_path: P
 def test_nobody_there_and_nobody_who_answers(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, refusing_port: int
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(StorageError, match="the store cannot be reached"):
         send_file(tmp_path / "a.bundle", f"http://127.0.0.1:{refusing_port}/x?{SECRET}", waits=QUICK)
     monkeypatch.setattr(putting, "TIMEOUT", 0.1)
@@ -396,8 +400,8 @@ def test_a_file_that_changes_on_its_way_is_not_called_sent(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed, rows in ((1, 30), (0, 29)):
-        write_bundle(tmp_path / "a.bundle", 0)
-        other = write_bundle(tmp_path / "b.bundle", 0, seed=seed, rows=rows)
+        make_bundle(tmp_path / "a.bundle", 0)
+        other = make_bundle(tmp_path / "b.bundle", 0, seed=seed, rows=rows)
         with monkeypatch.context() as patched:
             patched.setattr(transfer, "checked", afterwards(lambda: (tmp_path / "a.bundle").write_bytes(other)))  # noqa: B023
             with pytest.raises(StorageError, match="changed while it was sent"):
@@ -406,7 +410,7 @@ def test_a_file_that_changes_on_its_way_is_not_called_sent(
 
 def afterwards(action: Callable[[], Any]) -> Callable[..., Any]:
     """What checks a file, and something that happens right after it."""
-    really = checked
+    really = check_parcel
 
     def call(path: Path, file: Any) -> Any:
         parcel = really(path, file)
@@ -421,8 +425,8 @@ def test_what_was_checked_is_what_is_sent(
     to: str, tmp_path: Path, store: Store, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another file takes its name between the check and the first try, and between tries."""
-    data = write_bundle(tmp_path / "a.bundle", 0)
-    other = write_bundle(tmp_path / "b.bundle", 1)
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    other = make_bundle(tmp_path / "b.bundle", 1)
     (tmp_path / "folder").mkdir()
 
     def swap() -> None:
@@ -444,8 +448,8 @@ def test_what_was_checked_is_what_is_sent(
 def test_a_file_that_changes_on_its_way_to_a_store_is_not_called_sent(
     tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
-    other, put = write_bundle(tmp_path / "b.bundle", 0, seed=1), type(memory).put_file
+    make_bundle(tmp_path / "a.bundle", 0)
+    other, put = make_bundle(tmp_path / "b.bundle", 0, seed=1), type(memory).put_file
 
     def changing(self: Any, source: str, target: str, **rest: Any) -> None:
         (tmp_path / "a.bundle").write_bytes(other)  # of the same size, so that the store's size tells nothing
@@ -458,7 +462,7 @@ def test_a_file_that_changes_on_its_way_to_a_store_is_not_called_sent(
 
 
 def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(StorageError, match="changed before it was sent"):
         send_file(tmp_path / "a.bundle", store.address, digest="0" * 64)
     assert store.seen == []
@@ -469,7 +473,7 @@ def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> N
 def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{store.port}")  # all that is sent on would come here
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -493,7 +497,7 @@ def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
     ["simplecache::http://store.invalid/inbox", "memory://x::http://store.invalid/inbox", "filecache::memory://inbox/"],
 )
 def test_an_address_made_of_several_is_refused(address: str, tmp_path: Path, memory: Any) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     for call in (lambda: send_file(tmp_path / "a.bundle", address), lambda: require_address(address, allow_http=True)):
         with pytest.raises(RefusedError, match="made of several"):
             call()
@@ -501,7 +505,7 @@ def test_an_address_made_of_several_is_refused(address: str, tmp_path: Path, mem
 
 
 def test_other_ways_in_the_open_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     asked: list[int] = []
     monkeypatch.setattr(fsspec.core, "url_to_fs", raises(OSError, asked))
     for address in ("ftp://bob:5ec2e7@store.invalid/in", "FTP://store.invalid/in", "webhdfs://store.invalid/in"):
@@ -516,7 +520,7 @@ def test_other_ways_in_the_open_are_refused(tmp_path: Path, monkeypatch: pytest.
 def test_a_stores_own_address_in_the_open_is_refused(
     tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     for endpoint in ("http://minio.example:9000", "HTTP://10.0.0.1"):
         client = SimpleNamespace(meta=SimpleNamespace(endpoint_url=endpoint))
         monkeypatch.setattr(type(memory), "s3", client, raising=False)
@@ -532,7 +536,7 @@ def test_a_stores_own_address_in_the_open_is_refused(
 
 @pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example", ".example", "xn--a\x2e\x2e"])
 def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, tmp_path: Path, store: Store) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(InputError, match="presigned address"):
         send_file(tmp_path / "a.bundle", f"https://{host}/x?{SECRET}", waits=())
     store.script = [f"https://{host}/x?{SECRET}"]
@@ -544,7 +548,7 @@ def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, tmp_path
 def test_a_proxy_that_is_none_is_named_but_not_quoted(
     proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     monkeypatch.setenv("https_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -556,7 +560,7 @@ def test_a_proxy_that_is_none_is_named_but_not_quoted(
 def test_a_proxy_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusing_port: int
 ) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     monkeypatch.setenv("https_proxy", f"http://me:5ec2e7@127.0.0.1:{refusing_port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -566,7 +570,7 @@ def test_a_proxy_that_is_not_there_is_named(
 
 
 def test_a_bundle_does_not_go_over_an_open_connection_unless_told(tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(RefusedError, match="--allow-http"):
         send_file(tmp_path / "a.bundle", f"http://store.invalid/x?{SECRET}")
     with pytest.raises(StorageError, match="cannot be reached"):
@@ -575,14 +579,14 @@ def test_a_bundle_does_not_go_over_an_open_connection_unless_told(tmp_path: Path
 
 @pytest.mark.parametrize("address", ["https://", "https://host:99999/x", "https://user:pw@host/x", "https://höst/x"])
 def test_an_address_that_cannot_be_one(address: str, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(InputError, match="presigned address") as caught:
         send_file(tmp_path / "a.bundle", address)
     assert "pw" not in str(caught.value)
 
 
 def test_a_proxy_of_the_environment_is_used(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     monkeypatch.setenv("http_proxy", f"http://me:pass@127.0.0.1:{store.port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -618,7 +622,7 @@ def certificate_in(folder: Path) -> Path:
 
 
 def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, pem, found = write_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
+    data, pem, found = make_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
     with serving(handler_of(found), tls=context) as port:
@@ -635,13 +639,13 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_gets_a_copy_and_nobodys_file_is_written_over(tmp_path: Path) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     (tmp_path / "inbox").mkdir()
     for to in ("inbox", "inbox/", "inbox/other.bundle"):
         sent = send_file(tmp_path / "a.bundle", tmp_path / to if to == "inbox" else f"{tmp_path}/{to}")
         assert Path(sent.to).read_bytes() == data
     assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["a.bundle", "other.bundle"]
-    other = write_bundle(tmp_path / "inbox" / "a.bundle", 1)
+    other = make_bundle(tmp_path / "inbox" / "a.bundle", 1)
     with pytest.raises(InputError, match="another file of this name"):
         send_file(tmp_path / "a.bundle", f"file://{tmp_path}/inbox/")
     assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
@@ -650,7 +654,7 @@ def test_a_folder_gets_a_copy_and_nobodys_file_is_written_over(tmp_path: Path) -
 
 
 def test_a_url_gets_a_copy(tmp_path: Path, memory: Any) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     done: list[tuple[float, float]] = []
     sent = send_file(tmp_path / "a.bundle", "memory://inbox/", progress=lambda *now: done.append(now))
     assert sent.to == "memory://inbox/a.bundle"
@@ -671,7 +675,7 @@ def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Pat
     place = tmp_path / "inbox"
     to = {"folder": str(place), "file": f"file://{place}", "local": f"local://{place}"}.get(to, to)
     for k, name in ((0, "a.bundle"), (1, "plain")):  # the second one's name gets what align looks for
-        found[f"a{k}.bundle" if k == 0 else "plain.bundle"] = write_bundle(tmp_path / name, k)
+        found[f"a{k}.bundle" if k == 0 else "plain.bundle"] = make_bundle(tmp_path / name, k)
     (tmp_path / "a.bundle").rename(tmp_path / "a0.bundle")
     if to.startswith("memory"):
         for name in ("a0.bundle", "plain"):
@@ -688,15 +692,15 @@ def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Pat
 
 
 def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, put = write_bundle(tmp_path / "a.bundle", 0), type(memory).put_file
+    data, put = make_bundle(tmp_path / "a.bundle", 0), type(memory).put_file
     written: list[str] = []
     monkeypatch.setattr(
         type(memory), "put_file", lambda self, *rest, **more: written.append(rest[1]) or put(self, *rest, **more)
     )
     for others in (
-        write_bundle(tmp_path / "b.bundle", 1),  # of the same size
-        write_bundle(tmp_path / "b.bundle", 1, rows=29),
-        write_bundle(tmp_path / "b.bundle", 1, rows=31),
+        make_bundle(tmp_path / "b.bundle", 1),  # of the same size
+        make_bundle(tmp_path / "b.bundle", 1, rows=29),
+        make_bundle(tmp_path / "b.bundle", 1, rows=31),
         b"?",
         data + b"\0",
     ):
@@ -714,8 +718,8 @@ def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, mo
 
 
 def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
-    memory.pipe_file("/inbox/a.bundle", write_bundle(tmp_path / "b.bundle", 1))
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    memory.pipe_file("/inbox/a.bundle", make_bundle(tmp_path / "b.bundle", 1))
     told: dict[str, Any] = {"name": "/inbox/a.bundle", "type": "file", "size": len(data)}
     monkeypatch.setattr(type(memory), "isdir", lambda *_: False)
     monkeypatch.setattr(type(memory), "info", lambda *_, **__: told)
@@ -737,9 +741,9 @@ def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeyp
 
 @pytest.mark.parametrize("scheme", ["local://", "file://", "LOCAL://"])
 def test_another_name_for_this_machine_changes_nothing(scheme: str, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     (tmp_path / "inbox").mkdir()
-    other = write_bundle(tmp_path / "inbox" / "a.bundle", 1)
+    other = make_bundle(tmp_path / "inbox" / "a.bundle", 1)
     with pytest.raises(InputError):  # of one that fsspec does not know in capitals, that it is unknown
         send_file(tmp_path / "a.bundle", f"{scheme}{tmp_path}/inbox/a.bundle")
     assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
@@ -748,7 +752,7 @@ def test_another_name_for_this_machine_changes_nothing(scheme: str, tmp_path: Pa
 def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
     tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = write_bundle(tmp_path / "a.bundle", 0)
+    data = make_bundle(tmp_path / "a.bundle", 0)
     put, steps = type(memory).put_file, ["break", "half", "whole"]
 
     def faulty(self: Any, source: str, target: str, **rest: Any) -> None:
@@ -779,7 +783,7 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
 
 
 def test_a_kind_of_address_that_is_not_installed_or_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bundle(tmp_path / "a.bundle", 0)
+    make_bundle(tmp_path / "a.bundle", 0)
     with pytest.raises(InputError, match="fsspec knows"):
         send_file(tmp_path / "a.bundle", "nonsense://x/")
     monkeypatch.setattr(fsspec.core, "url_to_fs", raises(ImportError))
@@ -795,7 +799,7 @@ def test_a_kind_of_address_that_is_not_installed_or_not_known(tmp_path: Path, mo
 @pytest.fixture
 def inbox(memory: Any, tmp_path: Path) -> Callable[..., bytes]:
     def fill(k: int, **rest: Any) -> bytes:
-        data = write_bundle(tmp_path / "made", k, **rest)
+        data = make_bundle(tmp_path / "made", k, **rest)
         memory.pipe_file(f"/inbox/site-{k}.bundle", data)
         return data
 
@@ -1002,25 +1006,25 @@ def test_results_travel_through_a_store_unchanged(
     for member in study.participants:
         file = tmp_path / "results" / member.name / "map.safetensors"
         assert memory.cat_file(f"/results/{member.name}/map.safetensors") == file.read_bytes()
-    with fetched_result("memory://results/site-1", study) as place:
+    with fetch_result("memory://results/site-1", study) as place:
         assert place.stat().st_mode & 0o777 == 0o700
         assert [path.name for path in place.iterdir()] == ["map.safetensors"]
         found = read_result(place, study, study.participants[1])
     assert not place.exists()
     here = read_result(tmp_path / "results" / "site-1", study, study.participants[1])
     assert np.array_equal(found.orthogonal, here.orthogonal)
-    with fetched_result(tmp_path / "results" / "site-1", study) as place:
+    with fetch_result(tmp_path / "results" / "site-1", study) as place:
         assert place == tmp_path / "results" / "site-1"
     for address, told in (
         ("memory://results/nobody", "it is not there any more"),
         ("memory://large", "larger than such a file may be"),
     ):
         memory.pipe_file("/large/map.safetensors", bytes(100_000))
-        with pytest.raises(StorageError, match=told), fetched_result(address, study):
+        with pytest.raises(StorageError, match=told), fetch_result(address, study):
             pass
     for call in (
         lambda: deliver(study, work, "https://store.example/results", ANALYST),
-        lambda: fetched_result("https://store.example/results", study).__enter__(),
+        lambda: fetch_result("https://store.example/results", study).__enter__(),
     ):
         with pytest.raises(InputError, match="one for a single file"):
             call()
@@ -1035,10 +1039,10 @@ def test_results_travel_through_a_store_unchanged(
 
 
 def test_periods_and_places_that_cannot_be_signed_for() -> None:
-    assert [seconds_of(period) for period in ("1m", "12h", "7d")] == [60, 43_200, 604_800]
+    assert [parse_period(period) for period in ("1m", "12h", "7d")] == [60, 43_200, 604_800]
     for period in ("8d", "0m", "7", "d", "-1d", "1w", ""):
         with pytest.raises(InputError, match="from 1m to 7d"):
-            seconds_of(period)
+            parse_period(period)
     for place in ("inbox", "memory://inbox", "file:///inbox"):
         with pytest.raises(InputError, match="presign"):
             invite(make_study(), place)

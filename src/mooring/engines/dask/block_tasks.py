@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.pipeline import make_pipeline
 
 from mooring.learners import LEARNERS, Fitted, Kind
-from mooring.protocol.analyst.collaboration_matrix import block_of
-from mooring.protocol.analyst.collaboration_parts import row_groups
+from mooring.protocol.analyst.collaboration_matrix import decode_block
+from mooring.protocol.analyst.collaboration_parts import read_row_groups
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix
 
@@ -109,8 +109,8 @@ def fitted_from(
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
     """The rows and labels of a part, some thousands at a time, however its row groups are cut."""
     waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
-    for table in row_groups(piece.path):
-        _, rows, labels = block_of(table, study)
+    for table in read_row_groups(piece.path):
+        _, rows, labels = decode_block(table, study)
         assert labels is not None
         waiting.append((rows, labels))
         if sum(len(own) for own, _ in waiting) >= _AT_ONCE:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from mooring.atomic_io import explain_os_errors
 from mooring.errors import StorageError
-from mooring.protocol.analyst.intake import printable
+from mooring.protocol.analyst.intake import make_printable
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.inbox import Copy
-from mooring.protocol.transport.object_stores import download, file_system, refusal
+from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
 
 _WHAT = "the folder of bundles"
 
@@ -77,18 +78,18 @@ def places_at(source: str | Path) -> list[Place]:
     """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
     if is_url(source):
         address = str(source)
-        system, root = file_system(address)
+        system, root = open_file_system(address)
         try:
             system.invalidate_cache()  # a client that lives long would be told an old listing
             listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
         except Exception as problem:
-            raise refusal(problem, what="the source of bundles", address=address, doing="listed") from None
+            raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
         return sorted(
             (
                 Place(
                     address,
                     str(entry["name"]),
-                    printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
+                    make_printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
                     entry.get("size") if isinstance(entry.get("size"), int) else None,
                     entry.get("type") == "directory",
                 )
@@ -101,7 +102,7 @@ def places_at(source: str | Path) -> list[Place]:
         if not folder.is_dir():
             raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
-    return [Place(str(folder), str(path), printable(path.name), _size(path), path.is_dir()) for path in paths]
+    return [Place(str(folder), str(path), make_printable(path.name), _size(path), path.is_dir()) for path in paths]
 
 
 def kept_places(places: Sequence[Place], received: Path, copies: Mapping[str, Copy]) -> list[Place]:
@@ -124,7 +125,7 @@ def at_hand(place: Place, *, most_bytes: int) -> Iterator[Path | str]:
     elif not place.is_away:
         yield Path(place.path) if place.size is not None else "it is not there, or cannot be read"
     else:
-        system, _ = file_system(place.address)
+        system, _ = open_file_system(place.address)
         with tempfile.TemporaryDirectory(prefix="mooring-", dir=_scratch()) as folder:  # of mode 0700
             target = Path(folder) / f"fetched{SUFFIX}"
             problem = download(

@@ -18,7 +18,7 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand, kept_places
 from mooring.engines.dask.cluster import Client, Future
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.analyst.anchor_source import spans_all
+from mooring.protocol.analyst.anchor_source import has_full_rank
 from mooring.protocol.analyst.intake import (
     INTAKE_FILE,
     MOST_BYTES,
@@ -48,7 +48,7 @@ class Found:
     n_rows: int
     anchor_digest: str
     place: Place
-    spans_all: bool
+    has_full_rank: bool
     row: int
     """Where its anchor representation is in the group's stack."""
 
@@ -139,7 +139,7 @@ def collect_on_workers(
             )
             theirs.append((found.file, bundle))
             places_of[found.place.path] = (k, found.row)
-            usable[found.place.path] = found.spans_all
+            usable[found.place.path] = found.has_full_rank
     taken: list[BundleAway] = []
     for name in members:
         one, refused = _one_of(valid.get(name, []), name, remembered.get(name))
@@ -187,7 +187,7 @@ def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Check
         if isinstance(bundle, SetAside):
             found += [] if place.kept else [bundle]  # of a copy that is broken, only the object counts
             continue
-        whole = spans_all(bundle.anchor_representation)
+        whole = has_full_rank(bundle.anchor_representation)
         found.append(
             Found(
                 place.shown,

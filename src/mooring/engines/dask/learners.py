@@ -50,7 +50,7 @@ from mooring.learners.boosted_trees import Boosted, FittedBoosted
 from mooring.learners.fitting import choice_rows, group_folds
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
-from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, checked_parts, facts_of
+from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.analyst.training import (
     Steps,
     Training,
@@ -170,7 +170,7 @@ def _groups(folder: Path, space: CommonSpace, seed: int) -> tuple[list[list[Piec
             cure="Align with --engine dask, or train without --engine.",
         )
     folds = group_folds(len(space.names), seed)
-    parts = checked_parts(folder, space, space.names)
+    parts = check_parts(folder, space, space.names)
     pieces = [Piece(path, place, int(folds[place])) for place, name in enumerate(space.names) for path in parts[name]]
     return [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)], int(folds.max()) + 1
 
@@ -181,7 +181,7 @@ def _choice(job: _Job, kind: Kind) -> str:
 
     def positions(group: Sequence[Piece]) -> list[Indices]:
         """Where in each part the rows drawn are."""
-        facts = [facts_of(piece.path, job.space.names[piece.place]) for piece in group]
+        facts = [read_facts(piece.path, job.space.names[piece.place]) for piece in group]
         return [
             drawn[piece.place][(drawn[piece.place] >= one.start) & (drawn[piece.place] < one.stop)] - one.start
             for piece, one in zip(group, facts, strict=True)

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from mooring.atomic_io import (
@@ -29,25 +28,25 @@ from mooring.engines.dask.cluster import Client, in_turn
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import CommonSpace
 from mooring.protocol.analyst.collaboration_matrix import (
+    choose_block_rows,
+    make_schema,
+    make_table,
+    open_table_writer,
+    read_tables,
     require_unchanged,
-    rows_at_once,
-    schema_of,
-    table_of,
-    table_writer,
-    tables_of,
 )
 from mooring.protocol.analyst.collaboration_parts import (
     PART_KEY,
     PARTS_FOLDER,
     WHAT,
     PartFacts,
-    checked_parts,
-    facts_of,
+    check_parts,
+    list_parts,
     part_path,
-    parts_in,
+    read_facts,
 )
 from mooring.protocol.analyst.intake import MOST_BYTES
-from mooring.protocol.messages.bundle import Bundle, bundle_offsets, data_start_of
+from mooring.protocol.messages.bundle import Bundle, bundle_offsets, find_data_start
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
 
@@ -119,11 +118,11 @@ class PartsOnWorkers:
         if stay and space.record.get("table") != PARTS_FOLDER:
             _from_one_file(folder, study, space, stay)
         elif stay:
-            checked_parts(folder, space, stay)
+            check_parts(folder, space, stay)
         make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
         clear_partial_files(folder / PARTS_FOLDER)
         at_work = self._client.submit(StudyAtWork.of, study, pure=False)
-        block = self._rows_at_once or rows_at_once(study.n_components)
+        block = self._rows_at_once or choose_block_rows(study.n_components)
         rows = space.rows
         done, total = sum(rows[name] for name in stay), sum(rows.values())
         counts: dict[str, int] = {}
@@ -147,7 +146,7 @@ def write_parts(study: Study, work: Work) -> int:
     wanted = [
         k
         for k in range(work.first, work.last)
-        if facts_of(part_path(work.folder, work.name, k), work.name) != work.facts(k)
+        if read_facts(part_path(work.folder, work.name, k), work.name) != work.facts(k)
     ]
     kept = work.last - work.first - len(wanted)
     if not wanted:
@@ -162,7 +161,7 @@ def write_parts(study: Study, work: Work) -> int:
         if work.place.is_away:  # a copy of our own, which nobody changes
             require_unchanged(path, work.digest, work.name)
         bundle = _opened(path, study, work)
-        schema = schema_of(study, work.space)
+        schema = make_schema(study, work.space)
         staged: list[tuple[Path, Path]] = []
         try:
             for index in wanted:
@@ -170,9 +169,9 @@ def write_parts(study: Study, work: Work) -> int:
                 own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
                 beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
                 staged.append((beside, target))
-                with open_atomically(beside, mode=0o600, what=WHAT) as file, table_writer(file, own) as writer:
-                    for rows, labels in blocks_between(bundle, facts.start, facts.stop, work.block):
-                        writer.write_table(table_of(own, study, work.name, work.space.bring(0, rows), labels))
+                with open_atomically(beside, mode=0o600, what=WHAT) as file, open_table_writer(file, own) as writer:
+                    for rows, labels in bundle.blocks(work.block, start=facts.start, stop=facts.stop):
+                        writer.write_table(make_table(own, study, work.name, work.space.align_rows(0, rows), labels))
             if not work.place.is_away:  # whoever can write there could have changed it while it was read
                 require_unchanged(path, work.digest, work.name)
             with explain_os_errors(WHAT):
@@ -185,22 +184,10 @@ def write_parts(study: Study, work: Work) -> int:
     return kept
 
 
-def blocks_between(
-    bundle: Bundle, start: int, stop: int, at_once: int
-) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[Any] | None]]:
-    """Rows `start` to `stop` of a bundle, a block at a time."""
-    h = bundle._n_components
-    for first in range(start, stop, at_once):
-        count = min(at_once, stop - first)
-        rows = bundle._read("representation", first * h, count * h).reshape(count, h)
-        labels = bundle._as_labels(bundle._read("labels", first, count)) if bundle._label_kind != "none" else None
-        yield rows, labels
-
-
 def _opened(path: Path, study: Study, work: Work) -> Bundle:
     """A bundle that was verified before, without its anchor representation; its digest is compared apart."""
     member = next(member for member in study.participants if member.name == work.name)
-    offsets = bundle_offsets(study, work.n_rows, data_start_of(study, n_rows=work.n_rows))
+    offsets = bundle_offsets(study, work.n_rows, find_data_start(study, n_rows=work.n_rows))
     return Bundle(
         member,
         work.digest,
@@ -262,25 +249,25 @@ def _from_one_file(folder: Path, study: Study, space: CommonSpace, names: Sequen
     digests = {entry["name"]: str(entry["digest"]) for entry in space.record["participants"]}
     places = {name: index for index, name in enumerate(space.names)}
     reached: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, 0))
-    for found in tables_of(folder, space, names):
+    for found in read_tables(folder, space, names):
         name = str(found["participant"][0])
         index, start = reached[name]
         stop = start + found.num_rows
         facts = PartFacts(start, stop, digests[name], space.map_digest(places[name]))
-        schema = schema_of(study, space, [name])
+        schema = make_schema(study, space, [name])
         own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
         _write_whole(part_path(folder, name, index), found.cast(own))
         reached[name] = (index + 1, stop)
 
 
 def _write_whole(path: Path, table: pa.Table) -> None:
-    with open_atomically(path, mode=0o600, what=WHAT) as file, table_writer(file, table.schema) as writer:
+    with open_atomically(path, mode=0o600, what=WHAT) as file, open_table_writer(file, table.schema) as writer:
         writer.write_table(table)
 
 
 def _remove_others(folder: Path, counts: Mapping[str, int | None]) -> None:
     """Remove parts of those who are not in the space, parts beyond a participant's last, and what killed workers left."""
-    for name, paths in parts_in(folder).items():
+    for name, paths in list_parts(folder).items():
         known = counts.get(name, 0)
         for path in paths[len(paths) if known is None else known :]:
             with suppress(OSError):

@@ -21,8 +21,8 @@ import numpy as np
 from mooring.alignment.result import Termination
 from mooring.engines.dask.cluster import Client, Future, handed_out
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.analyst.anchor_source import Newcomer, Solved, newcomer
-from mooring.protocol.analyst.outliers import Fits, fit_to, garbage_fits
+from mooring.protocol.analyst.anchor_source import Newcomer, Solved, fit_newcomer
+from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_garbage
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
@@ -76,11 +76,11 @@ class AnchorsOnWorkers:
     ) -> None:
         self._client, self._stacks, self._where, self._usable = client, stacks, where, usable
 
-    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions."""
         return [bundle.member.name in self._usable for bundle in bundles]
 
-    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
         """Align these; no proof is tried."""
         parts, order = self._parts(bundles)
         p, h = len(bundles), study.n_components
@@ -115,10 +115,10 @@ class AnchorsOnWorkers:
             residual,
             squares - objective / p,
             None,
-            Fits(values, *garbage_fits(p * template)),
+            Fits(values, *measure_garbage(p * template)),
         )
 
-    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
         parts, order = self._parts(bundles)
         same = handed_out(self._client, template)
@@ -250,13 +250,13 @@ def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[M
     B = some_of(stack, rows)
     maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
     aligned = B @ maps
-    fits = np.array([fit_to(total - own, own) for own in aligned])
+    fits = np.array([measure_fit(total - own, own) for own in aligned])
     return maps, stack[1][list(rows)], fits
 
 
 def newcomers(stack: Stack, rows: Rows, template: Matrix) -> list[Newcomer]:
     """Each by itself against a template."""
-    return [newcomer(template, stack[0][row], stack[1][row]) for row in rows]
+    return [fit_newcomer(template, stack[0][row], stack[1][row]) for row in rows]
 
 
 def _one(stack: Stack, row: int) -> tuple[Matrix, Matrix]:

@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, sync_folder
+from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_atomically, open_plain_file, sync_folder
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.signed_file import digest_of, opened
 
 PIECE = 2**22
 Value = str | int | bytes
@@ -28,11 +27,11 @@ _SEND_AGAIN = "Submit the job again: the same bytes are sent again, and what was
 
 def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int], None] | None = None) -> str:
     """Send a file to whoever gave the ticket, unless it is there already; returns its SHA-256."""
-    digest, size = digest_of(path, what="the file"), path.stat().st_size
+    digest, size = hash_file(path, what="the file"), path.stat().st_size
     if _answer(ask, {"do": "offer", "ticket": ticket, "size": size, "digest": digest}).get("have"):
         return digest
     sent = 0
-    with opened(path, what="the file") as file:
+    with open_plain_file(path, what="the file") as file:
         while piece := file.read(PIECE):
             _answer(ask, {"do": "put", "ticket": ticket, "offset": sent, "piece": piece})
             sent += len(piece)
@@ -102,7 +101,7 @@ class Arrival:
         if not isinstance(size, int) or not isinstance(digest, str) or not 0 < size <= self.most:
             raise RefusedError("the file", reason="it is larger than any of this study", cure=_SEND_AGAIN)
         if self.path.exists():
-            self._held = self._held or digest_of(self.path, what="the file")  # once: of a large file it takes a while
+            self._held = self._held or hash_file(self.path, what="the file")  # once: of a large file it takes a while
             if self._held == digest:
                 return {"have": 1}
             raise RefusedError(
@@ -213,6 +212,6 @@ class Counter:
 
 
 def _piece_of(path: Path, offset: int) -> bytes:
-    with opened(path, what="the file") as file:
+    with open_plain_file(path, what="the file") as file:
         file.seek(offset)
         return file.read(PIECE)

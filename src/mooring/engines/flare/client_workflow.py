@@ -14,17 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import clear_partial_files, copy_atomically, explain_os_errors, make_folder
+from mooring.atomic_io import clear_partial_files, copy_atomically, explain_os_errors, hash_file, make_folder
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.settings import SiteSettings, opened_vault, require_same_study
 from mooring.errors import InputError, StorageError
-from mooring.protocol.analyst.delivery import MAP_FILE, Result, read_result
-from mooring.protocol.analyst.training import MODEL_FILE
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.model import MOST_MODEL_BYTES
-from mooring.protocol.messages.signed_file import digest_of
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, Result, read_result
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
@@ -114,8 +112,8 @@ class ParticipantsPart:
             progress=_in_tenths("shared", self.tell),
         )
         record = {"command": _COMMAND, **shared.as_dict()}
-        participant.vault.write(study, "share.json", json.dumps(record).encode())
-        if digest_of(path, what="the bundle") != shared.bundle_digest:
+        participant.vault.write(study.folder_name, "share.json", json.dumps(record).encode())
+        if hash_file(path, what="the bundle") != shared.bundle_digest:
             raise StorageError(
                 "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
             )

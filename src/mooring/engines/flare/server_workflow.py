@@ -13,20 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import explain_os_errors, make_folder, write_atomically
+from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_plain_file, write_atomically
 from mooring.engines.flare.chunks import Arrival, Counter, Message
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import STATE_FILE
-from mooring.protocol.analyst.delivery import MAP_FILE, deliver
-from mooring.protocol.analyst.intake import MOST_BYTES, collect, printable
-from mooring.protocol.analyst.training import MODEL_FILE, TRAINING_FILE, train
+from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.intake import MOST_BYTES, collect, make_printable
+from mooring.protocol.analyst.training import TRAINING_FILE, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import SUFFIX, verify_bundle
-from mooring.protocol.messages.signed_file import digest_of, opened, verified_header
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.transfer import checked
+from mooring.protocol.transport.transfer import check_parcel
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
 _ANCHOR_FIELDS = ("study", "nonce", "bytes")
@@ -159,9 +160,9 @@ class AnalystsPart:
         return [member.name for member in self.study.participants if member.name in here]
 
     def _accept_anchor(self, path: Path) -> None:
-        with opened(path, what="the anchor file") as file:
-            _, fields = verified_header(file, kind="anchor", fields=_ANCHOR_FIELDS, what="the anchor file")
-            checked(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
+        with open_plain_file(path, what="the anchor file") as file:
+            _, fields = read_signed_header(file, kind="anchor", fields=_ANCHOR_FIELDS, what="the anchor file")
+            check_parcel(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
         if fields["signer"] != self.study.dealing_member.signing_key or fields["study"] != self.study.digest:
             raise RefusedError(
                 "the anchor file", reason="it is not the dealer's, of this study", cure="Ask the dealer."
@@ -179,7 +180,7 @@ def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
     for name in _TOLD:
         value = reply.get(name)
         if isinstance(value, str):
-            told[name] = printable(value)
+            told[name] = make_printable(value)
         elif isinstance(value, int):
             told[name] = value
     return told
@@ -206,5 +207,5 @@ def _described(files: Mapping[str, Path]) -> dict[str, str | int]:
     told: dict[str, str | int] = {}
     for name, path in files.items():
         told[f"{name}.size"] = path.stat().st_size
-        told[f"{name}.digest"] = digest_of(path, what="the file")
+        told[f"{name}.digest"] = hash_file(path, what="the file")
     return told

@@ -16,7 +16,7 @@ from typing import Any
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import toml_value
+from mooring.protocol.messages.study_file import render_value
 from mooring.protocol.storage.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"
@@ -195,7 +195,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _write(folder: Path, head: str, plain: Mapping[str, Any]) -> None:
     words = {
-        name: str(value).lower() if isinstance(value, bool) else toml_value(value) for name, value in plain.items()
+        name: str(value).lower() if isinstance(value, bool) else render_value(value) for name, value in plain.items()
     }
     text = head + "".join(f"{name} = {word}\n" for name, word in words.items())
     write_atomically(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")

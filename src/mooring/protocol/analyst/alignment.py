@@ -13,14 +13,14 @@ from mooring.atomic_io import make_folder
 from mooring.errors import InputError
 from mooring.protocol.analyst.alignment_state import (
     CommonSpace,
+    add_newcomers,
     finite_or_none,
     read_space,
-    with_newcomers,
     write_space,
 )
-from mooring.protocol.analyst.anchor_source import Anchors, AnchorsHere, Solved
-from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, forget_other_forms
-from mooring.protocol.analyst.outliers import Fits, fits_among
+from mooring.protocol.analyst.anchor_source import AnchorSource, LocalAnchors, Solved
+from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, remove_other_forms
+from mooring.protocol.analyst.outliers import Fits, measure_fits
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
@@ -61,7 +61,7 @@ def align_bundles(
     certify: bool = True,
     command: str = "",
     progress: Progress | None = None,
-    anchors: Anchors | None = None,
+    anchors: AnchorSource | None = None,
     table: TableWriter | None = None,
 ) -> Aligned:
     """Align verified bundles and write the collaboration matrix.
@@ -92,13 +92,13 @@ def align_bundles(
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
     folder = Path(folder)
-    anchors, table = anchors or AnchorsHere(), table or OneFile()
+    anchors, table = anchors or LocalAnchors(), table or OneFile()
     make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
     if late:
         return _admit(study, bundles, folder, command, progress, anchors, table)
-    usable = [bundle for bundle, whole in zip(bundles, anchors.usable(bundles), strict=True) if whole]
+    usable = [bundle for bundle, whole in zip(bundles, anchors.check_rank(bundles), strict=True) if whole]
     if len(usable) < 2:
         raise InputError(
             "bundles",
@@ -106,11 +106,11 @@ def align_bundles(
             got=f"{len(usable)} that can be aligned",
             cure="Alignment brings uploads together; wait for a second one.",
         )
-    solved = anchors.solved(study, usable)
+    solved = anchors.solve(study, usable)
     fits = solved.fits
     left, note = _without_misfits(study, usable, fits, anchors)
     if (certify and anchors.can_certify) or len(left) < len(usable):
-        solved = anchors.solved(study, left, certify=certify and anchors.can_certify)
+        solved = anchors.solve(study, left, certify=certify and anchors.can_certify)
     values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
     aside = _others(bundles, left)
     note = _joined(note, _anchors(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
@@ -118,11 +118,13 @@ def align_bundles(
     space = CommonSpace(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
     table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
     write_space(folder, space)
-    forget_other_forms(folder, table.name)
+    remove_other_forms(folder, table.name)
     return Aligned(space, tuple(bundle.member.name for bundle in aside))
 
 
-def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: Anchors) -> tuple[list[Bundle], str]:
+def _without_misfits(
+    study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: AnchorSource
+) -> tuple[list[Bundle], str]:
     """Those who fit each other, and a note where that could not be told."""
     v, h, r = study.anchor_noise_scale, study.n_components, study.n_anchor_rows
     if not fits.can_tell or v >= transition_scale(len(bundles), h, r):
@@ -138,9 +140,9 @@ def _without_misfits(study: Study, bundles: Sequence[Bundle], fits: Fits, anchor
             bundles
         ), "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
     # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
-    solved = anchors.solved(study, left)
+    solved = anchors.solve(study, left)
     suspects = _others(bundles, left)
-    found = anchors.against(solved.template, suspects)
+    found = anchors.fit_to_template(solved.template, suspects)
     still = [
         bundle for bundle, against in zip(suspects, found, strict=True) if solved.fits.is_near_garbage(against.fit)
     ]
@@ -153,7 +155,7 @@ def _admit(
     folder: Path,
     command: str,
     progress: Progress | None,
-    anchors: Anchors,
+    anchors: AnchorSource,
     table: TableWriter,
 ) -> Aligned:
     space = read_space(folder, study)
@@ -161,10 +163,10 @@ def _admit(
     fresh = [bundle for bundle in bundles if bundle.member.name not in here]
     entries, maps, admitted, aside = [], [], {}, []
     # The template stands for the others: what garbage reaches against it is measured as it was among themselves.
-    against = fits_among([space.template, space.template])
+    against = measure_fits([space.template, space.template])
     known = [entry["fit"] for entry in space.record["participants"]]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
-    found = zip(fresh, anchors.usable(fresh), anchors.against(space.template, fresh), strict=True)
+    found = zip(fresh, anchors.check_rank(fresh), anchors.fit_to_template(space.template, fresh), strict=True)
     for bundle, whole, own in found:
         if not whole or among.is_near_garbage(own.fit):
             aside.append(bundle.member.name)
@@ -174,12 +176,12 @@ def _admit(
         admitted[bundle.member.name] = bundle
     if not admitted:
         return Aligned(space, tuple(aside))
-    joined = with_newcomers(space, entries, maps, space.record["note"])
+    joined = add_newcomers(space, entries, maps, space.record["note"])
     joined.record["command"] = command
     table.write(folder, study, joined, admitted, progress)
     joined.record["table"] = table.name
     write_space(folder, joined)
-    forget_other_forms(folder, table.name)
+    remove_other_forms(folder, table.name)
     return Aligned(joined, tuple(aside), tuple(admitted))
 
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import write_atomically
+from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.geometry.rigid import RigidMap
-from mooring.protocol.messages.container import TensorSpec, array_from, pack, read_header, require_header
-from mooring.protocol.messages.signed_file import opened
+from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
@@ -75,7 +74,7 @@ class CommonSpace:
         parts = (self.orthogonals[index], self.means[index], self.origin)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
-    def bring(self, index: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def align_rows(self, index: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Bring one participant's rows into the common space."""
         moved = (rows.astype(np.float64) - self.means[index]) @ self.orthogonals[index] + self.origin
         return np.asarray(moved, dtype=np.float32)
@@ -99,7 +98,7 @@ def write_space(folder: Path, space: CommonSpace) -> None:
     }
     metadata = {"study": space.study_digest, "participants": str(len(space.names)), "record": str(len(text))}
     tensors = _tensors(len(space.names), r, h, len(text))
-    write_atomically(folder / STATE_FILE, pack(arrays, tensors, metadata), mode=0o600, what=_WHAT)
+    write_atomically(folder / STATE_FILE, encode_file(arrays, tensors, metadata), mode=0o600, what=_WHAT)
     write_atomically(folder / RECORD_FILE, text, what=_WHAT)
 
 
@@ -108,7 +107,7 @@ def read_space(folder: Path, study: Study) -> CommonSpace:
     path = folder / STATE_FILE
     if not path.is_file():
         raise StorageError(_WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
-    with opened(path, what=_WHAT) as file:
+    with open_plain_file(path, what=_WHAT) as file:
         header = read_header(file, what=_WHAT)
         if header.metadata.get("study") != study.digest:
             raise RefusedError(_WHAT, reason="it belongs to another study, or another version", cure=_ALIGN_AGAIN)
@@ -120,12 +119,12 @@ def read_space(folder: Path, study: Study) -> CommonSpace:
             raise RefusedError(_WHAT, reason="its record is too large", cure=_ALIGN_AGAIN)
         tensors = _tensors(p, study.n_anchor_rows, study.n_components, n_bytes)
         require_header(header, tensors, what=_WHAT)
-        arrays = {name: array_from(file.read(spec.n_bytes), spec) for name, spec in tensors.items()}
+        arrays = {name: spec.decode(file.read(spec.n_bytes)) for name, spec in tensors.items()}
     record = json.loads(arrays.pop("record").tobytes())
     return CommonSpace(study.digest, record, **arrays)
 
 
-def with_newcomers(
+def add_newcomers(
     space: CommonSpace, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
 ) -> CommonSpace:
     """The same space with further participants, given their records and (orthogonal, mean); nobody else moves."""

@@ -13,7 +13,7 @@ from mooring.alignment.certificate import Certificate
 from mooring.alignment.problem import centred_newcomer
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.analyst.outliers import Fits, fit_to, fits_among
+from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_fits
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
@@ -56,31 +56,31 @@ class Newcomer:
     mean: Matrix
 
 
-class Anchors(Protocol):
+class AnchorSource(Protocol):
     """The anchor representations of verified bundles, wherever they are."""
 
     can_certify: bool
 
-    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions; one that does not would stop everybody's alignment."""
 
-    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
         """Align these, in this order."""
 
-    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
 
 
-class AnchorsHere:
+class LocalAnchors:
     """The anchor representations in this process's memory, one in each bundle."""
 
     can_certify = True
 
-    def usable(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions."""
-        return [spans_all(bundle.anchor_representation) for bundle in bundles]
+        return [has_full_rank(bundle.anchor_representation) for bundle in bundles]
 
-    def solved(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
         """Align these by the study's method."""
         uploads = [bundle.anchor_representation for bundle in bundles]
         if study.method_described.alignment == "reference":
@@ -103,26 +103,26 @@ class AnchorsHere:
             residual=found.residual,
             misfit=found.misfit,
             certificate=found.certificate,
-            fits=fits_among(aligned),
+            fits=measure_fits(aligned),
         )
 
-    def against(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
-        return [newcomer(template, *centred(bundle.anchor_representation)) for bundle in bundles]
+        return [fit_newcomer(template, *centre(bundle.anchor_representation)) for bundle in bundles]
 
 
-def centred(upload: Matrix) -> tuple[Matrix, Matrix]:
+def centre(upload: Matrix) -> tuple[Matrix, Matrix]:
     """An anchor representation centred, and its mean row."""
     mean = upload.mean(axis=0)
     return np.asarray(upload - mean), mean
 
 
-def newcomer(template: Matrix, centred: Matrix, mean: Matrix) -> Newcomer:
+def fit_newcomer(template: Matrix, centre: Matrix, mean: Matrix) -> Newcomer:
     """One centred anchor representation against a template."""
-    return Newcomer(fit_to(template, centred), np.asarray(polar_factor(centred.T @ template)), mean)
+    return Newcomer(measure_fit(template, centre), np.asarray(polar_factor(centre.T @ template)), mean)
 
 
-def spans_all(upload: Matrix) -> bool:
+def has_full_rank(upload: Matrix) -> bool:
     """Whether an anchor representation spans all directions."""
     try:
         centred_newcomer(upload, template=upload)

@@ -17,12 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mooring.atomic_io import open_atomically
+from mooring.atomic_io import hash_file, open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import STATE_FILE, CommonSpace
-from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, WHAT, part_tables
+from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, WHAT, read_parts
 from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.signed_file import digest_of
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
 
@@ -56,12 +55,12 @@ class OneFile:
         write_table(folder, study, space, bundles, progress)
 
 
-def rows_at_once(n_components: int) -> int:
+def choose_block_rows(n_components: int) -> int:
     """Rows of a block: what is in memory at a time, and a row group of the file."""
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
 
 
-def table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     """Write Parquet; only words repeat themselves, and looking for numbers that do takes longer than all the rest."""
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(file, schema, use_dictionary=words)
@@ -71,12 +70,12 @@ def write_table(
     folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None = None
 ) -> None:
     """Write everybody's rows; of participants without a bundle, those of the file that is there."""
-    schema = schema_of(study, space)
+    schema = make_schema(study, space)
     done, total = 0, sum(space.rows.values())
     with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
-        with table_writer(file, schema) as writer:
+        with open_table_writer(file, schema) as writer:
             kept = [name for name in space.names if name not in bundles]
-            for table in tables_of(folder, space, kept) if kept else ():
+            for table in read_tables(folder, space, kept) if kept else ():
                 writer.write_table(table.cast(schema))
                 done += table.num_rows
                 if progress:
@@ -84,18 +83,18 @@ def write_table(
             for index, name in enumerate(space.names):
                 if name not in bundles:
                     continue
-                for rows, labels in bundles[name].blocks(rows_at_once(study.n_components)):
-                    writer.write_table(table_of(schema, study, name, space.bring(index, rows), labels))
+                for rows, labels in bundles[name].blocks(choose_block_rows(study.n_components)):
+                    writer.write_table(make_table(schema, study, name, space.align_rows(index, rows), labels))
                     done += len(rows)
                     if progress:
                         progress(done, total)
         for bundle in bundles.values():
-            require_unchanged(bundle._path, bundle.digest, bundle.member.name)
+            require_unchanged(bundle.path, bundle.digest, bundle.member.name)
 
 
 def require_unchanged(path: Path, digest: str, name: str) -> None:
     """Whoever can write where bundles arrive could have changed one after it was verified."""
-    if digest_of(path, what="the bundle") != digest:
+    if hash_file(path, what="the bundle") != digest:
         raise RefusedError(
             "the bundle",
             reason=f"the file of {name} changed while it was read",
@@ -105,20 +104,20 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
 def read_blocks(folder: Path, study: Study, space: CommonSpace) -> Iterator[Block]:
     """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers."""
-    for found in tables_of(folder, space, space.names):
-        yield block_of(found, study)
+    for found in read_tables(folder, space, space.names):
+        yield decode_block(found, study)
 
 
-def block_of(found: pa.Table, study: Study) -> Block:
+def decode_block(found: pa.Table, study: Study) -> Block:
     """One row group as whose it is, rows and labels."""
     columns = [found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)]
     return str(found["participant"][0]), np.column_stack(columns), _labels(found, study)
 
 
-def tables_of(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
+def read_tables(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
     """The row groups of these participants, whichever form the matrix has."""
     if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
-        yield from part_tables(folder, space, names)
+        yield from read_parts(folder, space, names)
         return
     known = set(names)
     with _opened(folder / TABLE_FILE) as table:
@@ -129,7 +128,7 @@ def tables_of(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterato
                 yield found
 
 
-def forget_other_forms(folder: Path, name: str) -> None:
+def remove_other_forms(folder: Path, name: str) -> None:
     """Remove the matrix of an earlier alignment that was written in another form."""
     if name != TABLE_FILE:
         with suppress(OSError):
@@ -162,9 +161,9 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     writer = None
     with open_atomically(path, mode=0o600, what=WHAT) as file:
         try:
-            for found in tables_of(folder, space, space.names):
+            for found in read_tables(folder, space, space.names):
                 table = found.replace_schema_metadata(metadata)
-                writer = writer or table_writer(file, table.schema)
+                writer = writer or open_table_writer(file, table.schema)
                 writer.write_table(table)
         finally:
             if writer is not None:
@@ -188,7 +187,7 @@ def _space_of(folder: Path) -> CommonSpace:
     return space
 
 
-def schema_of(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
+def make_schema(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
     """Columns, and of everybody (or of `names`) which map made the rows."""
     label = {
         "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
@@ -210,7 +209,7 @@ def _maps_of(space: CommonSpace, names: Sequence[str]) -> bytes:
     return json.dumps(maps).encode()
 
 
-def table_of(
+def make_table(
     schema: pa.Schema, study: Study, name: str, rows: npt.NDArray[np.float32], labels: npt.NDArray[Any] | None
 ) -> pa.Table:
     """A block of one participant's rows as a table."""

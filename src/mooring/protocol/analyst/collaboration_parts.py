@@ -46,7 +46,7 @@ def part_path(folder: Path, name: str, index: int) -> Path:
     return folder / PARTS_FOLDER / f"part-{name}-{index:06d}.parquet"
 
 
-def facts_of(path: Path, name: str) -> PartFacts | None:
+def read_facts(path: Path, name: str) -> PartFacts | None:
     """What a part says, or None if it is not there or cannot be read."""
     try:
         schema = pq.read_schema(path)
@@ -58,7 +58,7 @@ def facts_of(path: Path, name: str) -> PartFacts | None:
         return None
 
 
-def parts_in(folder: Path) -> dict[str, list[Path]]:
+def list_parts(folder: Path) -> dict[str, list[Path]]:
     """The parts that are there, by participant, in order."""
     found: dict[str, list[tuple[int, Path]]] = {}
     with explain_os_errors(WHAT):
@@ -69,14 +69,14 @@ def parts_in(folder: Path) -> dict[str, list[Path]]:
     return {name: [path for _, path in sorted(paths)] for name, paths in found.items()}
 
 
-def checked_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dict[str, list[Path]]:
+def check_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dict[str, list[Path]]:
     """The parts of these participants: every row once, and made by the space's maps, or a clear error."""
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
-    there = parts_in(folder)
+    there = list_parts(folder)
     for name in names:
         reached, digest = 0, space.map_digest(places[name])
         for path in there.get(name, ()):
-            facts = facts_of(path, name)
+            facts = read_facts(path, name)
             if facts is None:
                 raise StorageError(WHAT, reason="a part of it cannot be read", cure="Run 'mooring align' again.")
             if facts.start != reached or facts.map != digest:
@@ -87,14 +87,14 @@ def checked_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dic
     return {name: there[name] for name in names}
 
 
-def part_tables(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
+def read_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
     """Every row group of these participants' parts, participant by participant."""
-    for paths in checked_parts(folder, space, names).values():
+    for paths in check_parts(folder, space, names).values():
         for path in paths:
-            yield from row_groups(path)
+            yield from read_row_groups(path)
 
 
-def row_groups(path: Path) -> Iterator[pa.Table]:
+def read_row_groups(path: Path) -> Iterator[pa.Table]:
     """The row groups of one part."""
     try:
         with pq.ParquetFile(path) as table:

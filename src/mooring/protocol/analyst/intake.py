@@ -13,8 +13,8 @@ from mooring.atomic_io import explain_os_errors, make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_url, local_path, without_secrets
-from mooring.protocol.transport.inbox import Candidate, Copy, downloaded
+from mooring.protocol.transport.addresses import is_url, local_path, redact_command
+from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
@@ -102,7 +102,7 @@ def collect(
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[SetAside] = []
     for candidate in _candidates(source, folder, copies, most_bytes, progress):
-        file, taken = printable(candidate.shown), None
+        file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
             taken = _verified(candidate.found, study)
             origins[candidate.found] = candidate.origin
@@ -124,7 +124,7 @@ def collect(
     here = {bundle.member.name for bundle in bundles}
     missing = tuple(member.name for member in study.participants if member.name not in here)
     intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
-    record = {"command": without_secrets(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
+    record = {"command": redact_command(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
     copies = _copies_now(bundles, origins, copies)
     record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
     record["set_aside"] = record["set_aside"][
@@ -173,7 +173,7 @@ def _copies_now(
     bundles: list[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
-    taken = {bundle._path: bundle.digest for bundle in bundles}
+    taken = {bundle.path: bundle.digest for bundle in bundles}
     now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if origin[0] and path in taken}
     known = {(copy.object, copy.digest) for copy in now.values()}
     return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
@@ -226,7 +226,7 @@ def _candidates(
 ) -> Iterator[Candidate]:
     """Every file that may be a bundle."""
     if is_url(source):
-        yield from downloaded(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
+        yield from download_bundles(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
         return
     place = local_path(source)
     with explain_os_errors("the folder of bundles"):
@@ -252,7 +252,7 @@ def _local(path: Path, most_bytes: int) -> Path | str:
     return path
 
 
-def printable(name: str) -> str:
+def make_printable(name: str) -> str:
     """A file's name as it can be shown: no control characters, no surrogates, not too long."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in name)
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

@@ -56,7 +56,7 @@ class Fits:
         return bool(value < cut and self.can_tell)
 
 
-def fit_to(template: Matrix, centred: Matrix) -> float:
+def measure_fit(template: Matrix, centred: Matrix) -> float:
     """The correlation of a centred anchor representation with a template, after the best turn."""
     size = float(np.linalg.norm(centred) * np.linalg.norm(template))
     if size == 0:
@@ -64,17 +64,17 @@ def fit_to(template: Matrix, centred: Matrix) -> float:
     return min(1.0, float(np.linalg.svd(centred.T @ template, compute_uv=False).sum()) / size)
 
 
-def fits_among(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
+def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
     """Fit each of two or more aligned, centred anchor representations to the mean of the others."""
     total = np.sum(aligned, axis=0)
-    values = np.array([fit_to(total - own, own) for own in aligned])
-    return Fits(values, *garbage_fits(total, seed=seed))
+    values = np.array([measure_fit(total - own, own) for own in aligned])
+    return Fits(values, *measure_garbage(total, seed=seed))
 
 
-def garbage_fits(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
+def measure_garbage(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
     """How well garbage fits a sum of aligned anchor representations: mean and standard deviation of a few draws."""
     rng = np.random.default_rng([_STREAM, seed])  # no stream that made an anchor in an experiment
-    drawn = [fit_to(total, _garbage(total.shape, rng)) for _ in range(_DRAWS)]
+    drawn = [measure_fit(total, _garbage(total.shape, rng)) for _ in range(_DRAWS)]
     return float(np.mean(drawn)), float(np.std(drawn))
 
 

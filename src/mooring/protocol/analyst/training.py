@@ -31,10 +31,11 @@ from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
+from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix, Progress
 
-TRAINING_FILE, MODEL_FILE = "training.json", "model.onnx"
+TRAINING_FILE = "training.json"
 _MOST_ALONE, _FEWEST_ALONE = 12, 10
 _ROWS_COMPARED = 5_000
 _SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3

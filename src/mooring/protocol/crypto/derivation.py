@@ -109,7 +109,7 @@ class SecretMap:
 
     Examples
     --------
-    >>> SecretMap.derived(Secret(bytes(32)), n_components=2)
+    >>> SecretMap.derive(Secret(bytes(32)), n_components=2)
     SecretMap(redacted)
     """
 
@@ -119,7 +119,7 @@ class SecretMap:
         self.__map = map
 
     @classmethod
-    def derived(cls, key: Secret, *, n_components: int) -> SecretMap:
+    def derive(cls, key: Secret, *, n_components: int) -> SecretMap:
         """Draw O from the Haar measure and Ψ from the standard normal, both from the key."""
         numbers = Stream(key).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.mechanisms.methods import method_named
-from mooring.protocol.messages.study import ProjectionName, new_nonce, require_name
+from mooring.protocol.messages.card import require_name
+from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import (
     COLUMNS,
     FORMAT,
@@ -27,8 +28,8 @@ from mooring.protocol.messages.study_file import (
     METHOD,
     ROSTER,
     ROWS,
-    toml_lines,
-    toml_value,
+    render_table,
+    render_value,
 )
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
@@ -145,16 +146,16 @@ def draft_study(
     return "".join(
         [
             HEAD,
-            toml_lines({"format": FORMAT, "name": name, "nonce": nonce or new_nonce()}),
+            render_table({"format": FORMAT, "name": name, "nonce": nonce or draw_nonce()}),
             f"\n[method]\n{METHOD}",
             ""
             if components is not None
             else "# components: as many as the encoded rows are wide, without a projection.\n",
             "" if anchor_rows is not None else "# anchor_rows: four times the components.\n",
-            toml_lines(settings),
+            render_table(settings),
             f"# projection_digest comes from: mooring study project  {TODO} run it\n" * (projection == "public-svd"),
             f"\n[rows]\n{ROWS}",
-            toml_lines(rows),
+            render_table(rows),
             f"\n[label]\n{LABEL}",
             _label_text(table, label, known),
             f"\n{COLUMNS}",
@@ -164,7 +165,7 @@ def draft_study(
     )
 
 
-def open_entries(text: str) -> int:
+def count_open_entries(text: str) -> int:
     """How many entries of a draft are still open."""
     return sum(1 for line in text.splitlines() if TODO in line)
 
@@ -210,7 +211,7 @@ def _kind_by_type(table: TableFile, name: str) -> str:
 
 def _label_text(table: TableFile, label: str | None, known: Known) -> str:
     if label is None:
-        return toml_lines({"kind": "none"})
+        return render_table({"kind": "none"})
     is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)
     if known.label_range is not None or (is_float and not known.classes):
         ends = [float(end) for end in known.label_range or ()]
@@ -233,12 +234,14 @@ def _column_texts(columns: Sequence[Mapping[str, Any]], missing: MissingRule) ->
         group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
         rest = {key: value for key, value in group[0].items() if key != "name"}
-        texts.append(f"\n[[columns]]\n{_filled(names | rest)}" + toml_lines({"missing": missing, "outside": "refuse"}))
+        texts.append(
+            f"\n[[columns]]\n{_filled(names | rest)}" + render_table({"missing": missing, "outside": "refuse"})
+        )
     return texts
 
 
 def _filled(entries: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_OPEN[key] if value == [] else toml_value(value)}\n" for key, value in entries.items())
+    return "".join(f"{key} = {_OPEN[key] if value == [] else render_value(value)}\n" for key, value in entries.items())
 
 
 def _require_names_among(table: TableFile, names: Sequence[str]) -> None:

@@ -17,13 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import open_atomically
+from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.container import Header, TensorSpec, require_header
+from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.signed_file import Fields, header_length, opened, signed_header, verified_header
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.signed_file import (
+    Fields,
+    Header,
+    TensorSpec,
+    measure_signed_header,
+    read_signed_header,
+    require_header,
+    write_signed,
+)
+from mooring.protocol.messages.study import Study
 
 KIND = "bundle"
 SUFFIX = ".bundle"
@@ -52,6 +60,7 @@ class Bundle:
         Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor.
     anchor_representation : array of shape (r, h)
         B_i, in float64.
+    path : Path
     """
 
     member: Member
@@ -59,36 +68,46 @@ class Bundle:
     n_rows: int
     anchor_digest: str
     anchor_representation: npt.NDArray[np.float64]
-    _path: Path
+    path: Path
     _offsets: Mapping[str, int]
     _n_components: int
     _label_kind: str
 
-    def blocks(self, rows_at_once: int = 65_536) -> Iterator[tuple[Single, npt.NDArray[Any] | None]]:
-        """The rows, and labels where the study has them, a block at a time."""
-        for start in range(0, self.n_rows, rows_at_once):
-            count = min(rows_at_once, self.n_rows - start)
-            rows = self._read("representation", start * self._n_components, count * self._n_components)
-            labels = self._as_labels(self._read("labels", start, count)) if self._label_kind != "none" else None
+    def blocks(
+        self, rows_at_once: int = 65_536, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Single, npt.NDArray[Any] | None]]:
+        """Rows `start` to `stop`, and their labels where the study has them, a block at a time.
+
+        Parameters
+        ----------
+        rows_at_once, start : int
+        stop : int, optional
+            Default: the end.
+        """
+        stop = self.n_rows if stop is None else stop
+        for first in range(start, stop, rows_at_once):
+            count = min(rows_at_once, stop - first)
+            rows = self._read("representation", first * self._n_components, count * self._n_components)
+            labels = None
+            if self._label_kind != "none":
+                dtype = np.int64 if self._label_kind == "classes" else np.float64
+                labels = self._read("labels", first, count).astype(dtype)
             yield rows.reshape(count, self._n_components), labels
 
     def representation(self) -> Single:
         """All rows: Y_i."""
-        return self._read("representation", 0, self.n_rows * self._n_components).reshape(self.n_rows, -1)
+        return next(self.blocks(self.n_rows))[0]
 
     def labels(self) -> npt.NDArray[Any] | None:
         """All labels: class numbers (int64), numbers (float64), or None."""
-        return None if self._label_kind == "none" else self._as_labels(self._read("labels", 0, self.n_rows))
+        return next(self.blocks(self.n_rows))[1]
 
     def _read(self, name: str, start: int, count: int) -> Single:
-        with opened(self._path, what=_WHAT) as file:
+        with open_plain_file(self.path, what=_WHAT) as file:
             found = np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start)
         if found.size < count:
-            raise _changed()
+            raise _refuse("it became shorter while it was read")
         return found.astype(np.float32)
-
-    def _as_labels(self, stored: Single) -> npt.NDArray[Any]:
-        return stored.astype(np.int64 if self._label_kind == "classes" else np.float64)
 
 
 def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
@@ -102,12 +121,26 @@ def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
 
 
 def bundle_fields(study: Study, *, n_rows: int, anchor_digest: str) -> dict[str, str | int]:
-    """Exactly what the manifest of a bundle says, besides kind, format, signer and digest."""
+    """Exactly what the manifest of a bundle says, besides kind, format, signer and digest.
+
+    Parameters
+    ----------
+    study : Study
+    n_rows : int
+    anchor_digest : str
+        Of the sealed anchor file.
+    """
     return {"study": study.digest, "nonce": study.nonce, "rows": n_rows, "anchor": anchor_digest}
 
 
 def bundle_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
-    """Where each array begins in the file."""
+    """Where each array begins in the file.
+
+    Parameters
+    ----------
+    study : Study
+    n_rows, data_start : int
+    """
     offsets, position = {}, data_start
     for name, spec in bundle_tensors(study, n_rows).items():
         offsets[name] = position
@@ -115,13 +148,13 @@ def bundle_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]
     return offsets
 
 
-def data_start_of(study: Study, *, n_rows: int) -> int:
+def find_data_start(study: Study, *, n_rows: int) -> int:
     """Where the arrays of a bundle of so many rows begin."""
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest="0" * 64)
-    return header_length(KIND, fields, bundle_tensors(study, n_rows))
+    return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
 
 
-def write_small_bundle(
+def write_bundle(
     path: Path,
     study: Study,
     *,
@@ -131,17 +164,25 @@ def write_small_bundle(
     signer: SigningKey,
     anchor_digest: str = "0" * 64,
 ) -> str:
-    """Write a bundle from arrays in memory, and return its SHA-256: for simulations and tests; rows are not shuffled."""
+    """Write a bundle from arrays in memory, and return its SHA-256: for simulations and tests; rows are not shuffled.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    representation : array of shape (n, h)
+    anchor_representation : array of shape (r, h)
+    labels : array of shape (n,) or None
+    signer : SigningKey
+    anchor_digest : str
+        Of the sealed anchor file.
+    """
+    given = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
     n_rows = representation.shape[0]
-    tensors = bundle_tensors(study, n_rows)
-    arrays = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
-    stored = [np.asarray(arrays[name], dtype="<f4").reshape(spec.shape).tobytes() for name, spec in tensors.items()]
+    specs = bundle_tensors(study, n_rows)
+    arrays = {name: np.asarray(given[name], dtype=np.float32).reshape(spec.shape) for name, spec in specs.items()}
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest=anchor_digest)
-    header = signed_header(KIND, fields, tensors, hashlib.sha256(b"".join(stored)).hexdigest(), signer)
-    with open_atomically(path, what=_WHAT) as file:
-        for part in (header, *stored):
-            file.write(part)
-    return hashlib.sha256(b"".join((header, *stored))).hexdigest()
+    return write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
 
 
 def verify_bundle(path: Path, study: Study) -> Bundle:
@@ -150,12 +191,12 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
     Memory does not grow with what the file claims: its claims are compared with its length first, and its arrays are read
     a block at a time.
     """
-    with opened(path, what=_WHAT) as file:
-        header, fields = verified_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+    with open_plain_file(path, what=_WHAT) as file:
+        header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
         member = _entitled(fields, study)
         n_rows = fields["rows"]
         if not isinstance(n_rows, int) or not 1 <= n_rows <= _MOST_ROWS:
-            raise RefusedError(_WHAT, reason="it has no rows, or claims more than there can be", cure=_ASK_AGAIN)
+            raise _refuse("it has no rows, or claims more than there can be")
         require_header(header, bundle_tensors(study, n_rows), what=_WHAT)
         whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
         anchor, largest = b"", _largest_entry(study)
@@ -164,26 +205,24 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
             for start in range(0, n_bytes, _BLOCK_BYTES):
                 block = file.read(wanted := min(_BLOCK_BYTES, n_bytes - start))
                 if len(block) < wanted:
-                    raise _changed()
+                    raise _refuse("it became shorter while it was read")
                 whole.update(block)
                 arrays.update(block)
                 values = np.frombuffer(block, dtype="<f4")
                 if not np.isfinite(values).all():
-                    raise RefusedError(_WHAT, reason="it holds numbers that are not finite", cure=_ASK_AGAIN)
+                    raise _refuse("it holds numbers that are not finite")
                 if name == "labels":
                     _require_labels(values, study)
                 elif name == "anchor_representation":
                     anchor += block
                 elif np.abs(values).max() > largest:
-                    raise RefusedError(
-                        _WHAT, reason="it holds numbers larger than any row of the study becomes", cure=_ASK_AGAIN
-                    )
+                    raise _refuse("it holds numbers larger than any row of the study becomes")
             if name == "anchor_representation":  # before gigabytes of rows are read
                 representation = np.frombuffer(anchor, dtype="<f4").astype(np.float64)
                 representation = representation.reshape(study.n_anchor_rows, study.n_components)
                 _require_anchor_norm(representation, study)
     if arrays.hexdigest() != fields["data"]:
-        raise RefusedError(_WHAT, reason="its arrays are not those that were signed", cure=_ASK_AGAIN)
+        raise _refuse("its arrays are not those that were signed")
     return Bundle(
         member,
         whole.hexdigest(),
@@ -197,14 +236,10 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
     )
 
 
-def _changed() -> RefusedError:
-    return RefusedError(_WHAT, reason="it became shorter while it was read", cure=_ASK_AGAIN)
-
-
-def read_header_of(path: Path) -> tuple[Header, Fields]:
+def read_bundle_header(path: Path) -> tuple[Header, Fields]:
     """The header of a bundle, its signature checked; no study is needed, and no array is touched."""
-    with opened(path, what=_WHAT) as file:
-        return verified_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+    with open_plain_file(path, what=_WHAT) as file:
+        return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
 
 
 def _entitled(fields: Fields, study: Study) -> Member:
@@ -220,7 +255,7 @@ def _entitled(fields: Fields, study: Study) -> Member:
             cure="Compare fingerprints: 'mooring study show' prints them.",
         )
     if not (isinstance(fields["anchor"], str) and len(fields["anchor"]) == 64):
-        raise RefusedError(_WHAT, reason="it does not say which anchor was used", cure=_ASK_AGAIN)
+        raise _refuse("it does not say which anchor was used")
     return member
 
 
@@ -231,7 +266,7 @@ def _require_labels(values: Single, study: Study) -> None:
         slack = 1e-6 * (study.label.high - study.label.low)
         fine = bool(((values >= study.label.low - slack) & (values <= study.label.high + slack)).all())
     if not fine:
-        raise RefusedError(_WHAT, reason="it holds labels that the study does not declare", cure=_ASK_AGAIN)
+        raise _refuse("it holds labels that the study does not declare")
 
 
 def _largest_entry(study: Study) -> float:
@@ -254,3 +289,7 @@ def _require_anchor_norm(representation: npt.NDArray[np.float64], study: Study) 
             reason=f"its anchor representation is {math.sqrt(found / mean):.3g} times as large as the study makes it",
             cure="Ask the participant whether it used the study's anchor and noise.",
         )
+
+
+def _refuse(reason: str) -> RefusedError:
+    return RefusedError(_WHAT, reason=reason, cure=_ASK_AGAIN)

@@ -1,40 +1,70 @@
-"""Signed files: a manifest that names what is inside, by whom and for which study, and arrays that match it.
+"""Arrays in signed files: the safetensors layout, read with bounds on everything, one encoding of each content.
 
-The Ed25519 signature covers the manifest; the manifest holds the SHA-256 of the arrays; and the header must be exactly what
-manifest and signature make of it. So no bit of the file can change unnoticed.
+A file is eight bytes of header length, a JSON header, and the arrays one after the other. Readers know beforehand which
+arrays, dtypes and shapes to expect, and rebuild the header they expect from its metadata: a header that differs by one byte
+is refused, so there is no room for duplicate keys, gaps, overlaps or trailing bytes.
+
+A signed file's metadata are a manifest, which says what is inside, by whom and for which study, and its Ed25519 signature;
+the manifest holds the SHA-256 of the arrays. So no bit of the file can change unnoticed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import open_atomically
-from mooring.errors import RefusedError, StorageError
+from mooring.atomic_io import open_atomically, open_plain_file
+from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey, verify
-from mooring.protocol.messages.container import (
-    Header,
-    TensorSpec,
-    array_from,
-    as_stored,
-    header_bytes,
-    read_header,
-    require_header,
-)
 
 FORMAT = 1
+MOST_HEADER_BYTES = 2**16
 Fields = Mapping[str, str | int]
-_BLOCK = 2**20
 _SIGNATURE_BYTES = 64
-_DTYPE_NAMES = {"f4": "F32", "f8": "F64", "u1": "U8"}
+_DTYPES: dict[str, str] = {"F32": "<f4", "F64": "<f8", "U8": "|u1"}
+_DTYPE_NAMES = {dtype[1:]: name for name, dtype in _DTYPES.items()}
 _ASK_AGAIN = "Ask its sender to send it again."
+
+
+class TensorSpec(NamedTuple):
+    """What an array must be: "F32", "F64" or "U8", and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Its size in the file."""
+        return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
+
+    def encode(self, array: npt.NDArray[Any]) -> bytes:
+        """The bytes of an array in the file."""
+        return np.ascontiguousarray(array, dtype=_DTYPES[self.dtype]).reshape(self.shape).tobytes()
+
+    def decode(self, data: bytes | memoryview) -> npt.NDArray[Any]:
+        """An array from its bytes in the file; a copy, in the machine's own byte order."""
+        return np.frombuffer(data, dtype=_DTYPES[self.dtype]).reshape(self.shape).astype(_DTYPES[self.dtype][1:])
+
+
+Tensors = Mapping[str, TensorSpec]
+
+
+class Header(NamedTuple):
+    """The metadata of a file, where its arrays begin, its length, and the header's own bytes."""
+
+    metadata: dict[str, str]
+    data_start: int
+    size: int
+    raw: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +85,94 @@ class SignedFile:
     digest: str
 
 
-def signed_header(
-    kind: str, fields: Fields, tensors: Mapping[str, TensorSpec], data_digest: str, signer: SigningKey
-) -> bytes:
-    """The beginning of a signed file whose arrays have this SHA-256."""
-    manifest = _manifest(kind, {**fields, "signer": signer.public, "data": data_digest})
-    return header_bytes(tensors, {"manifest": manifest, "signature": signer.sign(_message(kind, manifest)).hex()})
+def encode_header(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
+    """The bytes of a file with these arrays up to the first of them."""
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+    position = 0
+    for name, spec in tensors.items():
+        end = position + spec.n_bytes
+        entries[name] = {"dtype": spec.dtype, "shape": list(spec.shape), "data_offsets": [position, end]}
+        position = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
-def header_length(kind: str, fields: Fields, tensors: Mapping[str, TensorSpec]) -> int:
-    """How long the header will be, before digest and signature are known."""
-    manifest = _manifest(kind, {**fields, "signer": "0" * 64, "data": "0" * 64})
-    return len(header_bytes(tensors, {"manifest": manifest, "signature": "0" * 2 * _SIGNATURE_BYTES}))
+def encode_file(arrays: Mapping[str, npt.NDArray[Any]], tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
+    """A whole small file.
+
+    Parameters
+    ----------
+    arrays : mapping of arrays
+    tensors : mapping of TensorSpec
+        Type and shape of each, in the order of the file.
+    metadata : mapping of str
+    """
+    return encode_header(tensors, metadata) + b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
+
+
+def read_header(file: BinaryIO, *, what: str) -> Header:
+    """Read a header without trusting any length it states."""
+    size = os.fstat(file.fileno()).st_size
+    first = file.read(8)
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or not 2 <= length <= min(MOST_HEADER_BYTES, size - 8):
+        raise _refuse(what, "it is no mooring file, or it is cut short")
+    text = file.read(length)
+    try:
+        metadata = json.loads(text)["__metadata__"]
+        is_plain = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
+    except (ValueError, KeyError, TypeError, RecursionError):
+        is_plain = False
+    if not is_plain:
+        raise _refuse(what, "its header cannot be read")
+    return Header(metadata, 8 + length, size, first + text)
+
+
+def require_header(header: Header, tensors: Tensors, *, what: str) -> None:
+    """Refuse a file that is not, byte for byte, one that holds exactly these arrays.
+
+    Parameters
+    ----------
+    header : Header
+    tensors : mapping of TensorSpec
+    what : str
+        What an error calls the file.
+    """
+    if any(side < 0 for spec in tensors.values() for side in spec.shape):
+        raise _refuse(what, "it states a negative size")
+    if header.raw != encode_header(tensors, header.metadata):
+        raise _refuse(what, "its arrays are not those, of the type and shape, that the study asks for")
+    if header.size != header.data_start + sum(spec.n_bytes for spec in tensors.values()):
+        raise _refuse(what, "its length is not what its header says")
+
+
+def encode_signed_header(kind: str, fields: Fields, tensors: Tensors, data_digest: str, signer: SigningKey) -> bytes:
+    """The header of a signed file.
+
+    Parameters
+    ----------
+    kind, fields, signer
+        As for `write_signed`.
+    tensors : mapping of TensorSpec
+    data_digest : str
+        SHA-256 of the arrays' bytes.
+    """
+    manifest = _encode_manifest(kind, {**fields, "signer": signer.public, "data": data_digest})
+    signature = signer.sign(_signed_message(kind, manifest)).hex()
+    return encode_header(tensors, {"manifest": manifest, "signature": signature})
+
+
+def measure_signed_header(kind: str, fields: Fields, tensors: Tensors) -> int:
+    """The length of a signed file's header, before digest and signature are known.
+
+    Parameters
+    ----------
+    kind, fields, tensors
+        As for `encode_signed_header`.
+    """
+    manifest = _encode_manifest(kind, {**fields, "signer": "0" * 64, "data": "0" * 64})
+    return len(encode_header(tensors, {"manifest": manifest, "signature": "0" * 2 * _SIGNATURE_BYTES}))
 
 
 def write_signed(
@@ -78,7 +184,7 @@ def write_signed(
     signer: SigningKey,
     mode: int = 0o644,
 ) -> str:
-    """Write a small signed file durably, and return the SHA-256 of the whole of it.
+    """Write a small signed file, and return the SHA-256 of the whole of it.
 
     Parameters
     ----------
@@ -93,13 +199,12 @@ def write_signed(
     mode : int
         Permissions.
     """
-    tensors = {name: _spec_of(array) for name, array in arrays.items()}
-    stored = [as_stored(arrays[name], spec).tobytes() for name, spec in tensors.items()]
-    header = signed_header(kind, fields, tensors, hashlib.sha256(b"".join(stored)).hexdigest(), signer)
+    tensors = {name: _describe_array(array) for name, array in arrays.items()}
+    data = b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
+    header = encode_signed_header(kind, fields, tensors, hashlib.sha256(data).hexdigest(), signer)
     with open_atomically(path, mode=mode, what=f"the {kind} file") as file:
-        for part in (header, *stored):
-            file.write(part)
-    return hashlib.sha256(b"".join((header, *stored))).hexdigest()
+        file.writelines((header, data))
+    return hashlib.sha256(header + data).hexdigest()
 
 
 def read_signed(
@@ -108,7 +213,7 @@ def read_signed(
     kind: str,
     signed_by: str,
     fields: Collection[str],
-    tensors: Callable[[Fields], Mapping[str, TensorSpec]],
+    tensors: Callable[[Fields], Tensors],
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 
@@ -125,82 +230,76 @@ def read_signed(
         been found to match.
     """
     what = f"the {kind} file"
-    with opened(path, what=what) as file:
-        header, found = verified_header(file, kind=kind, fields=fields, what=what)
+    with open_plain_file(path, what=what) as file:
+        header, found = read_signed_header(file, kind=kind, fields=fields, what=what)
         if found["signer"] != signed_by:
-            raise RefusedError(what, reason="it is signed by somebody else", cure=_ASK_AGAIN)
+            raise _refuse(what, "it is signed by somebody else")
         specs = tensors(found)
         require_header(header, specs, what=what)
         data = file.read(header.size - header.data_start)
     if hashlib.sha256(data).hexdigest() != found["data"]:
-        raise RefusedError(what, reason="its arrays are not those that were signed", cure=_ASK_AGAIN)
+        raise _refuse(what, "its arrays are not those that were signed")
     arrays, position = {}, 0
     for name, spec in specs.items():
-        arrays[name] = array_from(data[position : position + spec.n_bytes], spec)
+        arrays[name] = spec.decode(data[position : position + spec.n_bytes])
         position += spec.n_bytes
         if spec.dtype != "U8" and not np.isfinite(arrays[name]).all():
-            raise RefusedError(what, reason="it holds numbers that are not finite", cure=_ASK_AGAIN)
+            raise _refuse(what, "it holds numbers that are not finite")
     return SignedFile(found, arrays, hashlib.sha256(header.raw + data).hexdigest())
 
 
-def verified_header(
+def read_signed_header(
     file: BinaryIO, *, kind: str, fields: Collection[str], what: str
 ) -> tuple[Header, dict[str, str | int]]:
-    """Read a header, check its manifest's form and that whoever it names did sign it; arrays are not touched."""
+    """Read a header, check its manifest's form and that whoever it names did sign it; arrays are not touched.
+
+    Parameters
+    ----------
+    file : binary file
+        At its beginning.
+    kind : str
+    fields : collection of str
+        Exactly what the manifest must say.
+    what : str
+        What an error calls the file.
+    """
     header = read_header(file, what=what)
     if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files
-        raise RefusedError(what, reason="it has no manifest and signature, or more than these", cure=_ASK_AGAIN)
+        raise _refuse(what, "it has no manifest and signature, or more than these")
     manifest = header.metadata["manifest"]
     try:
         found = json.loads(manifest)
         signature = bytes.fromhex(header.metadata["signature"])
     except (ValueError, RecursionError):
-        raise RefusedError(what, reason="its manifest cannot be read", cure=_ASK_AGAIN) from None
-    expected = {"kind", "format", "signer", "data", *fields}
-    if not isinstance(found, dict) or set(found) != expected:
-        raise RefusedError(what, reason="its manifest does not say what it must, and nothing else", cure=_ASK_AGAIN)
+        raise _refuse(what, "its manifest cannot be read") from None
+    if not isinstance(found, dict) or set(found) != {"kind", "format", "signer", "data", *fields}:
+        raise _refuse(what, "its manifest does not say what it must, and nothing else")
     if any(not isinstance(value, str | int) or isinstance(value, bool) for value in found.values()):
-        raise RefusedError(what, reason="its manifest holds other things than words and whole numbers", cure=_ASK_AGAIN)
+        raise _refuse(what, "its manifest holds other things than words and whole numbers")
     if found["kind"] != kind or found["format"] != FORMAT:
         raise RefusedError(what, reason="it is of another kind or format", cure="Use the same version of mooring.")
     rest = {name: value for name, value in found.items() if name not in ("kind", "format")}
-    if _manifest(kind, rest) != manifest or header.metadata["signature"] != signature.hex():
-        raise RefusedError(what, reason="its manifest is not in the one form allowed", cure=_ASK_AGAIN)
-    if not (isinstance(found["signer"], str) and verify(found["signer"], signature, _message(kind, manifest))):
-        raise RefusedError(what, reason="its signature does not match", cure=_ASK_AGAIN)
+    if _encode_manifest(kind, rest) != manifest or header.metadata["signature"] != signature.hex():
+        raise _refuse(what, "its manifest is not in the one form allowed")
+    if not (isinstance(found["signer"], str) and verify(found["signer"], signature, _signed_message(kind, manifest))):
+        raise _refuse(what, "its signature does not match")
     return header, rest
 
 
-def opened(path: Path, *, what: str) -> BinaryIO:
-    """Open a file that somebody else may have named: no folder, no pipe, no device."""
-    try:
-        if not path.is_file():
-            raise StorageError(what, reason="it is not there, or it is no plain file", cure="Check the path.")
-        return path.open("rb")
-    except OSError:
-        raise StorageError(what, reason="it cannot be read", cure="Check its permissions.") from None
+def _refuse(what: str, reason: str) -> RefusedError:
+    return RefusedError(what, reason=reason, cure=_ASK_AGAIN)
 
 
-def digest_of(path: Path, *, what: str) -> str:
-    """SHA-256 of a file."""
-    whole = hashlib.sha256()
-    with opened(path, what=what) as file:
-        while block := file.read(_BLOCK):
-            whole.update(block)
-    return whole.hexdigest()
-
-
-def _spec_of(array: npt.NDArray[Any]) -> TensorSpec:
+def _describe_array(array: npt.NDArray[Any]) -> TensorSpec:
     if not isinstance(array, np.ndarray) or array.dtype.str[1:] not in _DTYPE_NAMES:
         raise TypeError("only plain float32, float64 and uint8 arrays travel")
     return TensorSpec(_DTYPE_NAMES[array.dtype.str[1:]], array.shape)
 
 
-def _manifest(kind: str, fields: Fields) -> str:
-    return json.dumps(
-        {"kind": kind, "format": FORMAT, **fields}, sort_keys=True, separators=(",", ":"), ensure_ascii=True
-    )
+def _encode_manifest(kind: str, fields: Fields) -> str:
+    plain = {"kind": kind, "format": FORMAT, **fields}
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def _message(kind: str, manifest: str) -> bytes:
+def _signed_message(kind: str, manifest: str) -> bytes:
     return b"mooring " + kind.encode() + b" signature\n" + manifest.encode()

@@ -16,10 +16,8 @@ from typing import Any, Literal
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.methods import Method, method_named
-from mooring.protocol.messages.members import CARD_CURE
-from mooring.protocol.messages.members import Member as Member
-from mooring.protocol.messages.members import require_name as require_name
-from mooring.protocol.messages.study_file import FORMAT, read_plain, render, study_entries
+from mooring.protocol.messages.card import CARD_CURE, Member, require_name
+from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, study_entries
 from mooring.tables.schema import Column, Label, Schema, can_be_shown, require_width
 
 _MOST_COMPONENTS = 10_000
@@ -159,7 +157,7 @@ class Study:
                 cure="Collect the cards that 'mooring join' writes and run 'mooring study enrol'.",
             )
 
-    def enrolled(self, participants: Sequence[Member] = (), analyst: Member | None = None) -> Study:
+    def with_members(self, participants: Sequence[Member] = (), analyst: Member | None = None) -> Study:
         """The same study with further members; a member that is enrolled already is left as it is."""
         known = {member.name: member for member in self.participants}
         for member in participants:
@@ -220,7 +218,7 @@ class Study:
 
     def write(self, path: str | Path) -> None:
         """Write the study as a commented TOML file, whole or not at all."""
-        write_atomically(Path(path), render(self.as_dict()).encode(), what="the study's file")
+        write_atomically(Path(path), render_study(self.as_dict()).encode(), what="the study's file")
 
     def _check_columns(self) -> None:
         names = [column.name for column in self.columns]
@@ -328,6 +326,6 @@ class Study:
             self.member(self.dealer)
 
 
-def new_nonce() -> str:
+def draw_nonce() -> str:
     """Draw a study's nonce from the system's entropy."""
     return secrets.token_hex(16)

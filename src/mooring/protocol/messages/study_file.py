@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.members import Member
+from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
 
 FORMAT = 1
@@ -44,7 +44,7 @@ ROSTER = """\
 
 def read_plain(path: Path) -> dict[str, Any]:
     """Read a study's file without asking what it means."""
-    return parsed(read_text(path))
+    return parse_study(read_text(path))
 
 
 def read_text(path: Path) -> str:
@@ -61,7 +61,7 @@ def read_text(path: Path) -> str:
         raise StorageError("the study's file", reason="it cannot be read", cure="Check the path.") from None
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_study(text: str) -> dict[str, Any]:
     """The tables of a study's text."""
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
         raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
@@ -73,27 +73,27 @@ def parsed(text: str) -> dict[str, Any]:
         raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
 
 
-def render(plain: Mapping[str, Any]) -> str:
+def render_study(plain: Mapping[str, Any]) -> str:
     """What `Study.as_dict` gave, as commented TOML that `Study.read` reads as the same study."""
     parts = [
         HEAD,
-        toml_lines({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
+        render_table({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
         f"\n[method]\n{METHOD}",
-        toml_lines(plain["method"]),
+        render_table(plain["method"]),
         f"\n[rows]\n{ROWS}",
-        toml_lines(plain["rows"]),
+        render_table(plain["rows"]),
         f"\n[label]\n{LABEL}",
-        toml_lines(plain["label"]),
+        render_table(plain["label"]),
         f"\n{COLUMNS}",
     ]
     for _, alike in groupby(plain["columns"], key=_without_name):
         group = list(alike)
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        parts += ["\n[[columns]]\n", toml_lines(names | _without_name(group[0]))]
+        parts += ["\n[[columns]]\n", render_table(names | _without_name(group[0]))]
     parts.append(f"\n{ROSTER}")
-    parts += [member_text("[[participants]]", member) for member in plain["participants"]]
+    parts += [render_member("[[participants]]", member) for member in plain["participants"]]
     if "analyst" in plain:
-        parts.append(member_text("[analyst]", plain["analyst"]))
+        parts.append(render_member("[analyst]", plain["analyst"]))
     return "".join(parts)
 
 
@@ -101,22 +101,22 @@ def _without_name(column: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in column.items() if key != "name"}
 
 
-def member_text(header: str, member: Mapping[str, str]) -> str:
+def render_member(header: str, member: Mapping[str, str]) -> str:
     """A member's entry in the roster."""
-    return f"\n{header}\n{toml_lines(member)}"
+    return f"\n{header}\n{render_table(member)}"
 
 
-def toml_lines(table: Mapping[str, Any]) -> str:
+def render_table(table: Mapping[str, Any]) -> str:
     """The entries of a table, one a line."""
-    return "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
+    return "".join(f"{key} = {render_value(value)}\n" for key, value in table.items())
 
 
-def toml_value(value: Any) -> str:
+def render_value(value: Any) -> str:
     r"""A value as TOML; a long list is wrapped.
 
     Examples
     --------
-    >>> toml_value(["a", 'b"c']), toml_value([0.0, 0.5]), toml_value(3)
+    >>> render_value(["a", 'b"c']), render_value([0.0, 0.5]), render_value(3)
     ('["a", "b\\"c"]', '[0, 0.5]', '3')
     """
     if isinstance(value, str):
@@ -124,7 +124,7 @@ def toml_value(value: Any) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 and str(value) != "-0.0" else repr(value)
     if isinstance(value, list):
-        words = [toml_value(entry) for entry in value]
+        words = [render_value(entry) for entry in value]
         line = f"[{', '.join(words)}]"
         if len(line) <= 100:
             return line

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,16 @@ import numpy.typing as npt
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Kind, Score, score, train_learner
 from mooring.mechanisms.kernel import map_rows
-from mooring.protocol.analyst.delivery import Result, read_result
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.projection import study_projection
+from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_membership, open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport.addresses import is_url, local_path, redact_address
+from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.typing import Progress
 
@@ -81,7 +85,7 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    delivered = read_result(result, study, vault.membership(study))
+    delivered = read_result(result, study, find_membership(vault, study))
     anchor = used_anchor(vault, study)
     if not anchor.exists():
         raise _not_shared()
@@ -111,6 +115,41 @@ def predict_rows(
         alone = score(known, fitted.predict(np.concatenate(rows)), kind=kind, rng=_rng())
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     return Predictions(words, joint, alone)
+
+
+@contextmanager
+def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
+    """A local folder with a participant's result: the one that is named, or a temporary one with what is at a URL.
+
+    Parameters
+    ----------
+    address : str or path
+        Of a participant's own folder of results.
+    study : Study
+        Tells how large its files may be.
+
+    Notes
+    -----
+    Nothing is checked here but sizes: `read_result` does that. The folder is readable by its owner only, and removed.
+    """
+    if not is_url(address):
+        yield local_path(address)
+        return
+    system, root = open_folder(str(address))
+    with TemporaryDirectory(prefix="mooring-result-") as name:
+        for file, most in bound_result_files(study).items():
+            size = read_size(system, f"{root}/{file}")
+            reason = download(
+                system, f"{root}/{file}", Path(name) / file, size=size, most_bytes=most, what="the temporary folder"
+            )
+            if reason is not None and not (file == MODEL_FILE and reason == NOT_THERE):  # some results have no model
+                raise StorageError(
+                    "the result",
+                    reason=f"{redact_address(address)}/{file} cannot be fetched: "
+                    + ("it is larger than such a file may be" if reason == TOO_LARGE else reason),
+                    cure="Check the address (it ends in your name) and your access, or ask the analyst.",
+                )
+        yield Path(name)
 
 
 def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:

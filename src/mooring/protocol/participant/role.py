@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mooring.protocol.messages.anchor import Anchor, deal_anchor, open_anchor
-from mooring.protocol.messages.study import Member, Study
+from mooring.protocol.messages.anchor import Anchor
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
 from mooring.protocol.participant.upload import Shared, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.sampling import sampled_rows
@@ -34,7 +36,7 @@ class Participant:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vault = Participant.join(Path(folder) / "vault")
-    >>> vault.card("st-mary").name
+    >>> Member.from_vault("st-mary", vault).name
     'st-mary'
     """
 
@@ -43,13 +45,13 @@ class Participant:
 
     @classmethod
     def join(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Make keys and secrets in a new vault; its `card` goes to the study's designer."""
+        """Make keys and secrets in a new vault; the parameters are those of `Vault.create`."""
         return Vault.create(folder, passphrase=passphrase, floors=floors)
 
     @property
     def member(self) -> Member:
         """Who this is in the roster."""
-        return self.vault.membership(self.study)
+        return find_membership(self.vault, self.study)
 
     def deal(self, path: Path) -> str:
         """Deal the anchor, sealed to every participant; the dealer only. Returns the file's SHA-256."""
@@ -65,7 +67,7 @@ class Participant:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered."""
         from mooring.protocol.participant.inspection import inspect
 
-        self.vault.floors.require(self.study)
+        require_floors(self.study, self.vault.floors)
         found = sampled_rows(self.study.schema, data, ignore=ignore, seed=seed)
         return inspect(
             self.study,
@@ -92,10 +94,9 @@ class Participant:
         progress: Progress | None = None,
     ) -> Predictions:
         """Score new rows with the joint model, here; `result` is the folder that the analyst delivered, or its URL."""
-        from mooring.protocol.participant.prediction import predict_rows
-        from mooring.protocol.transport.result_download import fetched_result
+        from mooring.protocol.participant.prediction import fetch_result, predict_rows
 
-        with fetched_result(result, self.study) as folder:
+        with fetch_result(result, self.study) as folder:
             return predict_rows(
                 self.vault, self.study, data, result=folder, own_rows=own_rows, ignore=ignore, progress=progress
             )

@@ -32,7 +32,7 @@ class Perturbation:
     def map(self) -> SecretMap:
         """(O_i, Ψ_i)."""
         key = derive(self.vault.master, "transform", self._circumstances() | {"components": self.study.n_components})
-        return SecretMap.derived(key, n_components=self.study.n_components)
+        return SecretMap.derive(key, n_components=self.study.n_components)
 
     @property
     def anchor_noise(self) -> Stream:

@@ -17,25 +17,25 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from mooring.atomic_io import copy_atomically, open_atomically, require_writable
+from mooring.atomic_io import copy_atomically, hash_file, open_atomically, open_plain_file, require_writable
 from mooring.errors import RefusedError
 from mooring.mechanisms.kernel import add_noise, map_rows
-from mooring.protocol.messages.anchor import open_anchor
 from mooring.protocol.messages.bundle import (
     KIND,
     SUFFIX,
     bundle_fields,
     bundle_offsets,
     bundle_tensors,
-    data_start_of,
-    read_header_of,
+    find_data_start,
+    read_bundle_header,
 )
 from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.signed_file import digest_of, opened, signed_header
+from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_membership, open_anchor, require_floors
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.fingerprints import Fingerprinter
-from mooring.protocol.storage.ledger import Ledger, RowsSeen, rows_seen
+from mooring.protocol.storage.ledger import Ledger, RowSummary, summarise_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import EncodedRows, encoded_batches, read_ahead
 from mooring.typing import Progress
@@ -115,19 +115,19 @@ def share_rows(
     require_writable(
         output, what="the bundle", inputs=(data, anchor)
     )  # a typing error there must not use up the one upload
-    vault.membership(study)
-    vault.floors.require(study)
+    find_membership(vault, study)
+    require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
-    with vault.locked(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
+    with vault.lock(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
         surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
-        entry = ledger.intend(study.digest, study.name, rows)
+        entry = ledger.record_intent(study.digest, study.name, rows)
         del rows  # of many rows, every array that is not needed any more is let go
-        kept = vault.study_folder(study) / _KEPT
+        kept = vault.study_folder(study.folder_name) / _KEPT
         reissued = entry.bundle is not None
-        if not (reissued and kept.exists() and digest_of(kept, what="the bundle") == entry.bundle):
+        if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
             perturbation = Perturbation(study, dealt, vault)
             places = _places(perturbation, surveyed, order)
             del order
@@ -140,15 +140,15 @@ def share_rows(
                     "the same bytes cannot be made again",
                     cure="Restore the vault from a backup, or send the copy that was first written.",
                 )
-            ledger.issued(study.digest, digest)
+            ledger.record_bundle(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
-        if read_header_of(kept)[1]["anchor"] != dealt.file_digest:
+        if read_bundle_header(kept)[1]["anchor"] != dealt.file_digest:
             raise RefusedError(
                 "the anchor file",
                 reason="these rows were shared under another one in this study",
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
-        _keep_anchor(vault.study_folder(study) / _USED_ANCHOR, anchor, dealt.file_digest)
+        _keep_anchor(vault.study_folder(study.folder_name) / _USED_ANCHOR, anchor, dealt.file_digest)
         copy_atomically(kept, output, what="the bundle")
     assert entry.bundle is not None
     return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
@@ -156,12 +156,12 @@ def share_rows(
 
 def used_anchor(vault: Vault, study: Study) -> Path:
     """The anchor file that was used to share in this study."""
-    return vault.study_folder(study) / _USED_ANCHOR
+    return vault.study_folder(study.folder_name) / _USED_ANCHOR
 
 
 def _survey(
     vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress
-) -> tuple[_Surveyed, RowsSeen, Indices]:
+) -> tuple[_Surveyed, RowSummary, Indices]:
     """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     small = np.min_scalar_type(len(study.label.classes)) if study.label.kind == "classes" else np.dtype("<f4")
@@ -176,7 +176,7 @@ def _survey(
             counts += np.bincount(block.labels, minlength=counts.size)
     joined = np.concatenate(labels) if labels else None
     labels.clear()
-    rows, order = rows_seen(vault.ledger_key, prints.taken(), prints.column_tags(), joined)
+    rows, order = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), joined)
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
 
@@ -201,7 +201,7 @@ def _write(
     study, n_rows, h = perturbation.study, surveyed.n_rows, perturbation.study.n_components
     projection, secret = study_projection(study), perturbation.map
     labels = None if study.label.kind == "none" else np.empty(n_rows, dtype="<f4")
-    offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
+    offsets = bundle_offsets(study, n_rows, find_data_start(study, n_rows=n_rows))
     stretch = max(1, _STRETCH_BYTES // (4 * h))
     cursors = np.arange(-(-n_rows // stretch)) * stretch
     checksum, start = _Checksum(), 0
@@ -253,7 +253,7 @@ def _settle(
     """The last pass: rows to their places, noise, labels, digest, and the signed header."""
     study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
     tensors = bundle_tensors(study, n_rows)
-    offsets = bundle_offsets(study, n_rows, data_start_of(study, n_rows=n_rows))
+    offsets = bundle_offsets(study, n_rows, find_data_start(study, n_rows=n_rows))
     noise = perturbation.data_noise(n_rows, surveyed.rows_digest)
     arrays = hashlib.sha256()
     anchor = perturbation.anchor_representation().astype("<f4").tobytes()
@@ -280,7 +280,7 @@ def _settle(
         file.write(labels.data.cast("B"))
         arrays.update(labels.data.cast("B"))
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest=perturbation.anchor.file_digest)
-    header = signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
+    header = encode_signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
     file.seek(0)
     file.write(header)
     return _digest_from_start(file)
@@ -326,10 +326,13 @@ def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None
 
 def _keep_anchor(kept: Path, given: Path, digest: str) -> None:
     """Keep the anchor file that was used; it lies where others can write, and may have been changed since it was opened."""
-    if kept.exists() and digest_of(kept, what="the vault") == digest:
+    if kept.exists() and hash_file(kept, what="the vault") == digest:
         return
     copied = hashlib.sha256()
-    with opened(given, what="the anchor file") as source, open_atomically(kept, mode=0o600, what="the vault") as target:
+    with (
+        open_plain_file(given, what="the anchor file") as source,
+        open_atomically(kept, mode=0o600, what="the vault") as target,
+    ):
         for block in iter(lambda: source.read(2**20), b""):
             copied.update(block)
             target.write(block)

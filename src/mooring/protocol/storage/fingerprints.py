@@ -62,7 +62,7 @@ class Fingerprinter:
         self.n_rows += prints.size
         return self._parts[-1]
 
-    def taken(self) -> Words:
+    def take(self) -> Words:
         """All fingerprints in the order the rows came in; they are handed over, not kept."""
         parts, self._parts = self._parts, []
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
@@ -86,7 +86,7 @@ class Fingerprinter:
         return hmac.digest(self._key.reveal(), text.encode(), "sha256")
 
 
-def digest_of_rows(
+def hash_rows(
     key: Secret,
     sorted_prints: Words,
     labels: npt.NDArray[Any] | None = None,
@@ -101,7 +101,7 @@ def digest_of_rows(
     return whole.hexdigest()
 
 
-def seen_before(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
+def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
     """Which rows of one upload were in an earlier one (both sorted); of equal rows only the first is marked."""
     found, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
     for start in range(0, sorted_prints.size, step):

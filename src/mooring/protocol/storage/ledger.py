@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mooring.atomic_io import explain_os_errors, open_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.keys import Secret
-from mooring.protocol.storage.fingerprints import Words, digest_of_rows, seen_before
+from mooring.protocol.storage.fingerprints import Words, find_known_rows, hash_rows
 
 _MOST_SHARED = 0.01
 _SCHEMA = """
@@ -47,7 +47,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class RowsSeen:
+class RowSummary:
     """What the ledger is told of the rows to be shared.
 
     Attributes
@@ -82,7 +82,7 @@ class Ledger:
         with self._connected() as connection:
             return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
 
-    def intend(self, study_digest: str, name: str, rows: RowsSeen) -> Entry:
+    def record_intent(self, study_digest: str, name: str, rows: RowSummary) -> Entry:
         """Write down that these rows are about to be uploaded in this study, or refuse.
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
@@ -109,12 +109,12 @@ class Ledger:
             )
         return entry
 
-    def issued(self, study_digest: str, bundle_digest: str) -> None:
+    def record_bundle(self, study_digest: str, bundle_digest: str) -> None:
         """Write down that the bundle is finished; from here on it may have left."""
         with self._connected() as connection, connection:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
-    def _require_unseen(self, study_digest: str, rows: RowsSeen) -> None:
+    def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
         known = np.zeros(rows.prints.size, dtype=np.bool_)
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
@@ -122,7 +122,7 @@ class Ledger:
             ours, theirs = set(rows.column_tags), set(entry.column_tags)
             if entry.n_rows == rows.prints.size and 2 * len(ours & theirs) > min(len(ours), len(theirs)):
                 raise _second_upload("these rows", f", in the study {entry.name!r}")
-            shared = seen_before(rows.prints, self._read_prints(entry))
+            shared = find_known_rows(rows.prints, self._read_prints(entry))
             if (count := int(shared.sum())) > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
                 raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}")
             known |= shared
@@ -160,15 +160,15 @@ class Ledger:
             ) from None
 
 
-def rows_seen(
+def summarise_rows(
     key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
-) -> tuple[RowsSeen, npt.NDArray[np.unsignedinteger]]:
+) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger]]:
     """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
 
     Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
     are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
     """
-    order = small_indices(np.argsort(prints), prints.size)
+    order = shrink_indices(np.argsort(prints), prints.size)
     prints.sort()
     if labels is not None:
         twins = np.zeros(prints.size, dtype=np.bool_)
@@ -178,10 +178,10 @@ def rows_seen(
             own = order[twins]
             order[twins] = own[np.lexsort((labels[own], prints[twins]))]
         del twins
-    return RowsSeen(digest_of_rows(key, prints, labels, order), prints, tuple(column_tags)), order
+    return RowSummary(hash_rows(key, prints, labels, order), prints, tuple(column_tags)), order
 
 
-def small_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
+def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
     """Indices in half the memory, where there are fewer than four thousand million rows."""
     return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import clear_partial_files, explain_os_errors, make_folder, write_atomically
+from mooring.atomic_io import clear_partial_files, explain_os_errors, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, lock_with_passphrase, unlock_with_passphrase
-from mooring.protocol.messages.study import Member, Study
 
 FORMAT = 1
 _PLAIN, _LOCKED = "identity.json", "identity.age"
@@ -45,21 +44,6 @@ class Floors:
     anchor_noise: float = 0.01
     data_noise: float = 0.05
     without_noise: bool = False
-
-    def require(self, study: Study) -> None:
-        """Refuse a study that protects less than this."""
-        method = study.method_described
-        cure = "Ask the study's designer why; your own floors are set when you join."
-        if not (method.data_noise or method.anchor_noise) and not self.without_noise:
-            raise RefusedError("the study", reason=f"its method, {study.method}, adds no noise at all", cure=cure)
-        for used, scale, floor, name in (
-            (method.anchor_noise, study.anchor_noise_scale, self.anchor_noise, "anchor noise"),
-            (method.data_noise, study.data_noise_scale, self.data_noise, "private-data noise"),
-        ):
-            if used and scale < floor:
-                raise RefusedError(
-                    "the study", reason=f"its {name} of {scale:g} is below your floor of {floor:g}", cure=cure
-                )
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,15 @@ class Vault:
 
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Make a vault with fresh keys; one that is there already is never overwritten."""
+        """Make a vault with fresh keys; one that is there already is never overwritten.
+
+        Parameters
+        ----------
+        folder : Path
+        passphrase : str, optional
+            Encrypts the identity at rest.
+        floors : Floors, optional
+        """
         if passphrase is not None and not passphrase:
             raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
         _require_no_vault(folder)
@@ -96,31 +88,23 @@ class Vault:
             folder, SigningKey.generate(), SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors()
         )
         text = json.dumps(vault._contents()).encode()
-        with vault.locked():  # of two that join at once in one folder, one has a vault and the other is told so
+        with vault.lock():  # of two that join at once in one folder, one has a vault and the other is told so
             _require_no_vault(folder)
-            if passphrase is None:
-                write_atomically(folder / _PLAIN, text, mode=0o600, what="the vault")
-            else:
-                write_atomically(folder / _LOCKED, lock_with_passphrase(text, passphrase), mode=0o600, what="the vault")
+            path, data = (folder / _PLAIN, text)
+            if passphrase is not None:
+                path, data = folder / _LOCKED, lock_with_passphrase(text, passphrase)
+            write_atomically(path, data, mode=0o600, what="the vault")
         return vault
 
     @classmethod
     def open(cls, folder: Path, *, passphrase: str | None = None) -> Vault:
         """Open a vault that is there."""
-        locked, plain = folder / _LOCKED, folder / _PLAIN
-        path = locked if locked.exists() else plain
-        try:
-            if os.stat(path).st_size > _MOST_BYTES:
-                raise RefusedError("the vault", reason="its identity is too large", cure="Restore it from a backup.")
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise StorageError(
-                "the vault",
-                reason="there is none in this folder",
-                cure="Make one with 'mooring join', or give --vault.",
-            ) from None
-        except OSError:
-            raise StorageError("the vault", reason="it cannot be read", cure="Check its permissions.") from None
+        locked = folder / _LOCKED
+        path = locked if locked.exists() else folder / _PLAIN
+        if not path.exists():
+            cure = "Make one with 'mooring join', or give --vault."
+            raise StorageError("the vault", reason="there is none in this folder", cure=cure)
+        data = read_bounded(path, _MOST_BYTES, what="the vault")
         if path is locked:
             if passphrase is None:
                 raise InputError(
@@ -129,38 +113,31 @@ class Vault:
             data = unlock_with_passphrase(data, passphrase)
         return cls._from_contents(folder, data)
 
-    def card(self, name: str) -> Member:
-        """What others need to know of the vault's owner, a participant."""
-        return Member(name, self.signing_key.public, self.sealing_key.public)
-
-    def membership(self, study: Study) -> Member:
-        """Who the owner is in a study's roster."""
-        study.require_roster()
-        member = study.member_with_key(self.signing_key.public)
-        if member is None or member.sealing_key != self.sealing_key.public:
-            raise RefusedError(
-                "the study",
-                reason="the keys of this vault are not in its roster",
-                cure="Have your card enrolled, or open the vault that you joined with.",
-            )
-        return member
-
-    def study_folder(self, study: Study) -> Path:
-        """Where this vault keeps what belongs to a study; made if missing."""
-        folder = self.folder / "studies" / study.folder_name
+    def study_folder(self, folder_name: str) -> Path:
+        """Where this vault keeps what belongs to the study with this folder name; made if missing."""
+        folder = self.folder / "studies" / folder_name
         make_folder(folder.parent, mode=0o700, what="the vault")
         make_folder(folder, mode=0o700, what="the vault")
         return folder
 
-    def write(self, study: Study, name: str, data: bytes) -> Path:
-        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
-        with self.locked():
-            path = self.study_folder(study) / name
+    def write(self, folder_name: str, name: str, data: bytes) -> Path:
+        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away.
+
+        Parameters
+        ----------
+        folder_name : str
+            `Study.folder_name`.
+        name : str
+            Of the file.
+        data : bytes
+        """
+        with self.lock():
+            path = self.study_folder(folder_name) / name
             write_atomically(path, data, mode=0o600, what="the vault")
         return path
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
         with (
             explain_os_errors("the vault"),

@@ -36,28 +36,28 @@ def local_path(address: str | Path) -> Path:
     return Path(unquote(text.removeprefix("file://"))) if text.startswith("file://") else Path(address)
 
 
-def scheme_of(address: str | Path) -> str:
+def read_scheme(address: str | Path) -> str:
     """What kind of address it is, in small letters: s3, sftp; empty if that cannot be made out."""
     found = _SCHEME.search(str(address))
     return found[0].removesuffix("://").lower() if found and "@" not in str(address)[: found.start()] else ""
 
 
-def word_without_secrets(word: str) -> str:
+def redact_word(word: str) -> str:
     """One word of a command line; an address in it is cut down to what anybody may see."""
     return _cut(word, "?…")
 
 
-def without_secrets(text: str) -> str:
+def redact_command(text: str) -> str:
     """A command line, with every address in it cut down to what anybody may see."""
     if "://" not in text:
         return text
     try:
-        return shlex.join(word_without_secrets(word) for word in shlex.split(text))
+        return shlex.join(redact_word(word) for word in shlex.split(text))
     except ValueError:  # a quotation mark too few: then nobody can say where a secret ends
         return _cut(text, "?…").partition("://")[0] + "://…"
 
 
-def shown(address: str | Path) -> str:
+def redact_address(address: str | Path) -> str:
     """An address as people may see it: no query, no password, no control characters."""
     text = _cut(str(address), "") if is_url(address) else str(address)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -102,7 +102,7 @@ def read_address(given: str) -> str:
     return address
 
 
-def presigned_parts(address: str, *, allow_http: bool, what: str) -> SplitResult:
+def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult:
     """The parts of an address to PUT to; what cannot be one, or would carry `what` in the open, is refused."""
     try:
         parts = urlsplit(address)
@@ -118,11 +118,11 @@ def presigned_parts(address: str, *, allow_http: bool, what: str) -> SplitResult
             cure="Copy it again, whole; in a shell, put it in single quotes.",
         )
     if parts.scheme.lower() == "http" and not allow_http and not is_this_machine(host):
-        raise in_the_open(what, "the address begins with http://")
+        raise refuse_unprotected(what, "the address begins with http://")
     return parts
 
 
-def in_the_open(what: str, why: str) -> RefusedError:
+def refuse_unprotected(what: str, why: str) -> RefusedError:
     """The refusal to send something where others could read it."""
     return RefusedError(
         what,

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.messages import anchor as anchor_file
 from mooring.protocol.messages import bundle
-from mooring.protocol.transport.addresses import in_the_open, is_this_machine, scheme_of
-from mooring.protocol.transport.object_stores import WAITS, BrokenOffError, file_system, persistently
-from mooring.protocol.transport.store_errors import is_absent, is_passing
+from mooring.protocol.transport.addresses import is_this_machine, read_scheme, refuse_unprotected
+from mooring.protocol.transport.object_stores import WAITS, TransientError, open_file_system, retry
+from mooring.protocol.transport.store_errors import is_absent, is_transient
 
 SUFFIXES = {bundle.KIND: bundle.SUFFIX, anchor_file.KIND: anchor_file.SUFFIX}
 MD5 = re.compile(r"[0-9a-f]{32}")
@@ -21,7 +21,7 @@ _OPEN = ("ftp", "hdfs", "arrow_hdfs", "webhdfs", "jupyter", "jlab", "smb")
 _BLOCK = 2**20
 
 
-def store_at(address: str, *, allow_http: bool) -> tuple[Any, str]:
+def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
     """What fsspec makes of an address that something is sent to; one that others could read on the way is refused."""
     if "::" in address:
         raise RefusedError(
@@ -29,12 +29,14 @@ def store_at(address: str, *, allow_http: bool) -> tuple[Any, str]:
             reason="it is made of several with ::, and nobody can say over which connections a file would go",
             cure="Give the address of the store alone.",
         )
-    if scheme_of(address) in _OPEN and not allow_http:
-        raise in_the_open("the bundle", f"the address begins with {scheme_of(address)}://, which protects nothing")
-    system, root = file_system(address)
+    if read_scheme(address) in _OPEN and not allow_http:
+        raise refuse_unprotected(
+            "the bundle", f"the address begins with {read_scheme(address)}://, which protects nothing"
+        )
+    system, root = open_file_system(address)
     endpoint = "" if allow_http else _endpoint(system)
     if endpoint.lower().startswith("http://") and not is_this_machine(urlsplit(endpoint).hostname or ""):
-        raise in_the_open(
+        raise refuse_unprotected(
             "the bundle", "the store's own address (AWS_ENDPOINT_URL, or a profile's) begins with http://"
         )
     return system, root
@@ -55,7 +57,7 @@ def is_local(system: Any) -> bool:
     return isinstance(system, LocalFileSystem)
 
 
-def name_for(path: Path, kind: str) -> str:
+def choose_file_name(path: Path, kind: str) -> str:
     """The name that a file gets in a folder: its own, which ends as its kind does."""
     return path.name if path.name.endswith(SUFFIXES[kind]) else f"{path.name}{SUFFIXES[kind]}"
 
@@ -65,7 +67,7 @@ def is_file_name(address: str, kind: str) -> bool:
     return address.endswith(SUFFIXES[kind]) and address.rsplit("/", 1)[-1] != SUFFIXES[kind]
 
 
-def taken_by_another() -> InputError:
+def refuse_overwrite() -> InputError:
     """The refusal to write over a file."""
     return InputError(
         "address",
@@ -75,7 +77,7 @@ def taken_by_another() -> InputError:
     )
 
 
-def is_there(system: Any, target: str, file: BinaryIO, *, size: int, checksum: str) -> bool:
+def is_stored(system: Any, target: str, file: BinaryIO, *, size: int, checksum: str) -> bool:
     """Whether the file is at the store already; another one in its place is an error.
 
     Where the store does not say, as to somebody who may write but not read, and where there is but a beginning of the file,
@@ -98,14 +100,14 @@ def is_there(system: Any, target: str, file: BinaryIO, *, size: int, checksum: s
             found = system.info(target)
             return int(found["size"]), str(found.get("ETag", "")).strip('"').lower()
         except Exception as problem:
-            raise (BrokenOffError("") if is_passing(problem) else LookupError) from None
+            raise (TransientError("") if is_transient(problem) else LookupError) from None
 
     try:
-        (there, tag), _ = persistently(look, waits=WAITS[:1])
-    except (BrokenOffError, LookupError):
+        (there, tag), _ = retry(look, waits=WAITS[:1])
+    except (TransientError, LookupError):
         return False
     if there > size:
-        raise taken_by_another()
+        raise refuse_overwrite()
     if there == size and tag == checksum:
         return True
     try:
@@ -116,7 +118,7 @@ def is_there(system: Any, target: str, file: BinaryIO, *, size: int, checksum: s
         same = there == size and not MD5.fullmatch(tag)  # it cannot be read: what the listing told must do
         there = -1
     if not same:
-        raise taken_by_another()
+        raise refuse_overwrite()
     return there == size
 
 

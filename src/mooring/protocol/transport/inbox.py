@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import make_folder
+from mooring.atomic_io import hash_file, make_folder
 from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.messages.signed_file import digest_of
-from mooring.protocol.transport.object_stores import download, file_system, refusal
+from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
 from mooring.typing import Progress
 
 NO_ROOM = ("the disk is full", "the quota is used up")
@@ -72,7 +71,7 @@ class Candidate:
     origin: tuple[str, str] = ("", "")
 
 
-def downloaded(
+def download_bundles(
     address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None
 ) -> Iterator[Candidate]:
     """Every bundle at an address.
@@ -89,12 +88,12 @@ def downloaded(
     progress : callable, optional
         Called with files looked at and files in all.
     """
-    system, root = file_system(address)
+    system, root = open_file_system(address)
     try:
         system.invalidate_cache()
         listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
     except Exception as problem:  # every file system has errors of its own, and they may quote credentials
-        raise refusal(problem, what="the source of bundles", address=address, doing="listed") from None
+        raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
         if progress:
@@ -144,6 +143,6 @@ def _mark(entry: Mapping[str, Any]) -> str:
 
 def _intact(path: Path, copy: Copy) -> bool:
     try:
-        return digest_of(path, what="the copy of a bundle") == copy.digest
+        return hash_file(path, what="the copy of a bundle") == copy.digest
     except (MooringError, OSError):
         return False

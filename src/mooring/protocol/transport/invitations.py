@@ -12,8 +12,8 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_url, scheme_of
-from mooring.protocol.transport.object_stores import file_system, refusal
+from mooring.protocol.transport.addresses import is_url, read_scheme
+from mooring.protocol.transport.object_stores import explain_store_error, open_file_system
 
 ADDRESS_SUFFIX = ".address"
 LONGEST = 7 * 86_400
@@ -33,7 +33,7 @@ class Invitation:
         return {"name": self.name, "address": self.address}
 
 
-def seconds_of(period: str) -> int:
+def parse_period(period: str) -> int:
     """A period such as 30m, 12h or 7d, in seconds.
 
     Examples
@@ -83,7 +83,7 @@ def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collecti
             for name in names
         )
     except Exception as problem:  # a store's message may quote credentials
-        raise refusal(problem, what="the invitation", address=bundles, doing="signed for") from None
+        raise explain_store_error(problem, what="the invitation", address=bundles, doing="signed for") from None
 
 
 def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict[str, Path]:
@@ -96,7 +96,7 @@ def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict
 
 
 def _signing(bundles: str) -> tuple[Any, str]:
-    scheme = "" if "::" in bundles else scheme_of(bundles)
+    scheme = "" if "::" in bundles else read_scheme(bundles)
     if not is_url(bundles) or scheme not in _SIGNERS:
         raise InputError(
             "bundles",
@@ -107,4 +107,4 @@ def _signing(bundles: str) -> tuple[Any, str]:
     from fsspec.config import conf
 
     given = dict(conf.get(scheme, {}).get("config_kwargs", {}))
-    return file_system(bundles, config_kwargs={"signature_version": "s3v4", **given})
+    return open_file_system(bundles, config_kwargs={"signature_version": "s3v4", **given})

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.protocol.transport.addresses import is_presigned, scheme_of, shown
-from mooring.protocol.transport.store_errors import is_absent, is_denied, is_passing, lacks_credentials
-from mooring.protocol.transport.store_errors import refusal as refusal
+from mooring.protocol.transport.addresses import is_presigned, read_scheme, redact_address
+from mooring.protocol.transport.store_errors import explain_store_error as explain_store_error
+from mooring.protocol.transport.store_errors import is_absent, is_denied, is_transient, lacks_credentials
 from mooring.typing import Progress
 
 WAITS: tuple[float, ...] = (0.5, 2.0, 8.0)
@@ -35,7 +35,7 @@ _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
 Answer = TypeVar("Answer")
 
 
-class BrokenOffError(Exception):
+class TransientError(Exception):
     """Something between here and the store broke: worth another try.
 
     Parameters
@@ -55,22 +55,22 @@ class _StoppedError(Exception):
     """A download that no other try would help; its reason."""
 
 
-def persistently(attempt: Callable[[], Answer], *, waits: Sequence[float] | None = None) -> tuple[Answer, int]:
+def retry(attempt: Callable[[], Answer], *, waits: Sequence[float] | None = None) -> tuple[Answer, int]:
     """Try until it works or there are no more waits; the answer, and how many tries it took."""
     waits = WAITS if waits is None else waits
     for tried, wait in enumerate(waits, start=1):
         try:
             return attempt(), tried
-        except BrokenOffError as problem:
+        except TransientError as problem:
             time.sleep(min(max(wait, problem.wait), _LONGEST_WAIT))
     return attempt(), len(waits) + 1
 
 
-def file_system(address: str, **options: Any) -> tuple[Any, str]:
+def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
     """What fsspec makes of an address: a file system, and a path in it."""
     import fsspec
 
-    scheme = scheme_of(address)
+    scheme = read_scheme(address)
     try:
         system, root = fsspec.core.url_to_fs(address, **options)
     except ImportError:
@@ -91,7 +91,7 @@ def file_system(address: str, **options: Any) -> tuple[Any, str]:
             cure="For example s3://bucket/inbox.",
         ) from None
     except Exception as problem:
-        raise refusal(problem, what="the store", address=address) from None
+        raise explain_store_error(problem, what="the store", address=address) from None
     return system, str(root).rstrip("/")
 
 
@@ -123,26 +123,26 @@ def upload(
     def attempt() -> bool:
         try:
             system.put_file(str(source), target, callback=Told())
-            stored = size_at(system, target)
+            stored = read_size(system, target)
         except Exception as problem:
-            if is_passing(problem):
-                raise BrokenOffError("the store could not be reached, or broke off") from None
-            raise refusal(problem, what=what, address=address, doing="written") from None
+            if is_transient(problem):
+                raise TransientError("the store could not be reached, or broke off") from None
+            raise explain_store_error(problem, what=what, address=address, doing="written") from None
         if intact and not intact():
             with suppress(Exception):
                 system.rm_file(target)
             raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
         if stored is not None and stored != size:
-            raise BrokenOffError("only a part of it arrived")
+            raise TransientError("only a part of it arrived")
         return stored is not None
 
     try:
-        told, tries = persistently(attempt, waits=waits)
+        told, tries = retry(attempt, waits=waits)
         return tries, told
-    except BrokenOffError as problem:
+    except TransientError as problem:
         raise StorageError(
             what,
-            reason=f"{shown(address)} cannot be written: {problem.reason}",
+            reason=f"{redact_address(address)} cannot be written: {problem.reason}",
             cure="Check the address and the network, then run the same command again: it sends the same bytes.",
         ) from None
 
@@ -184,25 +184,25 @@ def download(
                     raise _StoppedError(TOO_LARGE)
                 file.write(block)
             if size is not None and copied < size:
-                raise BrokenOffError(IN_PART)
+                raise TransientError(IN_PART)
 
     try:
-        persistently(attempt, waits=waits)
-    except (_StoppedError, BrokenOffError) as problem:
+        retry(attempt, waits=waits)
+    except (_StoppedError, TransientError) as problem:
         return str(problem)
     return None
 
 
 def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
     """Send those of the files that are in a folder, in this order, and remove it."""
-    system, root = folder_at(address)
+    system, root = open_folder(address)
     for file in files:
         if (place / file).is_file():
             upload(place / file, system, f"{root}/{file}", address=f"{address}/{file}", what="the result")
     shutil.rmtree(place)
 
 
-def folder_at(address: str) -> tuple[Any, str]:
+def open_folder(address: str) -> tuple[Any, str]:
     """What fsspec makes of the address of a folder; a presigned address is for a single file."""
     if is_presigned(address):
         raise InputError(
@@ -211,10 +211,10 @@ def folder_at(address: str) -> tuple[Any, str]:
             got="one for a single file",
             cure="Give a folder; files at such addresses are fetched with any other tool.",
         )
-    return file_system(address)
+    return open_file_system(address)
 
 
-def size_at(system: Any, path: str) -> int | None:
+def read_size(system: Any, path: str) -> int | None:
     """How large a file is at the store; None if it does not say, as to somebody who may write but not read."""
     try:
         system.invalidate_cache()
@@ -242,4 +242,4 @@ def _read(stream: Any) -> bytes:
 def _unread(problem: Exception, otherwise: str) -> Exception:
     if is_denied(problem) or lacks_credentials(problem):
         return _StoppedError(NOT_GIVEN)
-    return _StoppedError(NOT_THERE) if is_absent(problem) else BrokenOffError(otherwise)
+    return _StoppedError(NOT_THERE) if is_absent(problem) else TransientError(otherwise)

@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from mooring.errors import StorageError
-from mooring.protocol.transport.addresses import in_the_open, is_this_machine, shown
-from mooring.protocol.transport.object_stores import CHANGED, BrokenOffError
+from mooring.protocol.transport.addresses import is_this_machine, redact_address, refuse_unprotected
+from mooring.protocol.transport.object_stores import CHANGED, TransientError
 from mooring.typing import Progress
 
 TIMEOUT = 60.0
@@ -75,7 +75,7 @@ class _Body:
             raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
 
 
-def put(
+def put_file(
     parts: SplitResult,
     file: BinaryIO,
     *,
@@ -146,10 +146,10 @@ def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Ans
             cure="Check the address; if your network has a certificate authority of its own, set SSL_CERT_FILE to it.",
         ) from None
     except TimeoutError:
-        raise BrokenOffError("the store did not answer in time") from None
+        raise TransientError("the store did not answer in time") from None
     except (ConnectionRefusedError, OSError, http.client.HTTPException) as problem:
         made = isinstance(problem, BrokenPipeError | ConnectionResetError | http.client.HTTPException)
-        raise BrokenOffError("the connection broke" if made else f"the store cannot be reached{way}") from None
+        raise TransientError("the connection broke" if made else f"the store cannot be reached{way}") from None
     except ValueError:  # a host that no system can look up
         raise StorageError(
             "the store", reason="its address cannot be used", cure="Ask the analyst for a fresh address."
@@ -160,7 +160,7 @@ def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Ans
         code[1].decode() if code else "",
         b"expired" in text.lower() and found.status in (400, 401, 403),
         {name.lower(): value for name, value in found.getheaders()},
-        shown(parts.geturl()),
+        redact_address(parts.geturl()),
     )
 
 
@@ -222,5 +222,5 @@ def _redirected(parts: SplitResult, location: str, *, allow_http: bool) -> Split
             cure="Ask the analyst for a fresh address.",
         )
     if found.scheme.lower() == "http" and not allow_http and not is_this_machine(str(found.hostname)):
-        raise in_the_open("the file", f"the store sends us on to http://{found.hostname}")
+        raise refuse_unprotected("the file", f"the store sends us on to http://{found.hostname}")
     return found

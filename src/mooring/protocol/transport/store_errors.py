@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.errors import StorageError
-from mooring.protocol.transport.addresses import shown
+from mooring.protocol.transport.addresses import redact_address
 
 _NO_CREDENTIALS = (
     "NoCredentialsError",
@@ -33,9 +33,9 @@ def lacks_credentials(problem: BaseException) -> bool:
     return any(type(each).__name__ in _NO_CREDENTIALS for each in _chain(problem))
 
 
-def refusal(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
+def explain_store_error(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
     """What a store's error means, and what to do."""
-    where = shown(address)
+    where = redact_address(address)
     if lacks_credentials(problem):
         reason, cure = (
             "there are no credentials for the store",
@@ -60,7 +60,7 @@ def refusal(problem: BaseException, *, what: str, address: str, doing: str = "us
     return StorageError(what, reason=f"{where} cannot be {doing}: {reason}", cure=cure)
 
 
-def is_passing(problem: BaseException) -> bool:
+def is_transient(problem: BaseException) -> bool:
     """Whether another try may help."""
     return not (lacks_credentials(problem) or is_denied(problem) or is_absent(problem))
 

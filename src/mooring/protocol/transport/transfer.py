@@ -14,23 +14,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mooring.atomic_io import explain_os_errors, open_atomically
+from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages import anchor as anchor_file
 from mooring.protocol.messages import bundle
-from mooring.protocol.messages.signed_file import digest_of, opened, verified_header
-from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, presigned_parts, shown
+from mooring.protocol.messages.signed_file import read_signed_header
+from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, parse_presigned, redact_address
 from mooring.protocol.transport.destination import (
     MD5,
+    choose_file_name,
     is_file_name,
     is_local,
-    is_there,
-    name_for,
-    store_at,
-    taken_by_another,
+    is_stored,
+    open_store,
+    refuse_overwrite,
 )
-from mooring.protocol.transport.object_stores import CHANGED, BrokenOffError, persistently, upload
-from mooring.protocol.transport.presigned_upload import Answer, put
+from mooring.protocol.transport.object_stores import CHANGED, TransientError, retry, upload
+from mooring.protocol.transport.presigned_upload import Answer, put_file
 from mooring.typing import Progress
 
 KINDS = {bundle.KIND: bundle.FIELDS, anchor_file.KIND: ("study", "nonce", "bytes")}
@@ -98,13 +98,13 @@ class Sent:
         return asdict(self)
 
 
-def checked(path: Path, file: BinaryIO) -> Parcel:
+def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     """Read a file that is about to leave, and refuse all but a bundle or an anchor file, whole and as it was signed."""
     what, found = "the file", None
     for kind, fields in KINDS.items():
         file.seek(0)
         try:
-            header, manifest = verified_header(file, kind=kind, fields=fields, what=what)
+            header, manifest = read_signed_header(file, kind=kind, fields=fields, what=what)
         except RefusedError:
             continue
         found = kind
@@ -165,8 +165,8 @@ def send_file(
     with explain_os_errors("the file"):
         if path.is_dir():
             raise _nothing_else()
-    with opened(path, what="the file") as file:
-        parcel = checked(path, file)
+    with open_plain_file(path, what="the file") as file:
+        parcel = check_parcel(path, file)
         if digest is not None and parcel.digest != digest:
             raise StorageError("the file", reason="it changed before it was sent", cure="Run the same command again.")
         allow_http = allow_http or parcel.kind == anchor_file.KIND
@@ -174,7 +174,7 @@ def send_file(
             return _put(parcel, str(to), allow_http, waits, progress)
         if not is_url(to):
             return _copied(parcel, local_path(to), str(to).endswith("/"), progress)
-        system, root = store_at(str(to), allow_http=allow_http)
+        system, root = open_store(str(to), allow_http=allow_http)
         if is_local(system):
             return _copied(parcel, Path(root or "/"), str(to).endswith("/"), progress)
         return _uploaded(parcel, str(to), system, root, waits, progress)
@@ -183,33 +183,33 @@ def send_file(
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
     """Refuse an address that nothing could be sent to, before anything is begun."""
     if is_presigned(to):
-        presigned_parts(str(to), allow_http=allow_http, what="the bundle")
+        parse_presigned(str(to), allow_http=allow_http, what="the bundle")
     elif is_url(to):
-        store_at(str(to), allow_http=allow_http)
+        open_store(str(to), allow_http=allow_http)
 
 
 def _put(
     parcel: Parcel, address: str, allow_http: bool, waits: Sequence[float] | None, progress: Progress | None
 ) -> Sent:
-    parts = presigned_parts(address, allow_http=allow_http, what="the bundle")
+    parts = parse_presigned(address, allow_http=allow_http, what="the bundle")
 
     def attempt() -> Answer:
-        answer = put(
+        answer = put_file(
             parts, parcel.file, size=parcel.size, digest=parcel.digest, allow_http=allow_http, progress=progress
         )
         if answer.status in _PASSING or answer.status >= 500 or answer.code in ("RequestTimeout", "SlowDown"):
-            raise BrokenOffError(f"the store answered {answer.status}", _asked_to_wait(answer))
+            raise TransientError(f"the store answered {answer.status}", _asked_to_wait(answer))
         if not 200 <= answer.status < 300:
             raise _refused(answer)
         if _tells_checksum(answer) and _etag(answer) != parcel.checksum:
-            raise BrokenOffError("the store tells another checksum than the file's")
+            raise TransientError("the store tells another checksum than the file's")
         return answer
 
     try:
-        answer, tries = persistently(attempt, waits=waits)
-    except BrokenOffError as problem:
+        answer, tries = retry(attempt, waits=waits)
+    except TransientError as problem:
         raise StorageError(
-            "the upload", reason=f"{shown(address)} cannot be written: {problem.reason}", cure=_AGAIN
+            "the upload", reason=f"{redact_address(address)} cannot be written: {problem.reason}", cure=_AGAIN
         ) from None
     return Sent(answer.where, parcel.kind, parcel.size, parcel.digest, tries, _tells_checksum(answer))
 
@@ -251,10 +251,10 @@ def _uploaded(
     parcel: Parcel, address: str, system: Any, root: str, waits: Sequence[float] | None, progress: Progress | None
 ) -> Sent:
     if not is_file_name(address, parcel.kind) or _is_folder(system, root):
-        name = name_for(parcel.path, parcel.kind)
+        name = choose_file_name(parcel.path, parcel.kind)
         root, address = f"{root}/{name}", f"{address.rstrip('/')}/{name}"
-    if is_there(system, root, parcel.file, size=parcel.size, checksum=parcel.checksum):
-        return Sent(shown(address), parcel.kind, parcel.size, parcel.digest, 0, True, there_before=True)
+    if is_stored(system, root, parcel.file, size=parcel.size, checksum=parcel.checksum):
+        return Sent(redact_address(address), parcel.kind, parcel.size, parcel.digest, 0, True, there_before=True)
     again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, where the system has a name for it
     source = again if again.exists() else parcel.path
 
@@ -265,7 +265,7 @@ def _uploaded(
     tries, confirmed = upload(
         source, system, root, address=address, what="the upload", intact=intact, waits=waits, progress=progress
     )
-    return Sent(shown(address), parcel.kind, parcel.size, parcel.digest, tries, confirmed)
+    return Sent(redact_address(address), parcel.kind, parcel.size, parcel.digest, tries, confirmed)
 
 
 def _is_folder(system: Any, root: str) -> bool:
@@ -286,10 +286,10 @@ def _digest(file: BinaryIO) -> str:
 def _copied(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> Sent:
     with explain_os_errors("the place to send to"):
         if is_folder or not is_file_name(str(target), parcel.kind) or target.is_dir():
-            target = target / name_for(parcel.path, parcel.kind)
+            target = target / choose_file_name(parcel.path, parcel.kind)
         there = target.exists()
-    if there and digest_of(target, what="the place to send to") != parcel.digest:
-        raise taken_by_another()
+    if there and hash_file(target, what="the place to send to") != parcel.digest:
+        raise refuse_overwrite()
     if not there:
         parcel.file.seek(0)
         with open_atomically(target, what="the place to send to") as file:

@@ -1,0 +1,149 @@
+"""Members of a study by name and public keys, and the card that each hands to whoever keeps the study's file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mooring.atomic_io import read_bounded, write_atomically
+from mooring.errors import InputError, RefusedError
+from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, verify
+
+if TYPE_CHECKING:
+    from mooring.protocol.storage.vault import Vault
+
+CARD_CURE = "Use the card that 'mooring join' wrote."
+Role = Literal["participant", "analyst"]
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_AGE = re.compile(r"age1[0-9a-z]{58}")
+_MOST_BYTES = 4096
+_FORMAT = 1
+_ENTRIES = {"format", "role", "name", "signing_key", "sealing_key", "proof"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a study, by its public keys.
+
+    Attributes
+    ----------
+    name : str
+    signing_key : str
+        Ed25519, in hexadecimal.
+    sealing_key : str
+        An age recipient; empty for the analyst, to whom nothing is sealed.
+    """
+
+    name: str
+    signing_key: str
+    sealing_key: str = ""
+
+    def __post_init__(self) -> None:
+        require_name("name of a member", self.name)
+        if not _HEX.fullmatch(self.signing_key):
+            raise _not_on_a_card(f"signing key of {self.name!r}", "64 hexadecimal digits")
+        if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
+            raise _not_on_a_card(f"sealing key of {self.name!r}", "an age recipient, age1…")
+
+    @classmethod
+    def from_vault(cls, name: str, vault: Vault) -> Member:
+        """A participant, by the public halves of its vault's keys."""
+        return cls(name, vault.signing_key.public, vault.sealing_key.public)
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values in a fixed order."""
+        plain = {"name": self.name, "signing_key": self.signing_key}
+        return plain | ({"sealing_key": self.sealing_key} if self.sealing_key else {})
+
+
+def require_name(what: str, name: str) -> None:
+    """Refuse a name that could not be a file's everywhere."""
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise InputError(
+            what,
+            expected="up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first",
+            got="something else",
+            cure="For example 'st-mary-hospital'.",
+        )
+
+
+def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningKey) -> None:
+    """Write a member's card; it holds no secret.
+
+    The proof is a signature over the rest of the card by its own signing key: nobody can enter a key without holding it, or
+    put one's own sealing key beside another's signing key.
+
+    Parameters
+    ----------
+    path : path
+    role : {"participant", "analyst"}
+    member : Member
+        A participant has a sealing key, the analyst has none.
+    signer : SigningKey
+        The private half of `member.signing_key`.
+    """
+    _require_role(role, member)
+    proof = signer.sign(_signed_text(role, member))
+    if not verify(member.signing_key, proof, _signed_text(role, member)):
+        raise InputError("signer", expected="the holder of the card's key", got="another", cure="Use your own vault.")
+    lines = [
+        "# A card of mooring: public keys, and a proof that whoever wrote it holds their private halves.",
+        f"format = {_FORMAT}",
+        f'role = "{role}"',
+        *(f'{key} = "{value}"' for key, value in member.as_dict().items()),  # all of plain letters and digits
+        f'proof = "{proof.hex()}"',
+    ]
+    write_atomically(Path(path), ("\n".join(lines) + "\n").encode(), what="the card")
+
+
+def read_card(path: str | Path) -> tuple[Role, Member]:
+    """Read a card and check its proof.
+
+    Raises
+    ------
+    RefusedError
+        If whoever wrote the card does not hold its signing key, or it has been changed since.
+    """
+    content = read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}")
+    try:
+        plain = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        plain = {}
+    words = {key: value for key, value in plain.items() if isinstance(value, str)}
+    if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
+        raise _not_on_a_card(f"card {Path(path).name!r}", "one that 'mooring join' wrote")
+    member = Member(words.get("name", ""), words.get("signing_key", ""), words.get("sealing_key", ""))
+    role: Role = "analyst" if words.get("role") == "analyst" else "participant"
+    if words.get("role") != role:
+        raise _not_on_a_card("role of the card", "participant or analyst")
+    _require_role(role, member)
+    if member.sealing_key and not is_sealing_key(member.sealing_key):  # the dealer could seal to nobody
+        raise _not_on_a_card(f"sealing key of {member.name!r}", "an age recipient")
+    proof = words.get("proof", "")
+    is_well_formed = re.fullmatch(r"[0-9a-f]{128}", proof) is not None
+    if not (is_well_formed and verify(member.signing_key, bytes.fromhex(proof), _signed_text(role, member))):
+        raise RefusedError(
+            f"the card of {member.name!r}",
+            reason="its proof is not by the key that it names, so it was changed or is not its writer's",
+            cure="Ask for the card again, by a way you trust.",
+        )
+    return role, member
+
+
+def _not_on_a_card(what: str, expected: str) -> InputError:
+    return InputError(what, expected=expected, got="something else", cure=CARD_CURE)
+
+
+def _require_role(role: Role, member: Member) -> None:
+    if role not in ("participant", "analyst") or (role == "participant") != bool(member.sealing_key):
+        raise _not_on_a_card("card", "a participant's with a sealing key or an analyst's without")
+
+
+def _signed_text(role: Role, member: Member) -> bytes:
+    """What the proof is over; none of the parts can hold a line break."""
+    lines = ("mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key)
+    return "\n".join(lines).encode()

@@ -1,0 +1,152 @@
+"""A participant's result as it travels: its alignment map, signed by the analyst, and the model that the map names."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.atomic_io import read_bounded
+from mooring.errors import InputError, RefusedError
+from mooring.geometry.rigid import RigidMap
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
+from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec, read_signed, write_signed
+from mooring.protocol.messages.study import Study
+from mooring.typing import Vector
+
+MAP_FILE, MODEL_FILE = "map.safetensors", "model.onnx"
+KIND = "map"
+FIELDS = ("study", "participant", "key", "bundle", "model")
+_LARGEST = 1e6
+_ASK_AGAIN = "Ask the analyst for your result again."
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A participant's result, checked.
+
+    Attributes
+    ----------
+    member : Member
+        Whose it is.
+    bundle_digest : str
+        The bundle that the analyst aligned; it must be the participant's own.
+    mean : array of shape (h,)
+        The mean row of the participant's anchor representation; it must be the participant's own.
+    origin : array of shape (h,)
+    alignment_map : RigidMap
+        T ↦ (T − mean) R + origin.
+    model : Model or None
+    model_digest : str
+    """
+
+    member: Member
+    bundle_digest: str
+    mean: Vector
+    origin: Vector
+    alignment_map: RigidMap
+    model: Model | None
+    model_digest: str
+
+    @property
+    def orthogonal(self) -> npt.NDArray[np.float64]:
+        """R."""
+        return np.asarray(self.alignment_map.orthogonal)
+
+    def apply(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Bring the participant's transformed rows into the common space."""
+        return np.asarray(self.alignment_map.apply(rows))
+
+
+def bound_result_files(study: Study) -> dict[str, int]:
+    """The most bytes that each file of a result can have."""
+    h = study.n_components
+    return {MAP_FILE: 8 * h * (h + 2) + MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
+
+
+def write_map(
+    path: Path,
+    study: Study,
+    member: Member,
+    *,
+    arrays: dict[str, npt.NDArray[np.float64]],
+    bundle_digest: str,
+    model_digest: str,
+    signer: SigningKey,
+) -> None:
+    """Write a participant's map, signed.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    member : Member
+        Whose map it is.
+    arrays : dict of arrays
+        "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
+    bundle_digest : str
+        Of the bundle that was aligned.
+    model_digest : str
+        Empty without a model.
+    signer : SigningKey
+        The analyst's.
+    """
+    fields = {"study": study.digest, "participant": member.name, "key": member.signing_key}
+    fields |= {"bundle": bundle_digest, "model": model_digest}
+    write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
+
+
+def read_result(folder: str | Path, study: Study, member: Member) -> Result:
+    """Read a delivered result, or refuse it with a reason.
+
+    Parameters
+    ----------
+    folder : path
+        With map.safetensors, and model.onnx where there is a model.
+    study : Study
+    member : Member
+        The participant who reads.
+
+    Notes
+    -----
+    The caller must still compare `mean` and `bundle_digest` with its own: only the participant knows them.
+    """
+    study.require_roster()
+    folder, h = Path(folder), study.n_components
+    tensors = {"orthogonal": TensorSpec("F64", (h, h))}
+    tensors |= {name: TensorSpec("F64", (h,)) for name in ("mean", "origin")}
+    analyst = study.analyst.signing_key if study.analyst else ""
+    found = read_signed(folder / MAP_FILE, kind=KIND, signed_by=analyst, fields=FIELDS, tensors=lambda _: tensors)
+    if found.fields["study"] != study.digest:
+        raise _refuse("the map", "it was made for another study, or another version of it")
+    if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
+        raise _refuse("the map", "it is another participant's")
+    R, mean, origin = (found.arrays[name] for name in tensors)
+    if max(float(np.abs(array).max()) for array in found.arrays.values()) > _LARGEST:
+        raise _refuse("the map", "it moves rows further than any map of mooring's")
+    try:
+        alignment_map = RigidMap(R, origin - mean @ R)
+    except InputError:
+        raise _refuse("the map", "it is not orthogonal, and would distort rows") from None
+    digest = str(found.fields["model"])
+    model = _read_model(folder / MODEL_FILE, study, digest) if digest else None
+    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, model, digest)
+
+
+def _read_model(path: Path, study: Study, digest: str) -> Model:
+    data = read_bounded(path, MOST_MODEL_BYTES, what="the model")
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise _refuse("the model", "it is not the one that the analyst signed for")
+    if study.label.kind == "none":
+        raise _refuse("the model", "the study has no label to predict")
+    return Model.load(data, n_components=study.n_components, kind=study.label.kind, n_classes=len(study.label.classes))
+
+
+def _refuse(what: str, reason: str) -> RefusedError:
+    return RefusedError(what, reason=reason, cure=_ASK_AGAIN)

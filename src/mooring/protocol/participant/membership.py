@@ -1,0 +1,90 @@
+"""A vault's place in a study: who its owner is, whether the study protects enough, and the anchor it deals or opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mooring.atomic_io import hash_file, open_plain_file, write_atomically
+from mooring.errors import InputError, RefusedError
+from mooring.mechanisms.anchors import anchor_from_gaussian
+from mooring.protocol.crypto.derivation import Stream, derive
+from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.vault import Floors, Vault
+
+_KEPT = "dealt.anchor"
+
+
+def find_membership(vault: Vault, study: Study) -> Member:
+    """The entry of a vault's owner in the study's roster."""
+    study.require_roster()
+    member = study.member_with_key(vault.signing_key.public)
+    if member is None or member.sealing_key != vault.sealing_key.public:
+        raise RefusedError(
+            "the study",
+            reason="the keys of this vault are not in its roster",
+            cure="Have your card enrolled, or open the vault that you joined with.",
+        )
+    return member
+
+
+def require_floors(study: Study, floors: Floors) -> None:
+    """Refuse a study whose noise is below a participant's floors."""
+    method = study.method_described
+    cure = "Ask the study's designer why; your own floors are set when you join."
+    if not (method.data_noise or method.anchor_noise) and not floors.without_noise:
+        raise RefusedError("the study", reason=f"its method, {study.method}, adds no noise at all", cure=cure)
+    for used, scale, floor, name in (
+        (method.anchor_noise, study.anchor_noise_scale, floors.anchor_noise, "anchor noise"),
+        (method.data_noise, study.data_noise_scale, floors.data_noise, "private-data noise"),
+    ):
+        if used and scale < floor:
+            reason = f"its {name} of {scale:g} is below your floor of {floor:g}"
+            raise RefusedError("the study", reason=reason, cure=cure)
+
+
+def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
+    """Make the study's anchor and write it, sealed and signed. Returns the file's SHA-256.
+
+    The anchor follows from the dealer's secret and the study, and the sealed file is kept: dealing again gives the same.
+
+    Parameters
+    ----------
+    vault : Vault
+        The dealer's.
+    study : Study
+    path : Path
+    """
+    member = find_membership(vault, study)
+    if member != study.dealing_member:
+        raise InputError(
+            "dealer",
+            expected=f"{study.dealing_member.name!r}, as the study says",
+            got=repr(member.name),
+            cure="Let that participant deal the anchor.",
+        )
+    with vault.lock():
+        kept = vault.study_folder(study.folder_name) / _KEPT
+        if not kept.exists():
+            shape = (study.n_anchor_rows, study.n_components)
+            key = derive(vault.master, "anchor", {"study": study.digest, "shape": list(shape)})
+            matrix = anchor_from_gaussian(Stream(key).normals(0, shape[0] * shape[1]).reshape(shape))
+            write_anchor(kept, study, matrix, vault.signing_key)
+        with open_plain_file(kept, what="the anchor file") as file:
+            write_atomically(path, file.read(), what="the anchor file")
+    return hash_file(path, what="the anchor file")
+
+
+def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
+    """Open a dealt anchor, or refuse it with a reason.
+
+    Parameters
+    ----------
+    vault : Vault
+        A participant's.
+    study : Study
+    path : Path
+    """
+    find_membership(vault, study)
+    return read_anchor(path, study, vault.sealing_key)
