@@ -259,7 +259,7 @@ def test_a_table_shows_rows_side_by_side_unless_told_not_to(
         (["missing.csv", "--label", "ill"], "missing.csv"),
         (["{csv}", "--label", "sick"], "label must be the name of a column, got 'sick'"),
         (["{csv}", "--label", "ill", "--projection", "magic"], "projection must be auto, none, gaussian or public-svd"),
-        (["{csv}", "--label", "ill", "--format", "xml"], "format must be words or json, got 'xml'"),
+        (["{csv}", "--label", "ill", "--format", "xml"], "format must be text or json, got 'xml'"),
         (["{csv}", "--label", "ill", "--learner", "oracle"], "learner must be one of auto"),
         (["{csv}", "--label", "ill", "--colluders", "5"], "targets must be participants who do not collude"),
         (["{csv}", "--label", "ill", "--components", "40"], "n_components must be"),

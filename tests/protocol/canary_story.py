@@ -99,7 +99,7 @@ def play(home: Path) -> Played:
     played.run("study", "enrol", *(f"{name}.card.toml" for name in ("p0", "p1", "lab")), "--study", "study.toml")
     played.run("deal", "--vault", home / "vault-p0", "--output", "birds.anchor")
     played.run("check", played.table(1), "--vault", home / "vault-p1", "--anchor", "birds.anchor")
-    for k, form in enumerate(("words", "json")):
+    for k, form in enumerate(("text", "json")):
         given = ("--vault", home / f"vault-p{k}", "--output", home / f"inbox/p{k}.bundle", "--labels", "--format", form)
         played.run("share", played.table(k), *given)
     played.run("share", played.table(1), "--vault", home / "vault-p1", "--output", "again.bundle", "--labels")

@@ -42,7 +42,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 FAILING = tuple(failing_tables())
 
 
-@pytest.mark.parametrize("form", ["words", "json"])
+@pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("name", FAILING)
 def test_refusals_quote_nothing(name: str, form: str, played: Played) -> None:
     table = played.home / FOLDER / f"{FILE}-{FAILING.index(name)}-bad.csv"
