@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from mooring.cli.app import app
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import CommonSpace, write_space
-from mooring.protocol.analyst.collaboration_matrix import export
-from mooring.protocol.analyst.collaboration_parts import PART_KEY, PartFacts, list_parts, part_path, read_facts
+from mooring.protocol.analyst.collaboration_matrix import PART_KEY, PartFacts, export, list_parts, part_path, read_facts
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study

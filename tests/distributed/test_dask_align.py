@@ -15,8 +15,7 @@ from mooring.engines.dask import align_on_dask
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_matrix import export
-from mooring.protocol.analyst.collaboration_parts import list_parts, part_path
+from mooring.protocol.analyst.collaboration_matrix import export, list_parts, part_path
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
 

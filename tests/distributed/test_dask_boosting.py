@@ -33,7 +33,7 @@ from mooring.engines.dask.cluster import explained, handed_out
 from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows, loaded_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import singles
-from mooring.protocol.analyst.collaboration_parts import list_parts
+from mooring.protocol.analyst.collaboration_matrix import list_parts
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study

@@ -24,7 +24,7 @@ from mooring.engines.dask import Tls, align_on_dask, connected
 from mooring.engines.dask.cluster import explained, in_turn, require_shared
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_parts import list_parts
+from mooring.protocol.analyst.collaboration_matrix import list_parts
 
 from .dask_study import Made, aligned_locally, make, matrix
 

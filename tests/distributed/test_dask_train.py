@@ -163,7 +163,7 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
 def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
     from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
-    from mooring.protocol.analyst.collaboration_parts import list_parts
+    from mooring.protocol.analyst.collaboration_matrix import list_parts
 
     made, _, there = prepared(client, tmp_path, kind="number")
     rows, labels = rows_and_labels(made, there)

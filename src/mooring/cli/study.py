@@ -113,7 +113,7 @@ def init(
     """
     with run_command(format) as console:
         from mooring.atomic_io import write_atomically
-        from mooring.protocol.designer.draft import Known, count_open_entries, draft_study
+        from mooring.protocol.designer.draft import DraftSettings, Known, count_open_entries, draft_study
         from mooring.protocol.messages.study import Study
         from mooring.protocol.messages.study_file import parse_study
 
@@ -133,16 +133,18 @@ def init(
                 classes=parse_words(classes),
                 label_range=None if label_range is None else parse_range(label_range),
             ),
-            method=method,
-            components=components,
-            anchor_rows=anchor_rows,
-            data_noise_scale=data_noise,
-            anchor_noise_scale=anchor_noise,
-            projection=parse_projection(projection),
-            smallest_class=smallest_class,
-            image_shape=parse_shape(image_shape),
-            missing_words=missing_word or (),
-            missing=parse_missing_rule(missing),
+            settings=DraftSettings(
+                method=method,
+                components=components,
+                anchor_rows=anchor_rows,
+                data_noise_scale=data_noise,
+                anchor_noise_scale=anchor_noise,
+                projection=parse_projection(projection),
+                smallest_class=smallest_class,
+                image_shape=parse_shape(image_shape),
+                missing_words=missing_word or (),
+                missing=parse_missing_rule(missing),
+            ),
         )
         left = count_open_entries(text)
         drafted = None if left else Study.from_dict(parse_study(text))

@@ -367,7 +367,7 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
-    from mooring.protocol.analyst.alignment import _without_misfits
+    from mooring.protocol.analyst.alignment import _set_outliers_aside
     from mooring.protocol.analyst.anchor_source import LocalAnchors
 
     here = LocalAnchors()
@@ -375,7 +375,7 @@ def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
         Bundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
-    left, _ = _without_misfits(study, bundles, here.solve(study, bundles).fits, here)
+    left, _ = _set_outliers_aside(study, bundles, here.solve(study, bundles).fits, here)
     return [index for index, bundle in enumerate(bundles) if bundle not in left]
 
 

@@ -14,7 +14,7 @@ from mooring.engines.dask.learners import train_in_pieces
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
-from mooring.protocol.analyst.alignment import Aligned, align_bundles
+from mooring.protocol.analyst.alignment import Aligned, Backend, align_bundles
 from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.analyst.training import Training
 from mooring.protocol.messages.bundle import Bundle
@@ -108,7 +108,10 @@ class DaskEngine:
                 cure="Collect them with the same engine: Analyst(…, engine=engine).collect(source).",
             )
         table = PartsOnWorkers(self.client, rows_at_once=self.rows_at_once)
-        anchors = AnchorsOnWorkers(self.client, taken.stacks, taken.where, taken.usable) if self.reduced else None
+        backend = Backend(table=table)
+        if self.reduced:
+            anchors = AnchorsOnWorkers(self.client, taken.stacks, taken.where, taken.usable)
+            backend = Backend(anchors, table)
         with explained():
             aligned = align_bundles(
                 study,
@@ -118,8 +121,7 @@ class DaskEngine:
                 certify=certify,
                 command=command,
                 progress=progress,
-                anchors=anchors,
-                table=table,
+                backend=backend,
             )
         self.parts_kept = table.kept
         return aligned

@@ -14,8 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.pipeline import make_pipeline
 
 from mooring.learners import LEARNERS, Fitted, Kind
-from mooring.protocol.analyst.collaboration_matrix import decode_block
-from mooring.protocol.analyst.collaboration_parts import read_row_groups
+from mooring.protocol.analyst.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix
 

@@ -50,7 +50,7 @@ from mooring.learners.boosted_trees import Boosted, FittedBoosted
 from mooring.learners.fitting import choice_rows, group_folds
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
-from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, check_parts, read_facts
+from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.analyst.training import (
     Steps,
     Training,

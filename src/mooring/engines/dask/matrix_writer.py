@@ -28,22 +28,20 @@ from mooring.engines.dask.cluster import Client, in_turn
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import CommonSpace
 from mooring.protocol.analyst.collaboration_matrix import (
-    choose_block_rows,
-    make_schema,
-    make_table,
-    open_table_writer,
-    read_tables,
-    require_unchanged,
-)
-from mooring.protocol.analyst.collaboration_parts import (
     PART_KEY,
     PARTS_FOLDER,
     WHAT,
     PartFacts,
     check_parts,
+    choose_block_rows,
     list_parts,
+    make_schema,
+    make_table,
+    open_table_writer,
     part_path,
     read_facts,
+    read_tables,
+    require_unchanged,
 )
 from mooring.protocol.analyst.intake import MOST_BYTES
 from mooring.protocol.messages.bundle import Bundle, bundle_offsets, find_data_start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,14 @@ class Aligned:
         return self.space.record
 
 
+@dataclass(frozen=True)
+class Backend:
+    """Where the anchor representations are, and who writes the collaboration matrix; this process by default."""
+
+    anchors: AnchorSource = field(default_factory=LocalAnchors)
+    table: TableWriter = field(default_factory=OneFile)
+
+
 def align_bundles(
     study: Study,
     bundles: Sequence[Bundle],
@@ -61,8 +69,7 @@ def align_bundles(
     certify: bool = True,
     command: str = "",
     progress: Progress | None = None,
-    anchors: AnchorSource | None = None,
-    table: TableWriter | None = None,
+    backend: Backend | None = None,
 ) -> Aligned:
     """Align verified bundles and write the collaboration matrix.
 
@@ -81,23 +88,20 @@ def align_bundles(
         For the record.
     progress : callable, optional
         Called with rows written and rows in all.
-    anchors : Anchors, optional
-        Where the anchor representations are; in the bundles, here, unless told otherwise.
-    table : TableWriter, optional
-        Who writes the collaboration matrix; this process, as one file, unless told otherwise.
+    backend : Backend, optional
 
     Returns
     -------
     Aligned
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
-    folder = Path(folder)
-    anchors, table = anchors or LocalAnchors(), table or OneFile()
+    folder, backend = Path(folder), backend or Backend()
+    anchors, table = backend.anchors, backend.table
     make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
     if late:
-        return _admit(study, bundles, folder, command, progress, anchors, table)
+        return _admit(study, bundles, folder, backend, command, progress)
     usable = [bundle for bundle, whole in zip(bundles, anchors.check_rank(bundles), strict=True) if whole]
     if len(usable) < 2:
         raise InputError(
@@ -108,12 +112,12 @@ def align_bundles(
         )
     solved = anchors.solve(study, usable)
     fits = solved.fits
-    left, note = _without_misfits(study, usable, fits, anchors)
+    left, note = _set_outliers_aside(study, usable, fits, anchors)
     if (certify and anchors.can_certify) or len(left) < len(usable):
         solved = anchors.solve(study, left, certify=certify and anchors.can_certify)
     values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
-    aside = _others(bundles, left)
-    note = _joined(note, _anchors(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
+    aside = _leave_out(bundles, left)
+    note = _join_notes(note, _note_anchor_files(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
     record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
     space = CommonSpace(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
     table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
@@ -122,7 +126,7 @@ def align_bundles(
     return Aligned(space, tuple(bundle.member.name for bundle in aside))
 
 
-def _without_misfits(
+def _set_outliers_aside(
     study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: AnchorSource
 ) -> tuple[list[Bundle], str]:
     """Those who fit each other, and a note where that could not be told."""
@@ -136,28 +140,27 @@ def _without_misfits(
     if len(left) == len(bundles):
         return left, ""
     if len(left) < 2 or 2 * len(left) < len(bundles):
-        return list(
-            bundles
-        ), "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
+        note = "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
+        return list(bundles), note
     # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
     solved = anchors.solve(study, left)
-    suspects = _others(bundles, left)
+    suspects = _leave_out(bundles, left)
     found = anchors.fit_to_template(solved.template, suspects)
     still = [
         bundle for bundle, against in zip(suspects, found, strict=True) if solved.fits.is_near_garbage(against.fit)
     ]
-    return _others(bundles, still), ""
+    return _leave_out(bundles, still), ""
 
 
 def _admit(
     study: Study,
     bundles: Sequence[Bundle],
     folder: Path,
+    backend: Backend,
     command: str,
     progress: Progress | None,
-    anchors: AnchorSource,
-    table: TableWriter,
 ) -> Aligned:
+    anchors, table = backend.anchors, backend.table
     space = read_space(folder, study)
     here = set(space.names)
     fresh = [bundle for bundle in bundles if bundle.member.name not in here]
@@ -228,16 +231,16 @@ def _entry(bundle: Bundle, fit: float, *, late: bool) -> dict[str, Any]:
     }
 
 
-def _others(bundles: Sequence[Bundle], some: Collection[Bundle]) -> list[Bundle]:
+def _leave_out(bundles: Sequence[Bundle], some: Collection[Bundle]) -> list[Bundle]:
     names = {bundle.member.name for bundle in some}
     return [bundle for bundle in bundles if bundle.member.name not in names]
 
 
-def _anchors(bundles: Sequence[Bundle]) -> str:
+def _note_anchor_files(bundles: Sequence[Bundle]) -> str:
     if len({bundle.anchor_digest for bundle in bundles}) < 2:
         return ""
     return "Not everybody used the same file of the anchor: ask the dealer whether it was dealt twice."
 
 
-def _joined(*notes: str) -> str:
+def _join_notes(*notes: str) -> str:
     return " ".join(note for note in notes if note)

@@ -127,7 +127,16 @@ def read_space(folder: Path, study: Study) -> CommonSpace:
 def add_newcomers(
     space: CommonSpace, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
 ) -> CommonSpace:
-    """The same space with further participants, given their records and (orthogonal, mean); nobody else moves."""
+    """The same space with further participants; nobody else moves.
+
+    Parameters
+    ----------
+    space : CommonSpace
+    entries : sequence of dict
+        Their records.
+    maps : sequence of (orthogonal, mean)
+    note : str
+    """
     record = {**space.record, "participants": [*space.record["participants"], *entries], "note": note}
     orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])
     means = np.concatenate([space.means, [mean for _, mean in maps]])

@@ -65,7 +65,15 @@ class AnchorSource(Protocol):
         """Whether each spans all directions; one that does not would stop everybody's alignment."""
 
     def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
-        """Align these, in this order."""
+        """Align these, in this order.
+
+        Parameters
+        ----------
+        study : Study
+        bundles : sequence of Bundle
+        certify : bool, default False
+            Whether to try to prove that no better alignment exists.
+        """
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
@@ -81,7 +89,7 @@ class LocalAnchors:
         return [has_full_rank(bundle.anchor_representation) for bundle in bundles]
 
     def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
-        """Align these by the study's method."""
+        """Align these by the study's method; the parameters are those of `AnchorSource.solve`."""
         uploads = [bundle.anchor_representation for bundle in bundles]
         if study.method_described.alignment == "reference":
             found = align_to_reference(uploads)
@@ -118,7 +126,15 @@ def centre(upload: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def fit_newcomer(template: Matrix, centre: Matrix, mean: Matrix) -> Newcomer:
-    """One centred anchor representation against a template."""
+    """Fit one anchor representation to a template.
+
+    Parameters
+    ----------
+    template : array of shape (r, h)
+    centred : array of shape (r, h)
+        The anchor representation without its mean row.
+    mean : array of shape (h,)
+    """
     return Newcomer(measure_fit(template, centre), np.asarray(polar_factor(centre.T @ template)), mean)
 
 

@@ -1,14 +1,18 @@
 """The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time.
 
-It is one file, or a folder of parts (`mooring.protocol.analyst.collaboration_parts`); the alignment's record says which.
+It is one file, or a folder of parts, each with some rows of one participant; the alignment's record says which. Metadata say
+which map made the rows; of a part also from which bundle and which of the participant's rows. So what an interrupted
+alignment left is known, and kept or refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -17,30 +21,42 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mooring.atomic_io import hash_file, open_atomically
+from mooring.atomic_io import explain_os_errors, hash_file, open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import STATE_FILE, CommonSpace
-from mooring.protocol.analyst.collaboration_parts import PARTS_FOLDER, WHAT, read_parts
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
 
-TABLE_FILE = "collaboration.parquet"
+TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
+WHAT = "the collaboration matrix"
+PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
 _NUMBERS_AT_ONCE = 2**22
-_KEY = b"mooring maps"
+_PART_NAME = re.compile(r"part-(.+)-(\d{6,})\.parquet")
 
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
 
 
 class TableWriter(Protocol):
-    """Who writes the collaboration matrix, and where in the work folder it is then."""
+    """Who writes the collaboration matrix; its `name` is that of the file or folder in the work folder."""
 
     name: str
 
     def write(
         self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
     ) -> None:
-        """Write everybody's rows; of participants without a bundle, those that are there stay."""
+        """Write everybody's rows; of participants without a bundle, those that are there stay.
+
+        Parameters
+        ----------
+        folder : Path
+            The work folder.
+        study : Study
+        space : CommonSpace
+        bundles : mapping from name to Bundle
+        progress : callable or None
+            Called with rows written and rows in all.
+        """
 
 
 class OneFile:
@@ -51,13 +67,96 @@ class OneFile:
     def write(
         self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
     ) -> None:
-        """Write everybody's rows."""
-        write_table(folder, study, space, bundles, progress)
+        """Write everybody's rows; the parameters are those of `TableWriter.write`."""
+        schema = make_schema(study, space)
+        done, total = 0, sum(space.rows.values())
+        with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
+            with open_table_writer(file, schema) as writer:
+                for table in self._tables(folder, study, space, bundles, schema):
+                    writer.write_table(table)
+                    done += table.num_rows
+                    if progress:
+                        progress(done, total)
+            for bundle in bundles.values():
+                require_unchanged(bundle.path, bundle.digest, bundle.member.name)
+
+    @staticmethod
+    def _tables(
+        folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], schema: pa.Schema
+    ) -> Iterator[pa.Table]:
+        kept = [name for name in space.names if name not in bundles]
+        for table in read_tables(folder, space, kept) if kept else ():
+            yield table.cast(schema)
+        for index, name in enumerate(space.names):
+            for rows, labels in bundles[name].blocks(choose_block_rows(study.n_components)) if name in bundles else ():
+                yield make_table(schema, study, name, space.align_rows(index, rows), labels)
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What a part says of itself: its rows [start, stop), and the digests of the bundle and of the map behind them."""
+
+    start: int
+    stop: int
+    bundle: str
+    map: str
+
+    def as_metadata(self) -> bytes:
+        """As the part's metadata holds it; the map is there under a key of its own."""
+        return json.dumps({"start": self.start, "stop": self.stop, "bundle": self.bundle}).encode()
 
 
 def choose_block_rows(n_components: int) -> int:
     """Rows of a block: what is in memory at a time, and a row group of the file."""
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
+
+
+def make_schema(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
+    """Columns, and which map made the rows.
+
+    Parameters
+    ----------
+    study : Study
+    space : CommonSpace
+    names : sequence of str, optional
+        Whose maps; everybody's by default.
+    """
+    label = {
+        "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
+        "number": [pa.field("label", pa.float64())],
+    }
+    return pa.schema(
+        [
+            pa.field("participant", pa.dictionary(pa.int32(), pa.string())),
+            *label.get(study.label.kind, []),
+            *(pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)),
+        ],
+        metadata={_MAPS_KEY: _encode_maps(space, space.names if names is None else names)},
+    )
+
+
+def make_table(
+    schema: pa.Schema, study: Study, name: str, rows: npt.NDArray[np.float32], labels: npt.NDArray[Any] | None
+) -> pa.Table:
+    """A block of one participant's rows as a table.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    study : Study
+    name : str
+    rows : array of shape (n, h)
+    labels : array of shape (n,) or None
+    """
+    places = pa.array(np.zeros(len(rows), dtype=np.int32))
+    columns: list[Any] = [pa.DictionaryArray.from_arrays(places, pa.array([name]))]
+    if study.label.kind == "classes" and labels is not None:
+        words = pa.array(list(study.label.classes))
+        columns.append(pa.DictionaryArray.from_arrays(pa.array(labels.astype(np.int32)), words))
+    elif labels is not None:
+        columns.append(pa.array(labels.astype(np.float64)))
+    columns += [pa.array(np.ascontiguousarray(column)) for column in rows.T]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
@@ -66,34 +165,17 @@ def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(file, schema, use_dictionary=words)
 
 
-def write_table(
-    folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None = None
-) -> None:
-    """Write everybody's rows; of participants without a bundle, those of the file that is there."""
-    schema = make_schema(study, space)
-    done, total = 0, sum(space.rows.values())
-    with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
-        with open_table_writer(file, schema) as writer:
-            kept = [name for name in space.names if name not in bundles]
-            for table in read_tables(folder, space, kept) if kept else ():
-                writer.write_table(table.cast(schema))
-                done += table.num_rows
-                if progress:
-                    progress(done, total)
-            for index, name in enumerate(space.names):
-                if name not in bundles:
-                    continue
-                for rows, labels in bundles[name].blocks(choose_block_rows(study.n_components)):
-                    writer.write_table(make_table(schema, study, name, space.align_rows(index, rows), labels))
-                    done += len(rows)
-                    if progress:
-                        progress(done, total)
-        for bundle in bundles.values():
-            require_unchanged(bundle.path, bundle.digest, bundle.member.name)
-
-
 def require_unchanged(path: Path, digest: str, name: str) -> None:
-    """Whoever can write where bundles arrive could have changed one after it was verified."""
+    """Refuse a bundle that was changed after it was verified, by whoever can write where bundles arrive.
+
+    Parameters
+    ----------
+    path : Path
+    digest : str
+        SHA-256 of the bundle that was verified.
+    name : str
+        The participant's.
+    """
     if hash_file(path, what="the bundle") != digest:
         raise RefusedError(
             "the bundle",
@@ -103,33 +185,129 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
 
 def read_blocks(folder: Path, study: Study, space: CommonSpace) -> Iterator[Block]:
-    """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers."""
+    """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    study : Study
+    space : CommonSpace
+    """
     for found in read_tables(folder, space, space.names):
         yield decode_block(found, study)
 
 
 def decode_block(found: pa.Table, study: Study) -> Block:
     """One row group as whose it is, rows and labels."""
-    columns = [found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)]
-    return str(found["participant"][0]), np.column_stack(columns), _labels(found, study)
+    rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)])
+    labels: npt.NDArray[Any] | None = None
+    if study.label.kind == "number":
+        labels = np.asarray(found["label"].to_numpy(), dtype=np.float64)
+    elif study.label.kind == "classes":
+        codes = {word: code for code, word in enumerate(study.label.classes)}
+        words = found["label"].combine_chunks()
+        lookup = np.array([codes[str(word)] for word in words.dictionary], dtype=np.int64)
+        labels = np.asarray(lookup[words.indices.to_numpy()])
+    return str(found["participant"][0]), rows, labels
 
 
 def read_tables(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
-    """The row groups of these participants, whichever form the matrix has."""
+    """The row groups of these participants, whichever form the matrix has.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    space : CommonSpace
+    names : sequence of str
+    """
     if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
-        yield from read_parts(folder, space, names)
+        for paths in check_parts(folder, space, names).values():
+            for path in paths:
+                yield from read_row_groups(path)
         return
-    known = set(names)
-    with _opened(folder / TABLE_FILE) as table:
-        _require_maps(table, space, names)
-        for index in range(table.num_row_groups):
-            found = table.read_row_group(index)
-            if str(found["participant"][0]) in known:
-                yield found
+    if not (folder / TABLE_FILE).is_file():
+        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
+    known, places = set(names), {name: index for index, name in enumerate(space.names)}
+    maps = _read_metadata(folder / TABLE_FILE).get(_MAPS_KEY, b"{}")
+    if any(json.loads(maps).get(name) != space.map_digest(places[name]) for name in names):
+        raise _report("it is not the one of this alignment, which was interrupted")
+    yield from (found for found in read_row_groups(folder / TABLE_FILE) if str(found["participant"][0]) in known)
+
+
+def read_row_groups(path: Path) -> Iterator[pa.Table]:
+    """The row groups of one Parquet file."""
+    try:
+        with pq.ParquetFile(path) as table:
+            for index in range(table.num_row_groups):
+                yield table.read_row_group(index)
+    except (pa.ArrowException, OSError):
+        raise _report(f"{path.name} cannot be read") from None
+
+
+def part_path(folder: Path, name: str, index: int) -> Path:
+    """Where a part of a participant's rows is.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    name : str
+        The participant's.
+    index : int
+    """
+    return folder / PARTS_FOLDER / f"part-{name}-{index:06d}.parquet"
+
+
+def read_facts(path: Path, name: str) -> PartFacts | None:
+    """What a part says, or None if it is not there or cannot be read."""
+    try:
+        metadata: Mapping[bytes, bytes] = pq.read_schema(path).metadata or {}
+        plain, maps = json.loads(metadata[PART_KEY]), json.loads(metadata[_MAPS_KEY])
+        return PartFacts(int(plain["start"]), int(plain["stop"]), str(plain["bundle"]), str(maps[name]))
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+        return None
+
+
+def list_parts(folder: Path) -> dict[str, list[Path]]:
+    """The parts that are there, by participant, in order."""
+    found: dict[str, list[tuple[int, Path]]] = {}
+    with explain_os_errors(WHAT):
+        for path in (folder / PARTS_FOLDER).iterdir() if (folder / PARTS_FOLDER).is_dir() else ():
+            if match := _PART_NAME.fullmatch(path.name):
+                found.setdefault(match[1], []).append((int(match[2]), path))
+    return {name: [path for _, path in sorted(paths)] for name, paths in found.items()}
+
+
+def check_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dict[str, list[Path]]:
+    """The parts of these participants: every row once, and made by the space's maps, or a clear error.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    space : CommonSpace
+    names : sequence of str
+    """
+    rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
+    there = list_parts(folder)
+    for name in names:
+        reached, digest = 0, space.map_digest(places[name])
+        for path in there.get(name, ()):
+            facts = read_facts(path, name)
+            if facts is None:
+                raise _report("a part of it cannot be read")
+            if facts.start != reached or facts.map != digest:
+                raise _report("it is not the one of this alignment, which was interrupted")
+            reached = facts.stop
+        if reached != rows[name]:
+            raise _report("it is not the one of this alignment, which was interrupted")
+    return {name: there[name] for name in names}
 
 
 def remove_other_forms(folder: Path, name: str) -> None:
-    """Remove the matrix of an earlier alignment that was written in another form."""
+    """Remove the matrix of an earlier alignment that was written in another form than `name`."""
     if name != TABLE_FILE:
         with suppress(OSError):
             (folder / TABLE_FILE).unlink(missing_ok=True)
@@ -153,11 +331,10 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
         raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     if path.exists() and not force:
-        raise InputError(
-            "output", expected="a file that is not there", got="one that is", cure="Pass --force to overwrite."
-        )
-    space = _space_of(folder)
-    metadata = {_KEY: _maps_of(space, space.names)}
+        expected, cure = "a file that is not there", "Pass --force to overwrite."
+        raise InputError("output", expected=expected, got="one that is", cure=cure)
+    space = _read_any_space(folder)
+    metadata = {_MAPS_KEY: _encode_maps(space, space.names)}
     writer = None
     with open_atomically(path, mode=0o600, what=WHAT) as file:
         try:
@@ -171,7 +348,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     return path
 
 
-def _space_of(folder: Path) -> CommonSpace:
+def _read_any_space(folder: Path) -> CommonSpace:
     """The alignment that the matrix must belong to, whichever study it is of."""
     from safetensors import SafetensorError, safe_open
 
@@ -183,74 +360,22 @@ def _space_of(folder: Path) -> CommonSpace:
             if len(space.rows) != len(space.orthogonals):
                 raise ValueError
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
-        raise StorageError(WHAT, reason="its alignment was not finished", cure="Run 'mooring align' again.") from None
+        raise _report("its alignment was not finished") from None
     return space
 
 
-def make_schema(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
-    """Columns, and of everybody (or of `names`) which map made the rows."""
-    label = {
-        "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
-        "number": [pa.field("label", pa.float64())],
-    }
-    return pa.schema(
-        [
-            pa.field("participant", pa.dictionary(pa.int32(), pa.string())),
-            *label.get(study.label.kind, []),
-            *(pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)),
-        ],
-        metadata={_KEY: _maps_of(space, space.names if names is None else names)},
-    )
+def _read_metadata(path: Path) -> Mapping[bytes, bytes]:
+    try:
+        return pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        raise _report("it cannot be read") from None
 
 
-def _maps_of(space: CommonSpace, names: Sequence[str]) -> bytes:
+def _encode_maps(space: CommonSpace, names: Sequence[str]) -> bytes:
     wanted = set(names)
     maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if name in wanted}
     return json.dumps(maps).encode()
 
 
-def make_table(
-    schema: pa.Schema, study: Study, name: str, rows: npt.NDArray[np.float32], labels: npt.NDArray[Any] | None
-) -> pa.Table:
-    """A block of one participant's rows as a table."""
-    places = pa.array(np.zeros(len(rows), dtype=np.int32))
-    columns: list[Any] = [pa.DictionaryArray.from_arrays(places, pa.array([name]))]
-    if study.label.kind == "classes" and labels is not None:
-        words = pa.array(list(study.label.classes))
-        columns.append(pa.DictionaryArray.from_arrays(pa.array(labels.astype(np.int32)), words))
-    elif labels is not None:
-        columns.append(pa.array(labels.astype(np.float64)))
-    columns += [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    if not path.is_file():
-        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError):
-        raise StorageError(WHAT, reason="it cannot be read", cure="Run 'mooring align' again.") from None
-
-
-def _require_maps(table: pq.ParquetFile, space: CommonSpace, names: Sequence[str]) -> None:
-    """Refuse rows that other maps made: an alignment that was interrupted leaves them."""
-    maps = json.loads((table.schema_arrow.metadata or {}).get(_KEY, b"{}"))
-    places = {name: index for index, name in enumerate(space.names)}
-    if any(maps.get(name) != space.map_digest(places[name]) for name in names):
-        raise StorageError(
-            WHAT,
-            reason="it is not the one of this alignment, which was interrupted",
-            cure="Run 'mooring align' again.",
-        )
-
-
-def _labels(found: pa.Table, study: Study) -> npt.NDArray[Any] | None:
-    if study.label.kind == "none":
-        return None
-    if study.label.kind == "number":
-        return np.asarray(found["label"].to_numpy(), dtype=np.float64)
-    codes = {word: code for code, word in enumerate(study.label.classes)}
-    words = found["label"].combine_chunks()
-    lookup = np.array([codes[str(word)] for word in words.dictionary], dtype=np.int64)
-    return np.asarray(lookup[words.indices.to_numpy()])
+def _report(reason: str) -> StorageError:
+    return StorageError(WHAT, reason=reason, cure="Run 'mooring align' again.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,7 +34,7 @@ class Delivery:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"delivered": list(self.delivered), "model_digest": self.model_digest}
+        return asdict(self) | {"delivered": list(self.delivered)}
 
 
 def deliver(

@@ -67,6 +67,39 @@ class Known:
     label_range: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True)
+class DraftSettings:
+    """What a draft declares besides its columns.
+
+    Attributes
+    ----------
+    method : str
+    components, anchor_rows : int, optional
+        Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that.
+    data_noise_scale, anchor_noise_scale : float
+        Each counts only if the method has such noise.
+    projection : {"none", "gaussian", "public-svd"}, optional
+    smallest_class, image_shape, missing_words
+        As in `Study`.
+    missing : {"refuse", "fill", "indicate"}
+        What a missing value is, in every column; people change it for single ones.
+    nonce : str, optional
+        Default: from the system's entropy.
+    """
+
+    method: str = "aa-i-gdp-data-noise"
+    components: int | None = None
+    anchor_rows: int | None = None
+    data_noise_scale: float = 0.5
+    anchor_noise_scale: float = 0.1
+    projection: ProjectionName | None = None
+    smallest_class: int = 3
+    image_shape: Sequence[int] = ()
+    missing_words: Sequence[str] = ()
+    missing: MissingRule = "refuse"
+    nonce: str | None = None
+
+
 def draft_study(
     path: str | Path,
     *,
@@ -74,17 +107,7 @@ def draft_study(
     label: str | None = None,
     drop: Sequence[str] = (),
     known: Known | None = None,
-    method: str = "aa-i-gdp-data-noise",
-    components: int | None = None,
-    anchor_rows: int | None = None,
-    data_noise_scale: float = 0.5,
-    anchor_noise_scale: float = 0.1,
-    projection: ProjectionName | None = None,
-    smallest_class: int = 3,
-    image_shape: Sequence[int] = (),
-    missing_words: Sequence[str] = (),
-    missing: MissingRule = "refuse",
-    nonce: str | None = None,
+    settings: DraftSettings | None = None,
 ) -> str:
     """Draft a study's file from the header of a table.
 
@@ -99,18 +122,7 @@ def draft_study(
         Columns that are not part of the study.
     known : Known, optional
         Ranges, categories and classes; what is left out stays open.
-    method : str
-    components, anchor_rows : int, optional
-        Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that.
-    data_noise_scale, anchor_noise_scale : float
-        Each counts only if the method has such noise.
-    projection : {"none", "gaussian", "public-svd"}, optional
-    smallest_class, image_shape, missing_words
-        As in `Study`.
-    missing : {"refuse", "fill", "indicate"}
-        What a missing value is, in every column; people change it for single ones.
-    nonce : str, optional
-        Default: from the system's entropy.
+    settings : DraftSettings, optional
 
     Returns
     -------
@@ -118,51 +130,57 @@ def draft_study(
         TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
     """
     require_name("name of the study", name)
-    known = known or Known()
+    known, settings = known or Known(), settings or DraftSettings()
     table = open_table(path)
     _require_names_among(table, [*drop, *known.ranges, *known.categories, *([label] if label is not None else [])])
     _require_header(table, drop)
-    columns = [_column(table, one, known) for one in table.names if one not in drop and one != label]
+    columns = [_describe_describe_column(table, one, known) for one in table.names if one not in drop and one != label]
     if not columns:
         raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
-    described = method_named(method)
+    rows: dict[str, Any] = {
+        "missing_words": list(settings.missing_words),
+        "smallest_class": settings.smallest_class,
+    }
+    if settings.image_shape:
+        rows["image_shape"] = list(settings.image_shape)
+    parts = [
+        HEAD,
+        render_table({"format": FORMAT, "name": name, "nonce": settings.nonce or draw_nonce()}),
+        _render_method(columns, settings),
+        f"\n[rows]\n{ROWS}",
+        render_table(rows),
+        f"\n[label]\n{LABEL}",
+        _render_label(table, label, known),
+        f"\n{COLUMNS}",
+        *_render_columns(columns, settings.missing),
+        f"\n{ROSTER}",
+    ]
+    return "".join(parts)
+
+
+def _render_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> str:
+    described, components = method_named(settings.method), settings.components
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
-    width += len(columns) if missing == "indicate" else 0
-    is_wide = width > _WIDEST_WITHOUT_PROJECTION
-    projection = projection or ("gaussian" if is_wide or components not in (None, width) else "none")
+    width += len(columns) if settings.missing == "indicate" else 0
+    needs_projection = width > _WIDEST_WITHOUT_PROJECTION or components not in (None, width)
+    projection = settings.projection or ("gaussian" if needs_projection else "none")
     if components is None and projection != "none":
         components = min(_WIDEST_WITHOUT_PROJECTION, max(1, width))
-    settings: dict[str, Any] = {"name": method}
-    if components is not None:
-        settings["components"] = components
-    if anchor_rows is not None:
-        settings["anchor_rows"] = anchor_rows
-    settings["data_noise_scale"] = float(data_noise_scale if described.data_noise else 0.0)
-    settings["anchor_noise_scale"] = float(anchor_noise_scale if described.anchor_noise else 0.0)
-    settings["projection"] = projection
-    rows: dict[str, Any] = {"missing_words": list(missing_words), "smallest_class": smallest_class}
-    if image_shape:
-        rows["image_shape"] = list(image_shape)
-    return "".join(
-        [
-            HEAD,
-            render_table({"format": FORMAT, "name": name, "nonce": nonce or draw_nonce()}),
-            f"\n[method]\n{METHOD}",
-            ""
-            if components is not None
-            else "# components: as many as the encoded rows are wide, without a projection.\n",
-            "" if anchor_rows is not None else "# anchor_rows: four times the components.\n",
-            render_table(settings),
-            f"# projection_digest comes from: mooring study project  {TODO} run it\n" * (projection == "public-svd"),
-            f"\n[rows]\n{ROWS}",
-            render_table(rows),
-            f"\n[label]\n{LABEL}",
-            _label_text(table, label, known),
-            f"\n{COLUMNS}",
-            *_column_texts(columns, missing),
-            f"\n{ROSTER}",
-        ]
-    )
+    optional = {"components": components, "anchor_rows": settings.anchor_rows}
+    method: dict[str, Any] = {"name": settings.method}
+    method |= {key: value for key, value in optional.items() if value is not None}
+    method["data_noise_scale"] = float(settings.data_noise_scale if described.data_noise else 0.0)
+    method["anchor_noise_scale"] = float(settings.anchor_noise_scale if described.anchor_noise else 0.0)
+    method["projection"] = projection
+    remarks = {
+        "components": "# components: as many as the encoded rows are wide, without a projection.\n",
+        "anchor_rows": "# anchor_rows: four times the components.\n",
+    }
+    text = f"\n[method]\n{METHOD}" + "".join(remarks[key] for key, value in optional.items() if value is None)
+    text += render_table(method)
+    if projection == "public-svd":
+        text += f"# projection_digest comes from: mooring study project  {TODO} run it\n"
+    return text
 
 
 def count_open_entries(text: str) -> int:
@@ -170,9 +188,9 @@ def count_open_entries(text: str) -> int:
     return sum(1 for line in text.splitlines() if TODO in line)
 
 
-def _column(table: TableFile, name: str, known: Known) -> dict[str, Any]:
+def _describe_column(table: TableFile, name: str, known: Known) -> dict[str, Any]:
     """The entries of a column; an open one is an empty list."""
-    kind = _kind_by_type(table, name)
+    kind = _infer_kind(table, name)
     if name in known.categories:
         kind = "category"
     elif name in known.ranges and kind == "category":
@@ -185,7 +203,7 @@ def _column(table: TableFile, name: str, known: Known) -> dict[str, Any]:
     return {"name": name, "kind": kind, "range": [] if ends is None else [float(end) for end in ends]}
 
 
-def _kind_by_type(table: TableFile, name: str) -> str:
+def _infer_kind(table: TableFile, name: str) -> str:
     if table.schema is None:
         return "number"
     kind: Any = table.schema.field(name).type
@@ -194,12 +212,8 @@ def _kind_by_type(table: TableFile, name: str) -> str:
         return "number"
     if pa.types.is_integer(kind):
         return "integer"
-    if (
-        pa.types.is_boolean(kind)
-        or pa.types.is_null(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-    ):
+    words = (pa.types.is_boolean, pa.types.is_null, pa.types.is_string, pa.types.is_large_string)
+    if any(is_kind(kind) for is_kind in words):
         return "category"
     raise InputError(
         f"column {name!r}",
@@ -209,19 +223,19 @@ def _kind_by_type(table: TableFile, name: str) -> str:
     )
 
 
-def _label_text(table: TableFile, label: str | None, known: Known) -> str:
+def _render_label(table: TableFile, label: str | None, known: Known) -> str:
     if label is None:
         return render_table({"kind": "none"})
     is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)
     if known.label_range is not None or (is_float and not known.classes):
         ends = [float(end) for end in known.label_range or ()]
-        return _filled({"kind": "number", "column": label, "range": ends})
+        return _render_entries({"kind": "number", "column": label, "range": ends})
     is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(label).type)
     classes = list(known.classes) or (["false", "true"] if is_truth else [])
-    return _filled({"kind": "classes", "column": label, "classes": classes})
+    return _render_entries({"kind": "classes", "column": label, "classes": classes})
 
 
-def _column_texts(columns: Sequence[Mapping[str, Any]], missing: MissingRule) -> list[str]:
+def _render_columns(columns: Sequence[Mapping[str, Any]], missing: MissingRule) -> list[str]:
     """Columns alike share an entry, except open ones: each needs an answer of its own."""
 
     def likeness(numbered: tuple[int, Mapping[str, Any]]) -> str:
@@ -235,12 +249,12 @@ def _column_texts(columns: Sequence[Mapping[str, Any]], missing: MissingRule) ->
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
         rest = {key: value for key, value in group[0].items() if key != "name"}
         texts.append(
-            f"\n[[columns]]\n{_filled(names | rest)}" + render_table({"missing": missing, "outside": "refuse"})
+            f"\n[[columns]]\n{_render_entries(names | rest)}" + render_table({"missing": missing, "outside": "refuse"})
         )
     return texts
 
 
-def _filled(entries: Mapping[str, Any]) -> str:
+def _render_entries(entries: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {_OPEN[key] if value == [] else render_value(value)}\n" for key, value in entries.items())
 
 

@@ -18,13 +18,16 @@ from urllib.request import getproxies, proxy_bypass
 
 from mooring.errors import StorageError
 from mooring.protocol.transport.addresses import is_this_machine, redact_address, refuse_unprotected
-from mooring.protocol.transport.object_stores import CHANGED, TransientError
+from mooring.protocol.transport.object_stores import TransientError, report_change
 from mooring.typing import Progress
 
 TIMEOUT = 60.0
 _BLOCK = 2**20
 _MOST_ANSWER = 2**14
 _MOST_REDIRECTS = 3
+_TRANSIENT = (408, 425, 429)
+_FRESH = "Ask the analyst for a fresh address ('mooring invite' makes one), and send again: the bundle stays the same."
+MD5 = re.compile(r"[0-9a-f]{32}")
 _CODE = re.compile(rb"<Code>([A-Za-z]{1,40})</Code>")
 
 
@@ -50,6 +53,42 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     where: str
 
+    @property
+    def is_transient(self) -> bool:
+        """Whether another try may help."""
+        return self.status in _TRANSIENT or self.status >= 500 or self.code in ("RequestTimeout", "SlowDown")
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the store asks to wait."""
+        seconds = self.headers.get("retry-after", "")
+        return float(seconds) if seconds.isdecimal() and len(seconds) < 9 else 0.0
+
+    @property
+    def checksum(self) -> str:
+        """MD5 of what was stored: the ETag, unless the store keeps the file under a customer's key; else empty."""
+        encrypted = self.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
+        encrypted |= "x-amz-server-side-encryption-customer-algorithm" in self.headers
+        tag = self.headers.get("etag", "").strip('"').lower()
+        return tag if not encrypted and MD5.fullmatch(tag) else ""
+
+    def explain(self) -> StorageError:
+        """What a refusal means, and what to do about it."""
+        said = f"{self.status}, {self.code}" if self.code else str(self.status)
+        match self:
+            case Answer(expired=True):
+                reason, cure = f"the address has expired ({said})", _FRESH
+            case Answer(status=413) | Answer(code="EntityTooLarge"):
+                reason = f"the store takes no file of this size in one piece ({said})"
+                cure = "Ask the analyst for another way: s3:// with credentials sends in parts."
+            case Answer(status=404):
+                reason, cure = f"there is no such place ({said})", _FRESH
+            case Answer(status=status) if 300 <= status < 400:
+                reason, cure = f"the store sends us elsewhere ({said})", _FRESH
+            case _:
+                reason, cure = f"the store refuses it ({said})", _FRESH
+        return StorageError("the upload", reason=f"{self.where} cannot be written: {reason}", cure=cure)
+
 
 class _Body:
     """A file on its way: counted, hashed, and never longer or shorter than was said."""
@@ -62,7 +101,7 @@ class _Body:
         left = self._size - self._done
         block = self._file.read(left if count < 0 else min(count, left))
         if not block and left:
-            raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
+            raise report_change()
         self._done += len(block)
         self._digest.update(block)
         if self._progress:
@@ -72,7 +111,7 @@ class _Body:
     def require(self, digest: str) -> None:
         """Refuse to call something sent that was not what was checked."""
         if self._digest.hexdigest() != digest:
-            raise StorageError("the file", reason=CHANGED, cure="Send it again when nobody writes to it.")
+            raise report_change()
 
 
 def put_file(

@@ -1,8 +1,8 @@
-"""`mooring send`: one bundle or anchor file, checked, to a folder, a store or a presigned address; whole, or again.
+"""`mooring send`: one bundle or anchor file, checked, to a folder, a store or a presigned address.
 
 What is no bundle and no anchor file of mooring's is not sent: a vault or a table given by mistake stays here. Every try
 sends the whole file from its first byte, so that what arrives is the same however often the connection breaks. The file is
-opened once: what was checked is what is sent, whatever takes its name meanwhile.
+opened once: what was checked is what is sent, whatever takes its name meanwhile. Nobody else's file is overwritten.
 """
 
 from __future__ import annotations
@@ -12,31 +12,40 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
-from mooring.errors import RefusedError, StorageError
-from mooring.protocol.messages import anchor as anchor_file
-from mooring.protocol.messages import bundle
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.messages import anchor, bundle
 from mooring.protocol.messages.signed_file import read_signed_header
-from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, parse_presigned, redact_address
-from mooring.protocol.transport.destination import (
-    MD5,
-    choose_file_name,
-    is_file_name,
-    is_local,
-    is_stored,
-    open_store,
-    refuse_overwrite,
+from mooring.protocol.transport.addresses import (
+    is_presigned,
+    is_this_machine,
+    is_url,
+    local_path,
+    parse_presigned,
+    read_scheme,
+    redact_address,
+    refuse_unprotected,
 )
-from mooring.protocol.transport.object_stores import CHANGED, TransientError, retry, upload
-from mooring.protocol.transport.presigned_upload import Answer, put_file
+from mooring.protocol.transport.object_stores import (
+    WAITS,
+    TransientError,
+    is_absent,
+    is_transient,
+    open_file_system,
+    report_change,
+    retry,
+    upload,
+)
+from mooring.protocol.transport.presigned_upload import MD5, Answer, put_file
 from mooring.typing import Progress
 
-KINDS = {bundle.KIND: bundle.FIELDS, anchor_file.KIND: ("study", "nonce", "bytes")}
+_KINDS = {bundle.KIND: bundle.FIELDS, anchor.KIND: anchor.FIELDS}
+_SUFFIXES = {bundle.KIND: bundle.SUFFIX, anchor.KIND: anchor.SUFFIX}
+_UNPROTECTED = ("ftp", "hdfs", "arrow_hdfs", "webhdfs", "jupyter", "jlab", "smb")
 _BLOCK = 2**20
-_PASSING = (408, 425, 429)
-_FRESH = "Ask the analyst for a fresh address ('mooring invite' makes one), and send again: the bundle stays the same."
 _AGAIN = "Run the same command again: it sends the same bytes."
 
 
@@ -64,6 +73,28 @@ class Parcel:
     size: int
     digest: str
     checksum: str
+
+    @property
+    def name(self) -> str:
+        """The name that the file gets in a folder: its own, which ends as its kind does."""
+        suffix = _SUFFIXES[self.kind]
+        return self.path.name if self.path.name.endswith(suffix) else f"{self.path.name}{suffix}"
+
+    def is_named_by(self, address: str) -> bool:
+        """Whether an address ends in the name of a file of this kind; all others are folders, there or not yet."""
+        suffix = _SUFFIXES[self.kind]
+        return address.endswith(suffix) and address.rsplit("/", 1)[-1] != suffix
+
+    def report(self, to: str, *, tries: int, confirmed: bool, there_before: bool = False) -> Sent:
+        """What was sent.
+
+        Parameters
+        ----------
+        to : str
+        tries : int
+        confirmed, there_before : bool
+        """
+        return Sent(to, self.kind, self.size, self.digest, tries, confirmed, there_before)
 
 
 @dataclass(frozen=True)
@@ -101,7 +132,7 @@ class Sent:
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     """Read a file that is about to leave, and refuse all but a bundle or an anchor file, whole and as it was signed."""
     what, found = "the file", None
-    for kind, fields in KINDS.items():
+    for kind, fields in _KINDS.items():
         file.seek(0)
         try:
             header, manifest = read_signed_header(file, kind=kind, fields=fields, what=what)
@@ -110,7 +141,7 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
         found = kind
         break
     if found is None:
-        raise _nothing_else()
+        raise _refuse_other_files()
     whole, data = hashlib.sha256(header.raw), hashlib.sha256()
     checksum, size = hashlib.md5(header.raw, usedforsecurity=False), len(header.raw)
     while block := file.read(_BLOCK):
@@ -127,7 +158,7 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     return Parcel(path, file, found, size, whole.hexdigest(), checksum.hexdigest())
 
 
-def _nothing_else() -> RefusedError:
+def _refuse_other_files() -> RefusedError:
     return RefusedError(
         "the file",
         reason="it is no bundle and no anchor file that mooring wrote, and nothing else is sent",
@@ -161,23 +192,25 @@ def send_file(
     progress : callable, optional
         Called with bytes sent and bytes in all.
     """
+    from fsspec.implementations.local import LocalFileSystem
+
     path = Path(path)
     with explain_os_errors("the file"):
         if path.is_dir():
-            raise _nothing_else()
+            raise _refuse_other_files()
     with open_plain_file(path, what="the file") as file:
         parcel = check_parcel(path, file)
         if digest is not None and parcel.digest != digest:
             raise StorageError("the file", reason="it changed before it was sent", cure="Run the same command again.")
-        allow_http = allow_http or parcel.kind == anchor_file.KIND
+        allow_http = allow_http or parcel.kind == anchor.KIND
         if is_presigned(to):
             return _put(parcel, str(to), allow_http, waits, progress)
         if not is_url(to):
-            return _copied(parcel, local_path(to), str(to).endswith("/"), progress)
+            return _copy(parcel, local_path(to), str(to).endswith("/"), progress)
         system, root = open_store(str(to), allow_http=allow_http)
-        if is_local(system):
-            return _copied(parcel, Path(root or "/"), str(to).endswith("/"), progress)
-        return _uploaded(parcel, str(to), system, root, waits, progress)
+        if isinstance(system, LocalFileSystem):  # as local:// does
+            return _copy(parcel, Path(root or "/"), str(to).endswith("/"), progress)
+        return _upload(parcel, str(to), system, root, waits, progress)
 
 
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
@@ -197,99 +230,54 @@ def _put(
         answer = put_file(
             parts, parcel.file, size=parcel.size, digest=parcel.digest, allow_http=allow_http, progress=progress
         )
-        if answer.status in _PASSING or answer.status >= 500 or answer.code in ("RequestTimeout", "SlowDown"):
-            raise TransientError(f"the store answered {answer.status}", _asked_to_wait(answer))
+        if answer.is_transient:
+            raise TransientError(f"the store answered {answer.status}", answer.retry_after)
         if not 200 <= answer.status < 300:
-            raise _refused(answer)
-        if _tells_checksum(answer) and _etag(answer) != parcel.checksum:
+            raise answer.explain()
+        if answer.checksum and answer.checksum != parcel.checksum:
             raise TransientError("the store tells another checksum than the file's")
         return answer
 
     try:
         answer, tries = retry(attempt, waits=waits)
     except TransientError as problem:
-        raise StorageError(
-            "the upload", reason=f"{redact_address(address)} cannot be written: {problem.reason}", cure=_AGAIN
-        ) from None
-    return Sent(answer.where, parcel.kind, parcel.size, parcel.digest, tries, _tells_checksum(answer))
+        reason = f"{redact_address(address)} cannot be written: {problem.reason}"
+        raise StorageError("the upload", reason=reason, cure=_AGAIN) from None
+    return parcel.report(answer.where, tries=tries, confirmed=bool(answer.checksum))
 
 
-def _refused(answer: Answer) -> StorageError:
-    said = f"{answer.status}, {answer.code}" if answer.code else str(answer.status)
-    match answer:
-        case Answer(expired=True):
-            reason, cure = f"the address has expired ({said})", _FRESH
-        case Answer(status=413) | Answer(code="EntityTooLarge"):
-            reason = f"the store takes no file of this size in one piece ({said})"
-            cure = "Ask the analyst for another way: s3:// with credentials sends in parts."
-        case Answer(status=404):
-            reason, cure = f"there is no such place ({said})", _FRESH
-        case Answer(status=status) if 300 <= status < 400:
-            reason, cure = f"the store sends us elsewhere ({said})", _FRESH
-        case _:
-            reason, cure = f"the store refuses it ({said})", _FRESH
-    return StorageError("the upload", reason=f"{answer.where} cannot be written: {reason}", cure=cure)
-
-
-def _asked_to_wait(answer: Answer) -> float:
-    seconds = answer.headers.get("retry-after", "")
-    return float(seconds) if seconds.isdecimal() and len(seconds) < 9 else 0.0
-
-
-def _etag(answer: Answer) -> str:
-    return answer.headers.get("etag", "").strip('"').lower()
-
-
-def _tells_checksum(answer: Answer) -> bool:
-    """Whether the answer's ETag is the MD5 of what was stored, as it is unless the store keeps it under a customer's key."""
-    encrypted = answer.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
-    encrypted |= "x-amz-server-side-encryption-customer-algorithm" in answer.headers
-    return not encrypted and MD5.fullmatch(_etag(answer)) is not None
-
-
-def _uploaded(
+def _upload(
     parcel: Parcel, address: str, system: Any, root: str, waits: Sequence[float] | None, progress: Progress | None
 ) -> Sent:
-    if not is_file_name(address, parcel.kind) or _is_folder(system, root):
-        name = choose_file_name(parcel.path, parcel.kind)
-        root, address = f"{root}/{name}", f"{address.rstrip('/')}/{name}"
-    if is_stored(system, root, parcel.file, size=parcel.size, checksum=parcel.checksum):
-        return Sent(redact_address(address), parcel.kind, parcel.size, parcel.digest, 0, True, there_before=True)
+    try:
+        is_folder = not parcel.is_named_by(address) or bool(system.isdir(root))
+    except Exception:  # somebody who may write need not be allowed to look
+        is_folder = False
+    if is_folder:
+        root, address = f"{root}/{parcel.name}", f"{address.rstrip('/')}/{parcel.name}"
+    if _is_stored(system, root, parcel):
+        return parcel.report(redact_address(address), tries=0, confirmed=True, there_before=True)
     again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, where the system has a name for it
     source = again if again.exists() else parcel.path
 
     def intact() -> bool:
+        parcel.file.seek(0)
         same = os.path.samestat(source.stat(), os.fstat(parcel.file.fileno()))
-        return same and _digest(parcel.file) == parcel.digest
+        return same and hashlib.file_digest(cast(Any, parcel.file), "sha256").hexdigest() == parcel.digest
 
     tries, confirmed = upload(
         source, system, root, address=address, what="the upload", intact=intact, waits=waits, progress=progress
     )
-    return Sent(redact_address(address), parcel.kind, parcel.size, parcel.digest, tries, confirmed)
+    return parcel.report(redact_address(address), tries=tries, confirmed=confirmed)
 
 
-def _is_folder(system: Any, root: str) -> bool:
-    try:
-        return bool(system.isdir(root))
-    except Exception:  # somebody who may write need not be allowed to look
-        return False
-
-
-def _digest(file: BinaryIO) -> str:
-    whole = hashlib.sha256()
-    file.seek(0)
-    while block := file.read(_BLOCK):
-        whole.update(block)
-    return whole.hexdigest()
-
-
-def _copied(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> Sent:
+def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> Sent:
     with explain_os_errors("the place to send to"):
-        if is_folder or not is_file_name(str(target), parcel.kind) or target.is_dir():
-            target = target / choose_file_name(parcel.path, parcel.kind)
+        if is_folder or not parcel.is_named_by(str(target)) or target.is_dir():
+            target = target / parcel.name
         there = target.exists()
     if there and hash_file(target, what="the place to send to") != parcel.digest:
-        raise refuse_overwrite()
+        raise _refuse_overwrite()
     if not there:
         parcel.file.seek(0)
         with open_atomically(target, what="the place to send to") as file:
@@ -301,5 +289,89 @@ def _copied(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | 
                 if progress:
                     progress(done, parcel.size)
             if digest.hexdigest() != parcel.digest:
-                raise StorageError("the file", reason=CHANGED, cure=_AGAIN)
-    return Sent(str(target), parcel.kind, parcel.size, parcel.digest, 0 if there else 1, True, there_before=there)
+                raise report_change()
+    return parcel.report(str(target), tries=0 if there else 1, confirmed=True, there_before=there)
+
+
+def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
+    """What fsspec makes of an address that something is sent to; one that others could read on the way is refused."""
+    if "::" in address:
+        raise RefusedError(
+            "the address",
+            reason="it is made of several with ::, and nobody can say over which connections a file would go",
+            cure="Give the address of the store alone.",
+        )
+    if read_scheme(address) in _UNPROTECTED and not allow_http:
+        raise refuse_unprotected(
+            "the bundle", f"the address begins with {read_scheme(address)}://, which protects nothing"
+        )
+    system, root = open_file_system(address)
+    endpoint = "" if allow_http else _find_endpoint(system)
+    if endpoint.lower().startswith("http://") and not is_this_machine(urlsplit(endpoint).hostname or ""):
+        raise refuse_unprotected(
+            "the bundle", "the store's own address (AWS_ENDPOINT_URL, or a profile's) begins with http://"
+        )
+    return system, root
+
+
+def _find_endpoint(system: Any) -> str:
+    """The address that an S3 client talks to; empty where there is none, or none yet."""
+    try:
+        return str(system.s3.meta.endpoint_url)
+    except Exception:  # other kinds of stores; what is wrong with credentials is said when they are used
+        return ""
+
+
+def _refuse_overwrite() -> InputError:
+    """The refusal to write over a file."""
+    return InputError(
+        "address",
+        expected="a place where no other file is",
+        got="one with another file of this name",
+        cure="It may be another one's: give the file's name in --to as well, as FOLDER/NAME.bundle.",
+    )
+
+
+def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
+    """Whether the file is at the store already; another one in its place is an error.
+
+    Where the store does not say, as to somebody who may write but not read, and where there is but a beginning of the file,
+    as an upload leaves that broke off, the answer is no.
+    """
+
+    def look() -> tuple[int, str]:
+        try:
+            system.invalidate_cache()
+            found = system.info(target)
+            return int(found["size"]), str(found.get("ETag", "")).strip('"').lower()
+        except Exception as problem:
+            raise (TransientError("") if is_transient(problem) else LookupError) from None
+
+    try:
+        (there, tag), _ = retry(look, waits=WAITS[:1])
+    except (TransientError, LookupError):
+        return False
+    if there > parcel.size:
+        raise _refuse_overwrite()
+    if there == parcel.size and tag == parcel.checksum:
+        return True
+    try:
+        same = _is_beginning(system, target, parcel.file)
+    except Exception as problem:
+        if is_absent(problem):  # removed meanwhile
+            return False
+        same = there == parcel.size and not MD5.fullmatch(tag)  # it cannot be read: what the listing told must do
+        there = -1
+    if not same:
+        raise _refuse_overwrite()
+    return there == parcel.size
+
+
+def _is_beginning(system: Any, target: str, file: BinaryIO) -> bool:
+    """Whether what is at the store is the file, or a beginning of it."""
+    file.seek(0)
+    with system.open(target, "rb") as stream:
+        while block := stream.read(_BLOCK):
+            if file.read(len(block)) != block:
+                return False
+    return True
