@@ -134,7 +134,7 @@ def draft_study(
     table = open_table(path)
     _require_names_among(table, [*drop, *known.ranges, *known.categories, *([label] if label is not None else [])])
     _require_header(table, drop)
-    columns = [_describe_describe_column(table, one, known) for one in table.names if one not in drop and one != label]
+    columns = [_describe_column(table, one, known) for one in table.names if one not in drop and one != label]
     if not columns:
         raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
     rows: dict[str, Any] = {
