@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from mooring.atomic_io import hash_file
 from mooring.cli.app import app
 from mooring.engines.flare import chunks as pieces
 from mooring.engines.flare.chunks import Arrival, Counter, fetch_file, send_file
@@ -407,7 +408,7 @@ def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monke
     monkeypatch.setattr(pieces, "PIECE", 64)
     counter, target = Counter(), tmp_path / "fetched"
     ticket = counter.ticket(files={"anchor": file})
-    digest = pieces.digest_of(file, what="the file")
+    digest = hash_file(file, what="the file")
     fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000)
     assert target.read_bytes() == file.read_bytes()
     for size, sum_of, most, ask in (

@@ -248,14 +248,16 @@ def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: P
                 path,
                 name="digits",
                 known=Known(all_ranges=(0, 16)),
-                method="aa-i-gdp-both-noise",
-                components=10,
-                anchor_rows=50,
-                data_noise_scale=0.3,
-                anchor_noise_scale=0.2,
-                smallest_class=5,
-                image_shape=(8, 8),
-                missing_words=("-9",),
+                settings=DraftSettings(
+                    method="aa-i-gdp-both-noise",
+                    components=10,
+                    anchor_rows=50,
+                    data_noise_scale=0.3,
+                    anchor_noise_scale=0.2,
+                    smallest_class=5,
+                    image_shape=(8, 8),
+                    missing_words=("-9",),
+                ),
             )
         )
     )
@@ -284,7 +286,10 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     pa.parquet.write_table(pa.table({name: rng.uniform(0, 1, 40) for name in names}), tmp_path / "public.parquet")
     study = tmp_path / "study.toml"
     draft = draft_study(
-        tmp_path / "public.parquet", known=Known(all_ranges=(0, 1)), projection="public-svd", components=3, name="svd"
+        tmp_path / "public.parquet",
+        known=Known(all_ranges=(0, 1)),
+        settings=DraftSettings(projection="public-svd", components=3),
+        name="svd",
     )
     study.write_text(draft)
     assert "mooring study project" in message(lambda: Study.read(study))

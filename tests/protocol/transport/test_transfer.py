@@ -403,7 +403,7 @@ def test_a_file_that_changes_on_its_way_is_not_called_sent(
         make_bundle(tmp_path / "a.bundle", 0)
         other = make_bundle(tmp_path / "b.bundle", 0, seed=seed, rows=rows)
         with monkeypatch.context() as patched:
-            patched.setattr(transfer, "checked", afterwards(lambda: (tmp_path / "a.bundle").write_bytes(other)))  # noqa: B023
+            patched.setattr(transfer, "check_parcel", afterwards(lambda: (tmp_path / "a.bundle").write_bytes(other)))  # noqa: B023
             with pytest.raises(StorageError, match="changed while it was sent"):
                 send_file(tmp_path / "a.bundle", store.address, waits=())
 
@@ -433,7 +433,7 @@ def test_what_was_checked_is_what_is_sent(
         (tmp_path / "c.bundle").write_bytes(other)
         (tmp_path / "c.bundle").replace(tmp_path / "a.bundle")
 
-    monkeypatch.setattr(transfer, "checked", afterwards(swap))
+    monkeypatch.setattr(transfer, "check_parcel", afterwards(swap))
     store.script = ["drop"]
     address = {"presigned": store.address, "folder": tmp_path / "folder"}.get(to, to)
     sent = send_file(tmp_path / "a.bundle", address, waits=QUICK)
