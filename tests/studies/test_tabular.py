@@ -18,7 +18,6 @@ from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import landscape
 from mooring_studies.tabular.deployment import Deployment, Point, leakage, make_deployment
 from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
-from mooring_studies.tabular.scaling import Scaling
 from mooring_studies.tabular.scores import ranked, scored, utility
 from mooring_studies.tabular.skipped_attacks import notes_of, skipped_columns
 from mooring_studies.tabular.study import TableOptions, partition_tables, run_tables
@@ -136,7 +135,7 @@ def test_hospitals_are_groups_in_order_and_the_label_is_any_illness(heart: Path)
 def test_what_nobody_measured_is_missing_and_not_zero(heart: Path) -> None:
     tables = load_hospitals(heart)
     names = tables.records.feature_names
-    unknown = tables.missing[:, names.index("X5")]
+    unknown = tables.columns["X5"].is_null().to_numpy()
     assert 0.1 < unknown.mean() < 0.3
     np.testing.assert_array_equal(unknown, tables.records.rows[:, names.index("X5 is missing")] == 1)
     train = dealt_of(tables).train[0]
@@ -151,11 +150,10 @@ def test_rows_are_read_in_the_units_of_the_file_with_gaps(heart: Path) -> None:
     tables = load_hospitals(heart)
     lines = (heart / "heart_disease" / "processed.cleveland.data").read_text(encoding="utf-8").splitlines()[1:]
     written = [line.split(",") for line in lines]
-    rows = tables.values(np.arange(len(written)))
     for name in ("X1", "X10", "X12"):
         own = [fields[int(name[1:]) - 1] for fields in written]
-        expected = [np.nan if word == "?" else float(word) for word in own]
-        np.testing.assert_array_equal(rows[:, tables.records.feature_names.index(name)], expected)
+        expected = [None if word == "?" else float(word) for word in own]
+        assert tables.columns[name].to_pylist()[: len(written)] == expected
 
 
 def test_packed_files_and_bare_folders_are_read_alike(heart: Path, tmp_path: Path) -> None:
@@ -270,13 +268,6 @@ def test_training_and_public_rows_are_standardised_and_categories_are_not(heart:
     np.testing.assert_allclose(rows[:, is_number].std(axis=0), 1.0)
     assert set(np.unique(rows[:, ~is_number])) == {0.0, 1.0}
     assert np.isfinite(np.concatenate(dealt.test)).all()
-
-
-def test_columns_without_spread_or_without_values_do_not_break_the_scaling() -> None:
-    rows = np.array([[0.1, np.nan, 4.0], [0.1, np.nan, np.nan], [0.1, np.nan, 8.0], [np.nan, np.nan, 9.0]])
-    scaling = Scaling.fitted(rows, is_number=[True, True, True])
-    found = scaling.applied(np.array([[2.1, 50.0, np.nan], [np.nan, np.nan, 29 / 4]]))
-    np.testing.assert_allclose(found, [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]], atol=1e-12)
 
 
 # --- deployments ----------------------------------------------------------------------------------------------------------

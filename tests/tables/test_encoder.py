@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mooring.errors import InputError, MooringError, StorageError
 from mooring.tables.column_encoder import MISSING_VALUE, word_number
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
+from mooring.tables.inference import fit_scale
 from mooring.tables.schema import Column, Label, Schema
 
 CANARY = "8642.1357"
@@ -318,3 +319,12 @@ def test_an_inferred_column_is_scaled_and_filled_as_it_says_and_refuses_nothing(
     word = Column("b", "category", categories=("missing", "x"), missing="fill", inferred=True, fill="missing")
     table = pa.table({"a": [6.0, None, -98.0], "b": ["x", None, "y"]})
     assert encode_table(schema_of(number, word), table).tolist() == [[1, 0, 0, 1], [2, 1, 1, 0], [-25, 0, 0, 0]]
+
+
+def test_columns_without_spread_or_without_values_do_not_break_a_fitted_scale() -> None:
+    columns = tuple(Column(name, "number", -np.inf, np.inf, missing="fill", inferred=True) for name in "abc")
+    rows = {"a": [0.1, 0.1, 0.1, None], "b": pa.nulls(4, pa.float64()), "c": [4.0, None, 8.0, 9.0]}
+    fitted = fit_scale(Schema(columns), pa.table(rows))
+    others = pa.table({"a": [2.1, None], "b": [50.0, None], "c": [None, 29 / 4]})
+    expected = [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(encode_table(fitted, others), expected, atol=1e-12)

@@ -1,30 +1,35 @@
 """Tables and images as rows of numbers: one reader, one schema, one encoder; and rows partitioned among participants."""
 
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
-from mooring.tables.files import open_table
+from mooring.tables.files import TableFile, open_table
 from mooring.tables.images.array_files import read_idx
 from mooring.tables.images.pixels import decode_images
 from mooring.tables.images.reader import read_images
+from mooring.tables.inference import fit_scale
 from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_ahead, read_columns, table_batches
 from mooring.tables.records import Records, hold_out
 from mooring.tables.sampling import sampled_rows
 from mooring.tables.schema import MISSING_WORDS, Column, Label, Schema
 from mooring.tables.stratification import round_robin, split_off, strata_of
-from mooring.tables.table_records import read_records, read_table
+from mooring.tables.table_records import InferredTable, infer_table, read_records, read_table
 
 __all__ = [
     "MISSING_WORDS",
     "Column",
     "EncodedRows",
+    "InferredTable",
     "Label",
     "Partition",
     "Records",
     "Schema",
+    "TableFile",
     "decode_images",
     "encode_table",
     "encoded_batches",
+    "fit_scale",
     "hold_out",
+    "infer_table",
     "open_table",
     "partition",
     "read_ahead",

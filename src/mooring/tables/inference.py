@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 
 from mooring.errors import InputError
 from mooring.tables.records import Labels
-from mooring.tables.schema import MISSING_WORDS, Column
+from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Indices
 
 MAX_CATEGORIES = 50
 MAX_INTEGER_CLASSES = 20
 INDICATOR_SHARE = 0.01
+_NO_SPREAD = 1e-12  # of the mean: what rounding leaves of a constant column
 _MOMENT, _ZONED_MOMENT = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
 Values = Any
 """A clean column, a pyarrow array: float64, or a dictionary of words in rising order; null where missing."""
@@ -90,28 +91,54 @@ def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
         return _left_out(name, "it is empty")
     if pa.types.is_dictionary(values.type):
         return _infer_category(name, values)
-    absent = values.is_null().to_numpy(zero_copy_only=False)
-    numbers = values.to_numpy(zero_copy_only=False)
-    median = float(np.median(numbers[~absent]))
-    filled = np.where(absent, median, numbers)
-    indicate = absent.mean() > INDICATOR_SHARE
-    largest = float(np.abs(filled).max()) or 1.0  # so that the squares of huge numbers stay finite
-    centre, spread = float(np.mean(filled / largest)), float(np.std(filled / largest))
-    if filled.min() == filled.max() or spread <= 1e-12 * abs(centre):
+    indicate = values.null_count > INDICATOR_SHARE * len(values)
+    median, centre, spread = _standard_scale(values)
+    if spread == 0.0:
         only_missing = Column(name, "category", missing="indicate", inferred=True) if indicate else None
         return only_missing, _left_out(name, "it is constant")[1]
     column = Column(
         name,
-        "integer" if is_whole(numbers[~absent]) else "number",
+        "integer" if is_whole(values.drop_null().to_numpy(zero_copy_only=False)) else "number",
         -np.inf,
         np.inf,
         missing="indicate" if indicate else "fill",
         inferred=True,
-        centre=centre * largest,
-        spread=spread * largest,
+        centre=centre,
+        spread=spread,
         fill=median,
     )
     return column, ""
+
+
+def fit_scale(schema: Schema, columns: Any) -> Schema:
+    """The same inferred schema with its numbers standardised, and filled, by these rows.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : pyarrow.Table
+        Clean columns. One that is constant is centred only, and one that is missing throughout becomes 0 for all rows:
+        nothing is known of its scale.
+    """
+    fitted = []
+    for column in schema.columns:
+        if column.kind != "category":
+            values = columns.column(column.name).combine_chunks()
+            fill, centre, spread = (0.0, 0.0, np.inf) if values.null_count == len(values) else _standard_scale(values)
+            column = replace(column, fill=fill, centre=centre, spread=spread or 1.0)
+        fitted.append(column)
+    return replace(schema, columns=tuple(fitted))
+
+
+def _standard_scale(values: Values) -> tuple[float, float, float]:
+    """Median, and mean and standard deviation once it fills the gaps; 0 for a deviation that is rounding alone."""
+    numbers = values.to_numpy(zero_copy_only=False)
+    median = float(np.median(numbers[~np.isnan(numbers)]))
+    filled = np.where(np.isnan(numbers), median, numbers)
+    # By a power of two, which changes no digit, so that the squares of huge numbers stay finite.
+    unit = 2.0 ** (np.frexp(np.abs(filled).max())[1] - 1)
+    centre, spread = float(np.mean(filled / unit)) * unit, float(np.std(filled / unit)) * unit
+    return median, centre, 0.0 if spread <= _NO_SPREAD * abs(centre) else spread
 
 
 @dataclass(frozen=True, eq=False)

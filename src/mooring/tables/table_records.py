@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mooring.errors import InputError
 from mooring.tables.encoder import encode_table
 from mooring.tables.files import TableFile, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images
-from mooring.tables.inference import clean_values, infer_column, require_column, row_keys
+from mooring.tables.inference import RowKeys, clean_values, infer_column, require_column, row_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.tables.schema import MISSING_WORDS, Schema
@@ -127,11 +127,82 @@ def read_table(
     [[-1.22, 0.0, 1.0], [0.0, 1.0, 0.0], [1.22, 1.0, 0.0]]
     """
     file, table, notes = _read(Path(path), missing)
+    inferred = infer_table(
+        table,
+        label=label,
+        group_by=group_by,
+        drop=drop,
+        categorical=categorical,
+        missing=missing,
+        is_text=file.schema is None,
+    )
+    records = inferred.records()
+    return replace(records, notes=(*notes, *records.notes))
+
+
+@dataclass(frozen=True, eq=False)
+class InferredTable:
+    """A table in memory with its inferred schema.
+
+    Attributes
+    ----------
+    schema : Schema
+    columns : pyarrow.Table
+        Clean columns of the rows that have a label and a group.
+    keys : RowKeys
+        Labels and groups.
+    left_out : tuple of str
+        Which columns are left out, and why.
+    """
+
+    schema: Schema
+    columns: Any
+    keys: RowKeys
+    left_out: tuple[str, ...]
+
+    def records(self) -> Records:
+        """The encoded rows."""
+        columns, keys = self.schema.columns, self.keys
+        kinds = tuple(kind for column in columns for kind in column.feature_kinds)
+        is_number = np.array([kind != "category" for kind in kinds])
+        scales = np.array([scale for column in columns for scale in [(column.centre, column.spread)] * column.width])
+        return Records(
+            rows=encode_table(self.schema, self.columns),
+            labels=keys.labels,
+            feature_names=self.schema.feature_names,
+            feature_kinds=kinds,
+            label_names=keys.label_names,
+            groups=keys.groups,
+            group_names=keys.group_names,
+            notes=(*keys.notes, *self.left_out),
+            centres=np.where(is_number, scales[:, 0], 0.0),
+            scales=np.where(is_number, scales[:, 1], 1.0),
+        )
+
+
+def infer_table(
+    table: Any,
+    *,
+    label: str | None = None,
+    group_by: str | None = None,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    is_text: bool = False,
+) -> InferredTable:
+    """Infer the schema of a table in memory.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    label, group_by, drop, categorical, missing
+        As in `read_table`.
+    is_text : bool
+        Whether it comes from a file of plain text, whose numbers are words.
+    """
     _check_columns(table.column_names, label, group_by, drop, categorical)
     clean = {
-        name: clean_values(
-            table.column(name), missing=missing, is_text=file.schema is None, as_category=name in categorical
-        )
+        name: clean_values(table.column(name), missing=missing, is_text=is_text, as_category=name in categorical)
         for name in table.column_names
         if name not in drop
     }
@@ -153,20 +224,8 @@ def read_table(
             got="; ".join(left_out) or "no column besides the label",
             cure="Add columns that vary.",
         )
-    is_number = np.array([kind != "category" for column in schema.columns for kind in column.feature_kinds])
-    scales = np.array([scale for c in schema.columns for scale in [(c.centre, c.spread)] * c.width])
-    return Records(
-        rows=encode_table(schema, pa.table({column.name: kept[column.name] for column in schema.columns})),
-        labels=keys.labels,
-        feature_names=schema.feature_names,
-        feature_kinds=tuple(kind for column in schema.columns for kind in column.feature_kinds),
-        label_names=keys.label_names,
-        groups=keys.groups,
-        group_names=keys.group_names,
-        notes=(*notes, *keys.notes, *left_out),
-        centres=np.where(is_number, scales[:, 0], 0.0),
-        scales=np.where(is_number, scales[:, 1], 1.0),
-    )
+    columns = pa.table({column.name: kept[column.name] for column in schema.columns})
+    return InferredTable(schema, columns, keys, left_out)
 
 
 def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str, ...]]:

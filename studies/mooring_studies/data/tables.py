@@ -3,30 +3,40 @@
 Neither is part of mooring. Both are in the UCI Machine Learning Repository, as 'Heart Disease' (the four processed files)
 and as 'Adult'; the files, as they are or with .gz, go into heart_disease/ and adult/ in the data folder.
 
-Rows stay in the units of the files, with gaps: they are put on one scale only when they are dealt, so that test rows have no
-part in it (`mooring_studies.tabular.scaling`). Which columns and categories there are is told from all rows; in a
-real study it is declared beforehand.
+Which columns and categories there are is inferred from all rows; in a real study it is declared beforehand. Numbers are
+standardised only once rows are partitioned (`standardise`), so that test rows have no part in it.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
-import tempfile
+import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables import MISSING_WORDS, Records, read_table
+from mooring.tables import (
+    MISSING_WORDS,
+    Partition,
+    Records,
+    Schema,
+    TableFile,
+    encode_table,
+    fit_scale,
+    infer_table,
+    read_columns,
+)
 from mooring.typing import Matrix
-from mooring_studies.data.downloads import cut_short, data_folder, missing
-from mooring_studies.data.table_values import GAP, KNOWN_VALUES, checked_rows, values_checksum
+from mooring_studies.data.downloads import changed, cut_short, data_folder, missing
 
 HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
 """Each hospital's file and how many rows it has; in this order they are the participants."""
@@ -34,6 +44,8 @@ HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland
 CENSUS_FILES: Mapping[str, int] = {"adult.data": 32_561, "adult.test": 16_281}
 
 _ALSO_MISSING = ("-9",)
+GAP = "?"
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _HEART_COLUMNS = tuple(f"X{k}" for k in range(1, 15))
 _HEART_CATEGORIES = ("X3", "X7", "X11", "X13")
 _NEVER_ZERO = ("X4", "X5")  # blood pressure and cholesterol: where a hospital wrote 0, nobody had measured
@@ -59,6 +71,17 @@ _CENSUS_NUMBERS = ("age", "weight", "years of education", "gain", "loss", "hours
 _INCOMES = ("<=50K", ">50K")
 
 
+KNOWN_VALUES: Mapping[str, str] = {
+    "processed.cleveland.data": "bb4252811d4b51ddeba725b47e1c476e77ba21ea1b9e4d06f022166fb9e2e555",
+    "processed.hungarian.data": "1779eccd017b4c03c5c9df161b99cc7e059940dd38168ea202209a49b7072d04",
+    "processed.switzerland.data": "9e2a578a46363f412741c11cf97b54aa5675cfdab7b5b19c6f7452414f4ca1bf",
+    "processed.va.data": "eb477d882bad73cbe605f8aef4350d8128cde20b3c931f1d5a5d2e0635a4f50b",
+    "adult.data": "58fad3194d6cafb0cc477374e56e562b815766f0e82123837c75fc910dd38d62",
+    "adult.test": "646cf5ae75a8c9a12cc8e74b23a99613b736fa1e9c641ea93fd944c85d09a3dc",
+}
+"""SHA-256 of the values of the files that our numbers were made from, however they are written: `values_checksum`."""
+
+
 @dataclass(frozen=True, eq=False)
 class TableRows:
     """A study's rows and where they came from.
@@ -66,8 +89,10 @@ class TableRows:
     Attributes
     ----------
     records : Records
-        Numbers in the units of the file, 0 where they are missing.
-    missing : array of bool, of shape (n_rows, n_features)
+        Numbers standardised over all rows.
+    schema : Schema
+    columns : pyarrow.Table
+        The same rows in the units of the file, with nulls for what is missing.
     checksums : mapping of str to str
         SHA-256 of each file's content, unpacked.
     how : tuple of str
@@ -77,7 +102,8 @@ class TableRows:
     """
 
     records: Records
-    missing: npt.NDArray[np.bool_] = field(repr=False)
+    schema: Schema = field(repr=False)
+    columns: Any = field(repr=False)
     checksums: Mapping[str, str]
     how: tuple[str, ...]
     unlike: tuple[str, ...] = ()
@@ -87,54 +113,55 @@ class TableRows:
         """All that a reader of results should know; what is unlike our own comes first."""
         return (*self.unlike, *self.how)
 
-    def values(self, indices: npt.NDArray[np.int64]) -> Matrix:
-        """Some rows, with NaN for what is missing."""
-        return np.where(self.missing[indices], np.nan, self.records.rows[indices])
+
+def standardise(parts: Partition, tables: TableRows) -> Partition:
+    """The same partition of `tables.records`, with numbers standardised by its training and public rows."""
+    known = np.concatenate([*parts.train_indices, parts.public_indices])
+    schema = fit_scale(tables.schema, tables.columns.take(known))
+
+    def rows(indices: npt.NDArray[np.int64]) -> Matrix:
+        return encode_table(schema, tables.columns.take(indices))
+
+    return replace(
+        parts,
+        train=tuple(rows(own) for own in parts.train_indices),
+        test=tuple(rows(own) for own in parts.test_indices),
+        public=None if parts.public is None else rows(parts.public_indices),
+    )
 
 
 def load_hospitals(data_dir: Path | None) -> TableRows:
     """Read the four hospitals' heart-disease files; the group of a row is its hospital, the label whether X14 > 0."""
-    rows, checksums, unlike = list[list[str]](), dict[str, str](), list[str]()
-    for hospital, expected in HOSPITALS.items():
-        file = _read(data_dir, "heart_disease", f"processed.{hospital}.data")
-        found = [fields for fields in file.lines if fields[0].upper() != "X1"]
-        _require_rows(file, found, expected, width=len(_HEART_COLUMNS))
-        found = checked_rows(
-            file.path,
-            file.data_set,
-            found,
-            _HEART_COLUMNS,
-            numbers=_HEART_COLUMNS,
-            label="X14",
-            also_missing=_ALSO_MISSING,
+    files = []
+    for hospital, n_rows in HOSPITALS.items():
+        file = _read(data_dir, "heart_disease", f"processed.{hospital}.data", _HEART_COLUMNS, n_rows)
+        files.append(_check(file, numbers=_HEART_COLUMNS, label="X14"))
+    table = pa.concat_tables([file.table for file in files])
+    for name in _NEVER_ZERO:
+        values = table.column(name)
+        unmeasured = pc.equal(values, 0.0)
+        table = table.set_column(
+            table.column_names.index(name), name, pc.if_else(unmeasured, pa.scalar(None, pa.float64()), values)
         )
-        rows += [[*_heart_values(fields), hospital] for fields in found]
-        checksums[file.name] = file.checksum
-        unlike += _unlike(file, found)
-    records, missing_values = _as_records(
-        (*_HEART_COLUMNS, "hospital"), rows, label="X14", group_by="hospital", categorical=_HEART_CATEGORIES
-    )
-    notes = ("a blood pressure or cholesterol of 0 is read as missing",)
-    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes), tuple(unlike))
+    ill = pc.if_else(pc.greater(table.column("X14"), 0.0), "ill", "well")
+    table = table.set_column(table.column_names.index("X14"), "X14", ill)
+    names = np.repeat(list(HOSPITALS), [file.table.num_rows for file in files])
+    table = table.append_column("hospital", pa.array(names.tolist()))
+    note = "a blood pressure or cholesterol of 0 is read as missing"
+    return _as_rows(files, note, table, label="X14", group_by="hospital", categorical=_HEART_CATEGORIES)
 
 
 def load_census(data_dir: Path | None) -> TableRows:
     """Read both files of the Adult census as one table; the label is whether income is above 50,000."""
-    rows, checksums, unlike = list[list[str]](), dict[str, str](), list[str]()
-    for name, expected in CENSUS_FILES.items():
-        file = _read(data_dir, "adult", name)
-        found = [fields for fields in file.lines if not fields[0].startswith("|")]
-        _require_rows(file, found, expected, width=len(_CENSUS_COLUMNS))
-        found = [[*fields[:-1], fields[-1].rstrip(".")] for fields in found]
-        found = checked_rows(
-            file.path, file.data_set, found, _CENSUS_COLUMNS, numbers=_CENSUS_NUMBERS, label="income", classes=_INCOMES
-        )
-        rows += found
-        checksums[file.name] = file.checksum
-        unlike += _unlike(file, found)
-    records, missing_values = _as_records(_CENSUS_COLUMNS, rows, label="income", drop=_CENSUS_UNUSED)
-    notes = ("the sampling weight and the education in words (a copy of its years) are left out",)
-    return TableRows(records, missing_values, checksums, (*_STANDARDISED, *notes), tuple(unlike))
+    files = []
+    for name, n_rows in CENSUS_FILES.items():
+        file = _read(data_dir, "adult", name, _CENSUS_COLUMNS, n_rows)
+        income = pc.utf8_rtrim(file.table.column("income").cast(pa.string()), characters=" .")
+        table = file.table.set_column(file.table.column_names.index("income"), "income", income)
+        files.append(_check(replace(file, table=table), numbers=_CENSUS_NUMBERS, label="income", classes=_INCOMES))
+    note = "the sampling weight and the education in words (a copy of its years) are left out"
+    table = pa.concat_tables([file.table for file in files]).unify_dictionaries()
+    return _as_rows(files, note, table, label="income", drop=_CENSUS_UNUSED, is_text=True)
 
 
 SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {"hospitals": load_hospitals, "census": load_census}
@@ -158,16 +185,17 @@ def load_tables(source: str, data_dir: Path | None) -> TableRows:
 
 @dataclass(frozen=True, eq=False)
 class _File:
-    """A file's lines that are not empty, as fields, and the checksum of its content."""
+    """A file's columns as words or numbers, with nulls for missing numbers, and the checksum of its content."""
 
     path: Path
     name: str
     data_set: str
-    lines: list[list[str]]
+    table: Any
     checksum: str
 
 
-def _read(data_dir: Path | None, data_set: str, name: str) -> _File:
+def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, ...], n_rows: int) -> _File:
+    """Read a file of known columns, and refuse half of one: studies of other rows cannot be compared."""
     root = data_folder(data_dir)
     places = [root / "tabular" / data_set, root / data_set, root]
     candidates = [place / (name + suffix) for place in places for suffix in ("", ".gz")]
@@ -178,84 +206,86 @@ def _read(data_dir: Path | None, data_set: str, name: str) -> _File:
         )
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = content.decode("utf-8")
-    except (EOFError, zlib.error, OSError, UnicodeDecodeError):
+    except (EOFError, zlib.error, OSError):
         raise cut_short(path, data_set, reason="it cannot be read") from None
-    return _File(path, name, data_set, list(_fields(text)), hashlib.sha256(content).hexdigest())
+    has_heading = content[:2].upper() == b"X1" or content.startswith(b"|")
+    file = TableFile(path, columns, ",", n_skipped=int(has_heading))
+    try:
+        _, table = read_columns(file)
+    except InputError as error:
+        raise cut_short(path, data_set, reason=f"{error.what} is not {error.expected}: {error.got}") from None
+    if table.num_rows != n_rows:
+        raise cut_short(path, data_set, reason=f"it has {table.num_rows:,} rows in place of {n_rows:,}")
+    return _File(path, name, data_set, table, hashlib.sha256(content).hexdigest())
 
 
-def _fields(text: str) -> Iterator[list[str]]:
-    for line in csv.reader(text.splitlines(), skipinitialspace=True):
-        fields = [field.strip() for field in line]
-        if any(fields):
-            yield fields
+def _check(file: _File, *, numbers: Sequence[str], label: str, classes: Sequence[str] = ()) -> _File:
+    """The file with numbers as numbers; refuse a value that cannot be, by its row and column."""
+    found, checked = [], {}
+    for k, name in enumerate(file.table.column_names):
+        words = _trimmed(file.table.column(name))
+        if name in numbers:
+            trouble, wrong = "no number", _rows_with(words, lambda word: not _NUMBER.fullmatch(word))
+        elif name == label:
+            trouble, wrong = f"none of {', '.join(classes)}", _rows_with(words, lambda word: word not in classes)
+        else:
+            trouble, wrong = "nothing", _rows_with(words, lambda word: word in MISSING_WORDS)
+        if wrong.any():
+            found.append((int(wrong.argmax()), k, f"{trouble} in column {name!r}"))
+        elif name in numbers:
+            words = words.dictionary.cast(pa.float64()).take(words.indices)
+        checked[name] = words
+    if found:
+        row, _, trouble = min(found)
+        reason = f"row {row + 1} has {trouble}; '?' is what stands for a missing value"
+        raise changed(file.path, file.data_set, reason=reason)
+    return replace(file, table=pa.table(checked))
 
 
-def _require_rows(file: _File, rows: Sequence[Sequence[str]], expected: int, *, width: int) -> None:
-    """Refuse half a file: studies of other rows cannot be compared."""
-    odd = next((fields for fields in rows if len(fields) != width), None)
-    if odd is not None:
-        raise cut_short(file.path, file.data_set, reason=f"a line has {len(odd)} fields in place of {width}")
-    if len(rows) != expected:
-        raise cut_short(file.path, file.data_set, reason=f"it has {len(rows):,} rows in place of {expected:,}")
+def _trimmed(column: Any) -> Any:
+    """A column as a dictionary of words, null where they stand for a missing value."""
+    words = pc.utf8_trim_whitespace(column.cast(pa.string()).combine_chunks())
+    absent = pc.is_in(words, pa.array([GAP, *_ALSO_MISSING]))
+    return pc.if_else(absent, pa.scalar(None, pa.string()), words).dictionary_encode()
 
 
-def _unlike(file: _File, rows: Sequence[Sequence[str]]) -> list[str]:
-    found = values_checksum(rows)
-    if found == KNOWN_VALUES[file.name]:
-        return []
-    return [f"{file.name} has other values than the file that mooring's own numbers were made from: {file.checksum}"]
+def _rows_with(words: Any, is_wrong: Callable[[str], Any]) -> npt.NDArray[np.bool_]:
+    wrong = np.array([*(bool(is_wrong(word)) for word in words.dictionary.to_pylist()), False])
+    return np.asarray(wrong[words.indices.fill_null(len(wrong) - 1).to_numpy()])
 
 
-def _heart_values(fields: Sequence[str]) -> list[str]:
-    values = dict(zip(_HEART_COLUMNS, fields, strict=True))
-    for column in _NEVER_ZERO:
-        if values[column] != GAP and float(values[column]) == 0:
-            values[column] = GAP
-    if values["X14"] != GAP:
-        values["X14"] = "ill" if float(values["X14"]) > 0 else "well"
-    return list(values.values())
+def _as_rows(files: Sequence[_File], note: str, table: Any, **options: Any) -> TableRows:
+    """One table of all files, so that columns mean the same for every participant."""
+    inferred = infer_table(table, missing=_ALSO_MISSING, **options)
+    n_without = int(np.count_nonzero(~inferred.keys.keep))
+    if n_without:
+        raise InputError("the rows", expected="each with a label", got=f"{n_without} without", cure="Fetch them again.")
+    other = "{0.name} has other values than the file that mooring's own numbers were made from: {0.checksum}"
+    return TableRows(
+        inferred.records(),
+        inferred.schema,
+        inferred.columns,
+        {file.name: file.checksum for file in files},
+        (*_STANDARDISED, note),
+        tuple(other.format(file) for file in files if _checksum(file.table) != KNOWN_VALUES[file.name]),
+    )
 
 
-def _as_records(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    label: str,
-    group_by: str | None = None,
-    drop: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-) -> tuple[Records, npt.NDArray[np.bool_]]:
-    """Read the rows as the one table that they are, so that columns mean the same for every participant.
+def _checksum(table: Any) -> str:
+    columns = [[GAP if word is None else str(word) for word in column.to_pylist()] for column in table.columns]
+    return values_checksum(zip(*columns, strict=True))
 
-    The reader standardises over all rows; its numbers are replaced by those of the file.
+
+def values_checksum(rows: Iterable[Sequence[str]]) -> str:
+    """SHA-256 of values, not of how they are written: 63 is 63.0, and a line of headings counts for nothing.
+
+    Examples
+    --------
+    >>> values_checksum([["63", "?"]]) == values_checksum([["63.0", "?"]]) != values_checksum([["64", "?"]])
+    True
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "together.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(rows)
-        records = read_table(
-            path, label=label, group_by=group_by, drop=drop, categorical=categorical, missing=_ALSO_MISSING
-        )
-    if records.n_rows != len(rows):
-        raise InputError(
-            "the rows",
-            expected="each with a label",
-            got=f"{len(rows) - records.n_rows} without",
-            cure="Fetch them again.",
-        )
-    values = records.rows.copy()
-    for k, (name, kind) in enumerate(zip(records.feature_names, records.feature_kinds, strict=True)):
-        if kind != "category":
-            place = columns.index(name)
-            values[:, k] = [_number(fields[place]) for fields in rows]
-    gaps = np.isnan(values)
-    return replace(records, rows=np.where(gaps, 0.0, values), centres=None, scales=None), gaps
-
-
-def _number(word: str) -> float:
-    """A number as the file has it; NaN where it stands for a missing one."""
-    number = np.nan if word in MISSING_WORDS else float(word)
-    return np.nan if number in [float(one) for one in _ALSO_MISSING] else number
+    sha = hashlib.sha256()
+    for fields in rows:
+        words = [repr(float(word)) if _NUMBER.fullmatch(word) else word for word in fields]
+        sha.update((",".join(words) + "\n").encode())
+    return sha.hexdigest()

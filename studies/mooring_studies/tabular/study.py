@@ -23,7 +23,7 @@ from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.tables import Partition, partition
-from mooring_studies.data.tables import TableRows, load_tables
+from mooring_studies.data.tables import TableRows, load_tables, standardise
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
@@ -38,7 +38,6 @@ from mooring_studies.tabular.jobs import (
     measured,
     reference_jobs,
 )
-from mooring_studies.tabular.scaling import on_one_scale
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def partition_tables(
         by_group=tables.records.groups is not None,
         rng=streams.named("deal"),
     )
-    dealt = on_one_scale(dealt_as_written, tables)
+    dealt = standardise(dealt_as_written, tables)
     if options.n_components == 0:
         return dealt, no_projection(dealt.n_features)
     if dealt.public is None:
