@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -84,5 +84,23 @@ app.add_typer(flare_app, name="flare", rich_help_panel="Over NVIDIA FLARE, inste
 
 @app.command(rich_help_panel=AFTERWARDS)
 def version() -> None:
-    """Print mooring's version."""
+    """Print mooring's version.
+
+    Example: mooring version
+    """
     typer.echo(__version__)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print mooring's version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Options that stand before a command."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli.execution import (
@@ -19,10 +18,9 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    ask_passphrase,
     count_progress,
     find_anchor,
-    print_result,
+    open_participant,
     quote_command,
     run_command,
 )
@@ -50,15 +48,12 @@ def check(
     """
     with run_command(format) as console:
         from mooring.atomic_io import require_writable, write_atomically
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.vault import Vault
         from mooring.report import render_check
 
         if output is not None:
             require_writable(output, what="the page", inputs=(data, study, anchor))
-        agreed = Study.read(study)
-        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
+        participant = open_participant(study, vault)
+        agreed = participant.study
         if anchor is not None:
             participant.open_anchor(find_anchor(anchor, agreed.name))
         with count_progress() as moved:
@@ -68,16 +63,10 @@ def check(
         page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
         write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 
-        def say(console: Console) -> None:
-            console.print(
-                f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.", highlight=False
-            )
-            for words in (*found.hazards, *found.warnings):
-                console.print(f"  • {words}", markup=False, highlight=False)
-            console.print(found.verdict, style="bold", markup=False, highlight=False)
-            console.print(
-                f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself.",
-                soft_wrap=True,
-            )
-
-        print_result(format, console, {**found.as_dict(), "page": str(page)}, say)
+        console.show(
+            {**found.as_dict(), "page": str(page)},
+            f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
+            *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
+            f"[bold]{escape(found.verdict)}[/bold]",
+            f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself.",
+        )

@@ -14,8 +14,7 @@ from mooring.cli.execution import (
     Format,
     StudyPath,
     VaultPath,
-    ask_passphrase,
-    print_result,
+    open_participant,
     run_command,
 )
 
@@ -36,22 +35,13 @@ def deal(
     """
     with run_command(format) as console:
         from mooring.atomic_io import require_writable
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.vault import Vault
 
-        agreed = Study.read(study)
-        path = output or Path(f"{agreed.name}.anchor")
+        participant = open_participant(study, vault)
+        n_participants = len(participant.study.participants)
+        path = output or Path(f"{participant.study.name}.anchor")
         require_writable(path, what="the anchor", inputs=(study,))
-        digest = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault))).deal(path)
-        result = {"anchor": str(path), "digest": digest, "participants": len(agreed.participants)}
-        print_result(
-            format,
-            console,
-            result,
-            lambda console: console.print(
-                f"Wrote [bold]{escape(str(path))}[/bold], sealed to {len(agreed.participants)} participants. "
-                "Send it to each of them.",
-                soft_wrap=True,
-            ),
+        digest = participant.deal(path)
+        console.show(
+            {"anchor": str(path), "digest": digest, "participants": n_participants},
+            f"Wrote [bold]{escape(str(path))}[/bold], sealed to {n_participants} participants. Send it to each of them.",
         )

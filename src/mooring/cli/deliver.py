@@ -2,61 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-
-if TYPE_CHECKING:
-    from mooring.protocol.analyst.delivery import Delivery
+from mooring.cli.execution import (
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    Format,
+    StudyPath,
+    VaultPath,
+    open_vault,
+    quote_command,
+    run_command,
+    show_progress,
+)
 
 
 def deliver(
     output: Annotated[
         str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
     ],
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    study: StudyPath = DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
-    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    vault: VaultPath = DEFAULT_VAULT,
     allow_rows: Annotated[
         bool, typer.Option("--allow-rows", help="Deliver even a model that holds participants' rows, such as an svm's.")
     ] = False,
-    format: execution.Format = "text",
+    format: Format = "text",
 ) -> None:
     """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
-    with execution.run_command(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.analyst.delivery import deliver as deliver_results
         from mooring.protocol.messages.study import Study
-        from mooring.protocol.storage.vault import Vault
         from mooring.protocol.transport.addresses import redact_address
 
-        opened = Study.read(study)
-        key = Vault.open(vault, passphrase=execution.ask_passphrase(vault)).signing_key
-        command = execution.quote_command()
-        with execution.show_progress("Delivering") as tell:
-            found = deliver_results(opened, folder, output, key, allow_rows=allow_rows, command=command, progress=tell)
-        execution.print_result(
-            format, console, found.as_dict(), lambda console: _say(console, found, redact_address(output))
+        agreed, key, command = Study.read(study), open_vault(vault).signing_key, quote_command()
+        with show_progress("Delivering") as moved:
+            found = deliver_results(agreed, folder, output, key, allow_rows=allow_rows, command=command, progress=moved)
+        content = (
+            "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
         )
-
-
-def _say(console: Console, found: Delivery, output: str) -> None:
-    content = "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
-    console.print(f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.")
-    if "://" in output:
-        console.print(
-            f"What is under {escape(output.rstrip('/'))}/<its name>: {content}. Let each read its own, and no other.",
-            soft_wrap=True,
+        place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
+        console.show(
+            found.as_dict(),
+            f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.",
+            f"What is under {place}: {content}. Let each read its own, and no other."
+            if "://" in output
+            else f"Send each the folder {place}: {content}. Give nobody another one's.",
         )
-        return
-    console.print(
-        f"Send each the folder {escape(output.rstrip('/'))}/<its name>: {content}. Give nobody another one's.",
-        soft_wrap=True,
-    )

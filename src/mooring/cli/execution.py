@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,6 +22,10 @@ from rich.progress import Progress as ProgressBar
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.protocol.participant.role import Participant
+    from mooring.protocol.storage.vault import Vault
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
@@ -52,14 +56,30 @@ Format = Annotated[str, typer.Option("--format", help="What to print: text, or j
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 
 
+class Output(Console):
+    """Where a command prints: text on standard output; or one JSON object there, and text on standard error."""
+
+    def __init__(self, format: str) -> None:
+        self.format = format
+        super().__init__(stderr=format == "json")
+
+    def show(self, result: dict[str, Any], *lines: str) -> None:
+        """Print a result: as JSON, or as lines of text with Rich's markup."""
+        if self.format == "json":
+            typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+            return
+        for line in lines:
+            self.print(line, highlight=False, soft_wrap=True)
+
+
 @contextmanager
-def run_command(format: str) -> Iterator[Console]:
+def run_command(format: str) -> Iterator[Output]:
     """Run a command: errors become one message and an exit code that means something."""
     errors = Console(stderr=True)
     try:
         if format not in ("text", "json"):
             raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
-        yield Console(stderr=format == "json")
+        yield Output(format)
     except MooringError as problem:
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
         raise typer.Exit(_code(problem)) from None
@@ -158,6 +178,21 @@ def ask_passphrase(vault: Path) -> str | None:
     return os.environ.get("MOORING_PASSPHRASE") or str(
         typer.prompt("Passphrase of the vault", hide_input=True, err=True)
     )
+
+
+def open_vault(folder: Path) -> Vault:
+    """Open a vault, with its passphrase where it has one."""
+    from mooring.protocol.storage.vault import Vault
+
+    return Vault.open(folder, passphrase=ask_passphrase(folder))
+
+
+def open_participant(study: Path, vault: Path) -> Participant:
+    """The participant that a study's file and a vault make."""
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.participant.role import Participant
+
+    return Participant(Study.read(study), open_vault(vault))
 
 
 def find_anchor(given: Path | None, study_name: str) -> Path:

@@ -8,30 +8,25 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
+from mooring.cli.execution import Format, run_command
 
 
 def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Parquet file to write.")],
     folder: WorkFolder = DEFAULT_FOLDER,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    format: execution.Format = "text",
+    format: Format = "text",
 ) -> None:
     """Copy the collaboration matrix to a Parquet file: one row a record, aligned, with its participant and label.
 
     Example: mooring export --folder analysis --output collaboration.parquet
     """
-    with execution.run_command(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.analyst.collaboration_matrix import export as export_table
 
         path = export_table(folder, output, force=force)
-        execution.print_result(
-            format,
-            console,
+        console.show(
             {"output": str(path)},
-            lambda console: console.print(
-                f"Wrote {escape(str(path))}: columns participant, label (where the study has one) and z1, z2, …",
-                soft_wrap=True,
-            ),
+            f"Wrote {escape(str(path))}: columns participant, label (where the study has one) and z1, z2, …",
         )

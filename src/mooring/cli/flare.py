@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli.execution import (
@@ -15,9 +14,9 @@ from mooring.cli.execution import (
     DEFAULT_VAULT,
     Format,
     IgnoreColumns,
+    Output,
     StudyPath,
     VaultPath,
-    print_result,
     run_command,
 )
 
@@ -46,11 +45,11 @@ def job(
         agreed = Study.read(study)
         write_job(agreed, output)
 
-        def say(console: Console) -> None:
-            console.print(f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.")
-            console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
-
-        print_result(format, console, {"job": str(output), "fingerprint": agreed.fingerprint}, say)
+        console.show(
+            {"job": str(output), "fingerprint": agreed.fingerprint},
+            f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.",
+            f"It is for the study with the fingerprint {agreed.fingerprint}.",
+        )
 
 
 @flare_app.command("site")
@@ -104,8 +103,7 @@ def site(
         )
         write_policy(output, "site")
         settings.write(output)
-        _tell(
-            format,
+        _show_files(
             console,
             output,
             f"This site is {member.name}, and FLARE must call it so. It will share {data} in the study with the fingerprint "
@@ -155,26 +153,21 @@ def server(
         )
         write_policy(output, "server")
         settings.write(output)
-        _tell(
-            format,
+        _show_files(
             console,
             output,
             f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}.",
         )
 
 
-def _tell(format: str, console: Console, output: Path, words: str) -> None:
-    installed = find_spec("nvflare") is not None
-    files = [
-        str(output / name) for name in ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
-    ]
-
-    def say(console: Console) -> None:
-        console.print(f"Wrote {', '.join(files)}.", highlight=False, soft_wrap=True, markup=False)
-        console.print(words, highlight=False, soft_wrap=True, markup=False)
-        if not installed:
-            console.print(
-                "NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring[flare]'", markup=False
-            )
-
-    print_result(format, console, {"files": files, "words": words, "flare_installed": installed}, say)
+def _show_files(console: Output, output: Path, words: str) -> None:
+    is_installed = find_spec("nvflare") is not None
+    names = ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
+    files = [str(output / name) for name in names]
+    hint = r"NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring\[flare]'"
+    console.show(
+        {"files": files, "words": words, "flare_installed": is_installed},
+        f"Wrote {escape(', '.join(files))}.",
+        escape(words),
+        *([] if is_installed else [hint]),
+    )

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli import execution
+from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command
 
 
 def invite(
     bundles: Annotated[str, typer.Option("--bundles", "-b", help="Where bundles are to lie: s3://BUCKET/FOLDER.")],
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    study: StudyPath = DEFAULT_STUDY,
     expires: Annotated[str, typer.Option(help="How long the addresses are good: 30m, 12h, 7d; at most 7d.")] = "7d",
     participant: Annotated[
         list[str] | None, typer.Option(help="Make one for this participant alone; may be given again.")
@@ -23,7 +22,7 @@ def invite(
         Path | None,
         typer.Option("--output", "-o", help="Folder that gets a file NAME.address each, instead of printing them."),
     ] = None,
-    format: execution.Format = "text",
+    format: Format = "text",
 ) -> None:
     """Make an address for each participant, to which it can upload its bundle without credentials.
 
@@ -32,7 +31,7 @@ def invite(
 
     Example: mooring invite --study study.toml --bundles s3://ward/inbox --expires 7d --output invitations
     """
-    with execution.run_command(format) as console:
+    with run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.transport.invitations import invite as make_addresses
         from mooring.protocol.transport.invitations import parse_period, write_invitations
@@ -46,14 +45,9 @@ def invite(
             paths = write_invitations(found, output)
             result["invitations"] = [{"name": name, "file": str(path)} for name, path in paths.items()]
 
-        def say(console: Console) -> None:
-            for entry in result["invitations"]:
-                told = entry.get("address") or entry["file"]
-                console.print(f"{entry['name']}\t{escape(told)}", highlight=False, soft_wrap=True)
-            console.print(
-                f"Good for {expires}, for one file each. Send each participant its own, in confidence; it runs "
-                "'mooring send NAME.bundle --to @FILE', with the address in that file.",
-                soft_wrap=True,
-            )
-
-        execution.print_result(format, console, result, say)
+        console.show(
+            result,
+            *(f"{entry['name']}	{escape(entry.get('address') or entry['file'])}" for entry in result["invitations"]),
+            f"Good for {expires}, for one file each. Send each participant its own, in confidence; it runs "
+            "'mooring send NAME.bundle --to @FILE', with the address in that file.",
+        )

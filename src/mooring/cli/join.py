@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, ask_passphrase, print_result, run_command
+from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, open_vault, run_command
 from mooring.errors import InputError
 
 
@@ -62,9 +61,9 @@ def join(
 
         require_name("name", name)
         there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
+        asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
         if there:
-            opened = Vault.open(vault, passphrase=ask_passphrase(vault))
-            asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
+            opened = open_vault(vault)
             differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
             plain = not (vault / "identity.age").exists()
             if differ or (accept_no_noise and not opened.floors.without_noise) or (with_passphrase and plain):
@@ -76,27 +75,17 @@ def join(
                 )
         else:
             words = _new_passphrase() if with_passphrase else None
-            usual = Floors()
-            floors = Floors(
-                usual.anchor_noise if least_anchor_noise is None else least_anchor_noise,
-                usual.data_noise if least_data_noise is None else least_data_noise,
-                accept_no_noise,
-            )
-            opened = Vault.create(vault, passphrase=words, floors=floors)
+            given = {key: value for key, value in asked.items() if value is not None}
+            opened = Vault.create(vault, passphrase=words, floors=Floors(**given, without_noise=accept_no_noise))
         card = output or Path(f"{name}.card.toml")
         member = Member(name, opened.signing_key.public) if analyst else Member.from_vault(name, opened)
         write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
 
-        def say(console: Console) -> None:
-            made = "The vault is there already" if there else "Made a vault"
-            console.print(f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.", soft_wrap=True)
-            console.print(
-                f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
-                soft_wrap=True,
-            )
-
-        print_result(
-            format, console, {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()}, say
+        made = "The vault is there already" if there else "Made a vault"
+        console.show(
+            {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()},
+            f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.",
+            f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
         )
 
 

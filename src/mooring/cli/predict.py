@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli.execution import (
@@ -20,8 +19,7 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    ask_passphrase,
-    print_result,
+    open_participant,
     quote_command,
     run_command,
     show_progress,
@@ -56,14 +54,10 @@ def predict(
     """
     with run_command(format) as console:
         from mooring.atomic_io import require_writable, write_atomically
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.vault import Vault
         from mooring.protocol.transport.addresses import is_url, local_path
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
-        agreed = Study.read(study)
-        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
+        participant = open_participant(study, vault)
         if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
             raise InputError(
                 "result",
@@ -74,24 +68,15 @@ def predict(
         with show_progress("scoring") as moved:
             found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["prediction"])
-        writer.writerows([value] for value in found.values.tolist())
+        csv.writer(text, lineterminator="\n").writerows([["prediction"], *([value] for value in found.values.tolist())])
         write_atomically(output, text.getvalue().encode(), mode=0o600, what="the predictions")
         record = {"command": quote_command(), **found.as_dict()}
-        if (
-            found.score is not None
-            or not (participant.vault.study_folder(agreed.folder_name) / "predict.json").exists()
-        ):
-            participant.vault.write(
-                agreed.folder_name, "predict.json", json.dumps(record).encode()
-            )  # a score is kept for the report
-
-        def say(console: Console) -> None:
-            console.print(f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold].")
-            if found.score is not None:
-                console.print(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
-            if found.local_only is not None:
-                console.print(f"Your own rows alone: {found.local_only.with_interval()}.")
-
-        print_result(format, console, {**found.as_dict(), "predictions": str(output)}, say)
+        kept = participant.vault.study_folder(participant.study.folder_name) / "predict.json"
+        if found.score is not None or not kept.exists():  # a score is kept for the report
+            participant.vault.write(participant.study.folder_name, kept.name, json.dumps(record).encode())
+        lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
+        if found.score is not None:
+            lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
+        if found.local_only is not None:
+            lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
+        console.show({**found.as_dict(), "predictions": str(output)}, *lines)

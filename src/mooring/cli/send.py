@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import Format, print_result, run_command, show_progress
+from mooring.cli.execution import Format, run_command, show_progress
 
 if TYPE_CHECKING:
     from mooring.protocol.transport.transfer import Sent
@@ -50,26 +49,13 @@ def send(
         with show_progress("sending") as moved:
             sent = send_file(file, address, allow_http=allow_http, progress=moved)
 
-        def say(console: Console) -> None:
-            say_sent(console, file, sent)
-            console.print(f"Its SHA-256 is {sent.digest}.", highlight=False)
-
-        print_result(format, console, {"file": str(file), **sent.as_dict()}, say)
+        console.show({"file": str(file), **sent.as_dict()}, describe_sent(file, sent), f"Its SHA-256 is {sent.digest}.")
 
 
-def say_sent(console: Console, file: Path, sent: Sent) -> None:
-    """What was sent, in words."""
+def describe_sent(file: Path, sent: Sent) -> str:
+    """What was sent, as a line of text."""
     if sent.there_before:
-        console.print(
-            f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        return
+        return f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent."
     tries = f", in {sent.tries} tries" if sent.tries > 1 else ""
     held = "The other side tells the same size or checksum." if sent.confirmed else "The other side took it."
-    console.print(
-        f"[bold]Sent[/bold] {escape(str(file))} ({sent.bytes:,} bytes) to {escape(sent.to)}{tries}. {held}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    return f"[bold]Sent[/bold] {escape(str(file))} ({sent.bytes:,} bytes) to {escape(sent.to)}{tries}. {held}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli.execution import (
@@ -20,14 +19,13 @@ from mooring.cli.execution import (
     StudyPath,
     TablePath,
     VaultPath,
-    ask_passphrase,
     find_anchor,
-    print_result,
+    open_vault,
     quote_command,
     run_command,
     show_progress,
 )
-from mooring.cli.send import AllowHttp, say_sent
+from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ def share(
     with run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
-        from mooring.protocol.storage.vault import Vault
         from mooring.protocol.transport.addresses import read_address
         from mooring.protocol.transport.transfer import require_address
 
@@ -83,41 +80,31 @@ def share(
                 cure=f"The analyst sees the column {agreed.label.column!r} of every row as it is. If you may share that, "
                 "add --labels.",
             )
-        participant = Participant(agreed, Vault.open(vault, passphrase=ask_passphrase(vault)))
+        participant = Participant(agreed, open_vault(vault))
         path = output or Path(f"{participant.member.name}.bundle")
         dealt = find_anchor(anchor, agreed.name)
         with show_progress("reading, mapping, shuffling") as moved:
-            shared = participant.share(
-                data,
-                anchor=dealt,
-                output=path,
-                ignore=ignore or (),
-                progress=moved,
-            )
+            shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
         record = {"command": quote_command(), **shared.as_dict()}
         participant.vault.write(agreed.folder_name, "share.json", json.dumps(record).encode())
 
-        sent = None if address is None else _sent(path, address, shared.bundle_digest, allow_http=allow_http)
+        sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
-        def say(console: Console) -> None:
-            again = " again, the same bytes as before" if shared.reissued else ""
-            console.print(
-                f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled. "
-                "Send it to the analyst, and to nobody else: other participants know the anchor."
-                if sent is None
-                else f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled.",
-                soft_wrap=True,
-            )
-            if sent is not None:
-                say_sent(console, path, sent)
-            console.print(f"Its SHA-256 is {shared.bundle_digest}.", highlight=False)
-            console.print(f"It is for the study with the fingerprint {agreed.fingerprint}.", highlight=False)
-
+        again = " again, the same bytes as before" if shared.reissued else ""
+        to_whom = (
+            " Send it to the analyst, and to nobody else: other participants know the anchor." if sent is None else ""
+        )
         result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
-        print_result(format, console, result if sent is None else {**result, "sent": sent.as_dict()}, say)
+        console.show(
+            result if sent is None else {**result, "sent": sent.as_dict()},
+            f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled.{to_whom}",
+            *([] if sent is None else [describe_sent(path, sent)]),
+            f"Its SHA-256 is {shared.bundle_digest}.",
+            f"It is for the study with the fingerprint {agreed.fingerprint}.",
+        )
 
 
-def _sent(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
+def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
     """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
     from mooring.protocol.transport.transfer import send_file
 

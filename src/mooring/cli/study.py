@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, print_result, run_command, show_progress
+from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command, show_progress
 from mooring.cli.study_options import (
     parse_missing_rule,
     parse_named_range,
@@ -150,15 +150,17 @@ def init(
         drafted = None if left else Study.from_dict(parse_study(text))
         write_atomically(output, text.encode(), what="the draft")
 
-        def say(console: Console) -> None:
-            console.print(f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.", highlight=False)
-            if left:
-                console.print(f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean.")
-            else:
-                console.print("Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.")
-
-        fingerprint = None if drafted is None else drafted.fingerprint
-        print_result(format, console, {"study": str(output), "open_entries": left, "fingerprint": fingerprint}, say)
+        console.show(
+            {
+                "study": str(output),
+                "open_entries": left,
+                "fingerprint": None if drafted is None else drafted.fingerprint,
+            },
+            f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
+            f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
+            if left
+            else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
+        )
 
 
 @study_app.command("project")
@@ -183,16 +185,12 @@ def project(
             found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
         file = study.parent / projection_file_name(found)
 
-        def say(console: Console) -> None:
-            console.print(
-                f"Wrote [bold]{escape(str(file))}[/bold], {found.n_features} by {found.n_components}, and its digest into "
-                f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
-                highlight=False,
-            )
-            console.print(f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].", highlight=False)
-
-        result = {"projection": str(file), "digest": found.projection_digest, "fingerprint": found.fingerprint}
-        print_result(format, console, result, say)
+        console.show(
+            {"projection": str(file), "digest": found.projection_digest, "fingerprint": found.fingerprint},
+            f"Wrote [bold]{escape(str(file))}[/bold], {found.n_features} by {found.n_components}, and its digest into "
+            f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
+            f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].",
+        )
 
 
 @study_app.command("enrol")
@@ -210,15 +208,12 @@ def enrol(
 
         agreed = enrol_cards(study, cards)
 
-        def say(console: Console) -> None:
-            _say_roster(console, agreed)
-            console.print(
-                f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
-                f"[bold]{agreed.fingerprint}[/bold]",
-                highlight=False,
-            )
-
-        print_result(format, console, {"study": str(study), **_roster(agreed), "fingerprint": agreed.fingerprint}, say)
+        console.show(
+            {"study": str(study), **_list_roster(agreed), "fingerprint": agreed.fingerprint},
+            *_describe_roster(agreed),
+            f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
+            f"[bold]{agreed.fingerprint}[/bold]",
+        )
 
 
 @study_app.command("show")
@@ -232,17 +227,18 @@ def show(study: StudyPath = DEFAULT_STUDY, format: Format = "text") -> None:
 
         agreed = Study.read(study)
         facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
-        print_result(format, console, agreed.as_dict() | facts, lambda console: _say(console, agreed))
+        console.show(agreed.as_dict() | facts, *_describe_study(agreed))
 
 
-def _say(console: Console, study: Study) -> None:
+def _describe_study(study: Study) -> Iterator[str]:
     label = study.label
     predicted = {
         "none": "nothing: no label",
         "classes": f"{label.column}, one of {', '.join(label.classes)}",
         "number": f"{label.column}, a number from {label.low:g} to {label.high:g}",
     }[label.kind]
-    noises = [f"{what} noise {scale:g}" for what, scale in _noises(study) if scale > 0]
+    scales = ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
+    noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
     projections = {
         "none": "no projection",
         "gaussian": "a Gaussian projection that follows from the nonce",
@@ -257,31 +253,26 @@ def _say(console: Console, study: Study) -> None:
         ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
         ("Columns", f"{len(study.columns)}"),
     ]
-    for what, words in lines:
-        console.print(f"{what + ':':<11} {escape(words)}", highlight=False, soft_wrap=True)
+    yield from (f"{what + ':':<11} {escape(words)}" for what, words in lines)
     for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
         column, is_category = alike[0], alike[0].kind == "category"
         name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
         words = f"one of {', '.join(column.categories)}" if is_category else f"{column.low:g} to {column.high:g}"
         rules = f"missing: {column.missing}" + ("" if is_category else f", outside: {column.outside}")
-        console.print(f"  {escape(f'{name}: {column.kind}, {words}; {rules}')}", highlight=False, soft_wrap=True)
-    _say_roster(console, study)
-    console.print(f"Fingerprint: [bold]{study.fingerprint}[/bold]", highlight=False)
+        yield f"  {escape(f'{name}: {column.kind}, {words}; {rules}')}"
+    yield from _describe_roster(study)
+    yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"
 
 
-def _noises(study: Study) -> tuple[tuple[str, float], ...]:
-    return ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
-
-
-def _say_roster(console: Console, study: Study) -> None:
-    roster = _roster(study)
-    console.print(f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}", highlight=False)
-    console.print(f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}", highlight=False)
+def _describe_roster(study: Study) -> Iterator[str]:
+    roster = _list_roster(study)
+    yield f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}"
+    yield f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}"
     if study.participants:
-        console.print(f"{'Dealer:':<11} {roster['dealer']}", highlight=False)
+        yield f"{'Dealer:':<11} {roster['dealer']}"
 
 
-def _roster(study: Study) -> dict[str, Any]:
+def _list_roster(study: Study) -> dict[str, Any]:
     names = [member.name for member in study.participants]
     return {
         "participants": names,

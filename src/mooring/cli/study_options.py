@@ -16,7 +16,7 @@ def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
 
     Examples
     --------
-    >>> named_range_of("age=0:120")
+    >>> parse_named_range("age=0:120")
     ('age', (0.0, 120.0))
     """
     name, equals, ends = given.rpartition("=")
@@ -30,7 +30,7 @@ def parse_range(given: str) -> tuple[float, float]:
 
     Examples
     --------
-    >>> range_of("-1:2.5")
+    >>> parse_range("-1:2.5")
     (-1.0, 2.5)
     """
     low, _, high = given.partition(":")
@@ -45,7 +45,7 @@ def parse_named_words(given: str) -> tuple[str, list[str]]:
 
     Examples
     --------
-    >>> named_words_of("sex=female, male")
+    >>> parse_named_words("sex=female, male")
     ('sex', ['female', 'male'])
     """
     name, equals, words = given.partition("=")
@@ -64,7 +64,7 @@ def parse_shape(given: str | None) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> shape_of("28x28")
+    >>> parse_shape("28x28")
     (28, 28)
     """
     sides = (given or "").lower().split("x") if given else []

@@ -38,7 +38,7 @@ def parse_period(period: str) -> int:
 
     Examples
     --------
-    >>> seconds_of("12h")
+    >>> parse_period("12h")
     43200
     """
     found = re.fullmatch(r"([0-9]{1,6})([mhd])", period.strip())
