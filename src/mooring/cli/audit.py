@@ -82,8 +82,8 @@ def audit(
     """
     from mooring.audit import AuditSettings, OperatingPoint, PointGrid, run_audit
     from mooring.cli import inputs
+    from mooring.cli.audit_output import points_table, print_findings
     from mooring.cli.study_records import points_of, refuse_beside_a_study
-    from mooring.cli.tables import points_table, say_first
     from mooring.report import render_audit
 
     console = Console(stderr=format == "json")
@@ -157,7 +157,7 @@ def audit(
     if format == "json":
         typer.echo(result.to_json())
         return
-    say_first(console, result, notes=given.records.notes)
+    print_findings(console, result, notes=given.records.notes)
     console.print(points_table(result))
     console.print(
         f"Open [bold]{escape(str(report))}[/bold] in a browser; numbers are in {escape(str(output / 'audit.json'))}."

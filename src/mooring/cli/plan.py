@@ -58,8 +58,8 @@ def plan(
     """
     from mooring.audit import AuditSettings, plan_study
     from mooring.cli import inputs
+    from mooring.cli.audit_output import points_table, print_findings
     from mooring.cli.study_records import lines_to_paste
-    from mooring.cli.tables import points_table, say_first
     from mooring.report import render_plan
 
     console = Console(stderr=format == "json")
@@ -116,7 +116,7 @@ def plan(
         typer.echo(found.to_json())
         return
     console.print(points_table(found.audit, only=found.frontier, title="Frontier: no point tried beats these in both"))
-    say_first(console, found.audit, notes=given.records.notes)
+    print_findings(console, found.audit, notes=given.records.notes)
     console.print(found.verdict, style="bold green" if found.recommended is not None else "bold red")
     if given.studied is not None and found.recommended is not None:
         console.print("For the study's file, with σ in the units of its encoded rows:")

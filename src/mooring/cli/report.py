@@ -58,7 +58,7 @@ def report(
 
     with run_command(format) as console:
         known = _study(study, folder)
-        records = collect_records(_records_folder(folder, known))
+        records = collect_records(_records_folder(folder, known), examples=examples)
         found = None if audit is None else read_audit(audit, examples=examples)
         if not records and found is None:
             raise InputError(
@@ -67,7 +67,7 @@ def report(
                 got="one without any",
                 cure="Give the folder that the analyst's commands write to, your vault, or an audit with --audit.",
             )
-        summary = summarise(known, records if examples else _without_examples(records), found)
+        summary = summarise(known, records, found)
         # readable by its owner only: it may hold rows
         write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
         print_result(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
@@ -101,27 +101,21 @@ def _records_folder(folder: Path, study: Study | None) -> Path:
     )
 
 
-def _without_examples(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    from mooring.report import without_examples
-
-    attack = records.get("check", {}).get("self_attack")
-    if not (attack and isinstance(attack.get("points"), list)):
-        return records
-    return records | {"check": records["check"] | {"self_attack": without_examples(attack)}}
-
-
 def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
     study, verdict = summary["study"], summary["verdict"]
+    said = verdict["sentences"]
     name = (
         f"Study {study['name']}, fingerprint {study['fingerprint']}"
         if study
         else "The study is not known: give --study"
     )
-    for words, style in (
+    lines = [
         (f"{name}; seen by: {summary['role']}.", ""),
-        (verdict["sentences"]["joining"][0], "bold" if verdict["joining_measured"] else ""),
-        (verdict["sentences"]["leakage"][0], "bold red"),
-        *(((" ".join(verdict["sentences"]["attention"]), "yellow"),) if verdict["sentences"]["attention"] else ()),
+        (said["joining"][0], "bold" if verdict["joining_measured"] else ""),
+        (said["leakage"][0], "bold red"),
+        (" ".join(said["attention"]), "yellow"),
         (f"Open {output} in a browser; print it to sign it.", ""),
-    ):
-        console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+    ]
+    for words, style in lines:
+        if words:
+            console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)

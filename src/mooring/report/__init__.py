@@ -7,7 +7,7 @@ extend the same frame through `render_page`.
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.report.charts import draw_audit
 from mooring.report.frame import load_template, render_page, render_sentence
-from mooring.report.records import collect_records, read_audit, without_examples
+from mooring.report.records import collect_records, read_audit
 from mooring.report.study_page import describe_report, render_check, render_report
 from mooring.report.summary import summarise
 
@@ -24,5 +24,4 @@ __all__ = [
     "render_report",
     "render_sentence",
     "summarise",
-    "without_examples",
 ]

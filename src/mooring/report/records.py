@@ -77,10 +77,11 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 """Every record by name: the command that writes it, and what it holds. Any part may be absent."""
 
 
-def collect_records(folder: Path) -> dict[str, dict[str, Any]]:
+def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[str, Any]]:
     """Read whichever records lie in a role's folder, by name; a folder without any gives an empty dict.
 
-    Records that are absent are left out; one that is damaged is an error, since leaving it out would hide something.
+    Records that are absent are left out; one that is damaged is an error, since leaving it out would hide something. Without
+    `examples`, no row of a self-attack is kept.
     """
     if not folder.is_dir():
         raise StorageError(
@@ -97,6 +98,9 @@ def collect_records(folder: Path) -> dict[str, dict[str, Any]]:
             if wrong is not None:
                 raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
             found[name] = record
+    attack = found.get("check", {}).get("self_attack")
+    if not examples and attack and isinstance(attack.get("points"), list):
+        found["check"]["self_attack"] = _without_examples(attack)
     return found
 
 
@@ -127,7 +131,7 @@ def read_audit(path: Path, *, examples: bool = True) -> dict[str, Any]:
     if planned and isinstance(plain.get("verdict"), str):
         audit["verdict"] = plain["verdict"]
     audit_from(audit, what, cure)
-    return audit if examples else without_examples(audit)
+    return audit if examples else _without_examples(audit)
 
 
 def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
@@ -146,7 +150,7 @@ def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
     return result
 
 
-def without_examples(audit: dict[str, Any]) -> dict[str, Any]:
+def _without_examples(audit: dict[str, Any]) -> dict[str, Any]:
     """The same audit without any row, original or rebuilt."""
     return audit | {"points": [{**point, "examples": None} for point in audit["points"]]}
 

@@ -1,4 +1,4 @@
-"""Results as tables in the terminal."""
+"""What `mooring audit` and `mooring plan` print: the findings to read first, and a table of operating points."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _SHORT = {
     "aa-i-gdp-anchor-noise": "anchor",
     "aa-i-gdp-both-noise": "both",
 }
-
-
 _ASKED = {
     "exact_source_linkage": "Linkage by the auditor, at worst",
     "identity_linkage": "Identity linkage, at worst",
@@ -35,7 +33,7 @@ _ASKED = {
 }
 
 
-def say_first(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
+def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
     """What a reader must know before any table: the worst attack, and whether joining pays."""
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
