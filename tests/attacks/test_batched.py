@@ -10,8 +10,8 @@ import pytest
 
 from mooring import align, make_anchor
 from mooring.alignment import power_method
+from mooring.alignment.power_method import spectral_maps
 from mooring.alignment.problem import batch_from
-from mooring.alignment.spectral import spectral_maps
 from mooring.attacks import CollusionView, DoesNotApply, run
 from mooring.attacks.anchor_estimates import (
     alignment_map_estimate,

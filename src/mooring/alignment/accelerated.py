@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.certificate import seems_optimal
-from mooring.alignment.outcome import SolverOutcome
+from mooring.alignment.power_method import spectral_maps
 from mooring.alignment.problem import ProcrustesProblem
 from mooring.alignment.rank_relaxation import relaxed_maps
-from mooring.alignment.result import Termination
-from mooring.alignment.spectral import spectral_maps
+from mooring.alignment.result import BatchSolution, Termination
 from mooring.alignment.trace_objective import FixedPointGap, change_precision, trace_optimiser
 from mooring.geometry.backend import identity_like, indices_beside, namespace_of, transposed
 from mooring.geometry.orthogonal import polar_factor
@@ -31,7 +30,7 @@ _SINGLE_PRECISION_FLOOR = 3e-5  # relative fixed-point gap that float32 still re
 _RELAXED_ITERATIONS = 20
 
 
-def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> SolverOutcome:
+def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
     """Solve every problem of the batch."""
     if problem.n_participants == 2:
         return _two_participants(problem)
@@ -54,7 +53,7 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     final = FixedPointGap(n, tolerance=tolerance)
     optimiser.run(final, max_iterations=max_iterations)
     ends = _terminations(optimiser)
-    return SolverOutcome(optimiser.points[0], optimiser.step, optimiser.iterations, ends, final.gap, np.arange(0))
+    return BatchSolution(optimiser.points[0], ends, optimiser.iterations, optimiser.step, final.gap)
 
 
 def _in_better_basins(
@@ -89,13 +88,13 @@ def _in_better_basins(
     return optimiser
 
 
-def _two_participants(problem: ProcrustesProblem) -> SolverOutcome:
+def _two_participants(problem: ProcrustesProblem) -> BatchSolution:
     """Two participants are one orthogonal Procrustes problem: R_1 = I, R_2 = Π(B̄_2ᵀ B̄_1) is the global optimum."""
     xp = namespace_of(problem.blocks)
     d = problem.n_components
     R = polar_factor(transposed(problem.blocks[..., d:]) @ problem.blocks[..., :d])
     identity = xp.broadcast_to(identity_like(R), R.shape)
-    return SolverOutcome.started(xp.stack([identity, R], axis=1), termination=Termination.CLOSED_FORM)
+    return BatchSolution.in_one_step(xp.stack([identity, R], axis=1), Termination.CLOSED_FORM)
 
 
 def _terminations(optimiser: RiemannianLBFGS) -> list[Termination]:

@@ -66,8 +66,16 @@ class Certificate:
         return f"Not shown to be the global optimum; {bound}."
 
 
-def certify(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
-    """Try to prove that `maps` (p, d, d) solve problem `index` of a batch globally."""
+def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
+    """Try to prove that maps solve a problem globally.
+
+    Parameters
+    ----------
+    problem : ProcrustesProblem
+    maps : array of shape (p, d, d)
+    index : int, default 0
+        Which problem of the batch.
+    """
     dual = _Dual.at(problem, maps, index)
     smallest = _smallest_eigenvalue(dual)
     gap = _proved_gap(dual, smallest=smallest)

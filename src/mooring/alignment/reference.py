@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mooring.alignment.problem import problem_from
-from mooring.alignment.result import Alignment, Termination, alignment_of
+from mooring.alignment.result import Alignment, BatchSolution, Termination
 from mooring.errors import InputError
 from mooring.geometry.backend import identity_like, namespace_of, transposed
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -42,13 +42,5 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
     R = svd_polar_factor(transposed(centred) @ centred[reference])
     here = xp.reshape(xp.arange(problem.n_participants, device=R.device), (-1, 1, 1)) == reference
     R = xp.where(here, identity_like(R), R)
-    return alignment_of(
-        problem,
-        R,
-        index=0,
-        origin=means[reference],
-        iterations=0,
-        step=0.0,
-        gap=float(problem.fixed_point_gap(R[None, ...])[0]),
-        termination=Termination.REFERENCE,
-    )
+    solution = BatchSolution.in_one_step(R[None, ...], Termination.REFERENCE)
+    return solution.alignments(problem, origin=means[reference])[0]

@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from mooring.alignment.certificate import Certificate
+import numpy as np
+import numpy.typing as npt
+
+from mooring.alignment.certificate import Certificate, prove_optimal
 from mooring.alignment.problem import ProcrustesProblem, centred_newcomer
-from mooring.geometry.backend import namespace_of
-from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.backend import namespace_of, to_numpy
+from mooring.geometry.orthogonal import polar_factor, reorthogonalised
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
@@ -26,6 +29,11 @@ class Termination(Enum):
 
     def __str__(self) -> str:
         return self.value
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an iterative solver stopped before its maps came to rest."""
+        return self in (Termination.ITERATION_LIMIT, Termination.STALLED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +55,7 @@ class Alignment:
     iterations : int
         Solver iterations in all.
     step : float
-        Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver, and 0 if
-        that step was not taken.
+        Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver.
     residual : float
         ‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual.
     termination : Termination
@@ -74,7 +81,7 @@ class Alignment:
 
         Not converging is a normal outcome, not an error. What one-step maps are worth, `residual` says.
         """
-        return self.termination not in (Termination.ITERATION_LIMIT, Termination.STALLED)
+        return not self.termination.is_unfinished
 
     def admit(self, anchor_representation: Array) -> RigidMap:
         """Align a late joiner to the template, moving nobody else.
@@ -88,36 +95,73 @@ class Alignment:
         return map_around(polar_factor(centred.T @ self.template), mean, self.origin)
 
 
-def alignment_of(
-    problem: ProcrustesProblem,
-    maps: Array,
-    *,
-    index: int,
-    origin: Array,
-    iterations: int,
-    step: float,
-    gap: float,
-    termination: Termination,
-    certificate: Certificate | None = None,
-) -> Alignment:
-    """Put together what problem `index` of a batch gives back, from its maps (p, d, d) and how they were found."""
-    xp = namespace_of(maps)
-    p, d = problem.n_participants, problem.n_components
-    blocks, means, unit = problem.blocks[index], problem.means[index], float(problem.unit[index])
-    S = blocks @ xp.reshape(maps, (p * d, d))
-    objective = unit**2 * float(xp.sum(S * S))
-    return Alignment(
-        maps=tuple(map_around(maps[participant], means[participant], origin) for participant in range(p)),
-        template=(unit / p) * S,  # eq. gopp_C_update
-        origin=origin,
-        objective=objective,
-        misfit=unit**2 * float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
-        iterations=iterations,
-        step=step,
-        residual=gap / max(1.0, math.sqrt(p * d)),  # ‖R‖_F = √(pd)
-        termination=termination,
-        certificate=certificate,
-    )
+@dataclass(frozen=True, eq=False)
+class BatchSolution:
+    """What every solver returns for a batch of problems; `alignments` makes it public.
+
+    Attributes
+    ----------
+    maps : array of shape (n_problems, p, d, d)
+    terminations : list of Termination
+    iterations, step : numpy.ndarray of shape (n_problems,)
+        As in `Alignment`.
+    gap : numpy.ndarray of shape (n_problems,)
+        Fixed-point gap; not a number where the solver did not compute it.
+    """
+
+    maps: Array
+    terminations: list[Termination]
+    iterations: npt.NDArray[np.int64]
+    step: npt.NDArray[np.float64]
+    gap: npt.NDArray[np.float64]
+
+    @classmethod
+    def in_one_step(cls, maps: Array, termination: Termination) -> BatchSolution:
+        """The solution of a solver that does not iterate."""
+        n = int(maps.shape[0])
+        return cls(maps, [termination] * n, np.zeros(n, dtype=np.int64), np.zeros(n), np.full(n, np.nan))
+
+    def alignments(
+        self, problem: ProcrustesProblem, *, origin: Array | None = None, tolerance: float = 0.0, certify: bool = False
+    ) -> tuple[Alignment, ...]:
+        """Put together an alignment a problem.
+
+        Parameters
+        ----------
+        problem : ProcrustesProblem
+        origin : array of shape (d,), optional
+            Where the common space puts the anchor's mean; zero by default.
+        tolerance : float, default 0
+            Maps whose gap is no larger have converged, whatever the solver said: it may have been with its last iteration.
+        certify : bool, default False
+        """
+        maps = reorthogonalised(self.maps, tolerance=1e-15)
+        xp = namespace_of(maps)
+        gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap
+        p, d = problem.n_participants, problem.n_components
+        origin = xp.zeros_like(problem.means[0, 0]) if origin is None else origin
+        found = []
+        for index, termination in enumerate(self.terminations):
+            blocks, means, unit = problem.blocks[index], problem.means[index], float(problem.unit[index])
+            S = blocks @ xp.reshape(maps[index], (p * d, d))
+            objective, gap = unit**2 * float(xp.sum(S * S)), float(gaps[index])
+            found.append(
+                Alignment(
+                    maps=tuple(map_around(maps[index, i], means[i], origin) for i in range(p)),
+                    template=(unit / p) * S,  # eq. gopp_C_update
+                    origin=origin,
+                    objective=objective,
+                    misfit=unit**2 * float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
+                    iterations=int(self.iterations[index]),
+                    step=float(self.step[index]),
+                    residual=gap / max(1.0, math.sqrt(p * d)),  # ‖R‖_F = √(pd)
+                    termination=Termination.CONVERGED
+                    if termination.is_unfinished and gap <= tolerance
+                    else termination,
+                    certificate=prove_optimal(problem, maps[index], index=index) if certify else None,
+                )
+            )
+        return tuple(found)
 
 
 def map_around(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:

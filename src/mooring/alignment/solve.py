@@ -6,18 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from mooring.alignment.accelerated import solve_accelerated
-from mooring.alignment.certificate import certify as certificate_of
-from mooring.alignment.outcome import SolverOutcome
-from mooring.alignment.power_method import solve_by_power_method
+from mooring.alignment.power_method import solve_by_power_method, spectral_maps
 from mooring.alignment.problem import ProcrustesProblem, batch_from, problem_from, require_batch
-from mooring.alignment.result import Alignment, Termination, alignment_of
-from mooring.alignment.spectral import spectral_maps
+from mooring.alignment.result import Alignment, BatchSolution, Termination
 from mooring.errors import InputError
-from mooring.geometry.backend import namespace_of, to_numpy
-from mooring.geometry.orthogonal import reorthogonalised
 from mooring.typing import Array
 
 _NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
@@ -115,37 +108,15 @@ def _solved(
         raise InputError("max_iterations", expected="zero or more", got=str(max_iterations), cure="500 is the default.")
     if not tolerance > 0:
         raise InputError("tolerance", expected="a positive number", got=str(tolerance), cure="1e-7 is the default.")
-    outcome = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
-    maps = reorthogonalised(outcome.maps, tolerance=1e-15)
-    gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(outcome.gap).any() else outcome.gap
-    origin = namespace_of(maps).zeros_like(problem.means[0, 0])
-    return tuple(
-        alignment_of(
-            problem,
-            maps[index],
-            index=index,
-            origin=origin,
-            iterations=int(outcome.iterations[index]),
-            step=float(outcome.step[index]),
-            gap=float(gaps[index]),
-            termination=_last_word(outcome.terminations[index], gap=float(gaps[index]), tolerance=tolerance),
-            certificate=certificate_of(problem, maps[index], index=index) if certify else None,
-        )
-        for index in range(problem.n_problems)
-    )
+    solution = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
+    return solution.alignments(problem, tolerance=tolerance, certify=certify)
 
 
-def _last_word(termination: Termination, *, gap: float, tolerance: float) -> Termination:
-    """Maps that came to rest with the very last iteration did converge."""
-    unfinished = termination in (Termination.ITERATION_LIMIT, Termination.STALLED)
-    return Termination.CONVERGED if unfinished and gap <= tolerance else termination
+def _spectral_only(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
+    return BatchSolution.in_one_step(spectral_maps(problem), Termination.SPECTRAL_ONLY)
 
 
-def _spectral_only(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> SolverOutcome:
-    return SolverOutcome.started(spectral_maps(problem), termination=Termination.SPECTRAL_ONLY)
-
-
-_SOLVERS: dict[str, Callable[..., SolverOutcome]] = {
+_SOLVERS: dict[str, Callable[..., BatchSolution]] = {
     "accelerated": solve_accelerated,
     "gpm": solve_by_power_method,
     "spectral": _spectral_only,
