@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from mooring.audit import Simulation
 from mooring.geometry import to_numpy
-from mooring.learners import Fitted, score, train_learner
+from mooring.learners import Fitted, score_value, train_learner
 from mooring.tables import Partition
 from mooring.typing import Matrix
 from mooring_studies.tabular.deployment import Labels, Row
@@ -151,7 +151,7 @@ def scored(test_labels: Sequence[Labels], *, clean: Labels, noisy: Labels) -> Ro
 
 def balanced(truth: Labels, predicted: Labels) -> float:
     """The mean over classes of the share recognised."""
-    return score(truth, predicted, kind="classes", rng=np.random.default_rng(0)).value
+    return score_value(truth, predicted, kind="classes")
 
 
 def _labels(rows: Partition) -> tuple[tuple[Labels, ...], tuple[Labels, ...]]:
