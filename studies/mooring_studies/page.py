@@ -12,7 +12,7 @@ from typing import Any
 
 from mooring.report import render_page
 from mooring_studies import summary
-from mooring_studies.figures.figure_file import Figure
+from mooring_studies.figures.study_figures import Figure
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.storage.finished import Finished
 from mooring_studies.storage.progress import in_words

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mooring_studies.figures.figure_file import Figure
+from mooring_studies.comparison.results import to_plain
+from mooring_studies.figures.study_figures import Figure
 from mooring_studies.storage.finished import Finished, read_finished
-from mooring_studies.storage.rows_file import plain
 
 PAGE, CLAIMS = "index.html", "claims.json"
 
@@ -29,7 +29,7 @@ def present(folder: Path) -> list[Figure]:
     finished = read_finished(folder)
     figures = draw_figures(finished, folder / "figures")
     comparisons = compare_with_paper({finished.study: finished}, only=finished.study)
-    rows = plain(as_dicts(comparisons))
+    rows = to_plain(as_dicts(comparisons))
     content = json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(folder / CLAIMS, content.encode(), what="the comparison with the paper")
     page = render_study(finished, figures, rows)
@@ -39,9 +39,9 @@ def present(folder: Path) -> list[Figure]:
 
 def draw_figures(finished: Finished, folder: Path) -> list[Figure]:
     """Draw every figure of a study into a folder."""
-    from mooring_studies.figures import study_figures as draw
+    from mooring_studies.figures import study_figures
 
-    return draw.draw_figures(finished.study, finished.results, finished.facts, finished.pictures, folder)
+    return study_figures.draw_figures(finished.study, finished.results, finished.facts, finished.pictures, folder)
 
 
 def compare_with_paper(studies: Mapping[str, Finished], *, only: str | None = None) -> list[Any]:

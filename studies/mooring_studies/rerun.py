@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import InputError, StorageError
+from mooring_studies.comparison.results import decode_rows
 from mooring_studies.settings.sections import convert, suggest_name
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.finished import read_finished
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.rows_file import rows_from
 from mooring_studies.storage.store import ResultStore
 
 IDENTITY = ("deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
@@ -130,7 +130,7 @@ def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> RerunReque
             "from", expected=f"a folder with results of {study}", got=f"those of {finished.study}", cure="Name another."
         )
     spec = spec_of(finished.facts)
-    rows = rows_from((folder / "results.parquet").read_bytes())
+    rows = decode_rows((folder / "results.parquet").read_bytes())
     far = [_distance(row, choice) for row in rows]
     if min(far, default=1.0) > 0:
         near = heapq.nsmallest(_NEAREST, zip(far, range(len(rows)), strict=True))

@@ -13,8 +13,8 @@ import numpy as np
 from mooring.report import render_sentence
 from mooring.typing import Array
 from mooring_studies.comparison.results import Kind, Results
-from mooring_studies.figures.labels import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, attack_words
-from mooring_studies.figures.series import accuracy_of, column, local_only, mean, pooled_raw, strongest, values
+from mooring_studies.figures.readings import accuracy_of, local_only, mean, pooled_raw
+from mooring_studies.figures.terms import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, attack_words
 
 CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 NOISY = ("c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
@@ -30,7 +30,7 @@ _ALL_ROWS = ("balanced_accuracy_clean", LOCAL_ONLY)
 def summarised(results: Results) -> list[dict[str, Any]]:
     """One entry for each size of a study, in the first deployment; numbers are percent."""
     return [
-        key | {"deployments": len(values(results.where(**key), "deployment"))} | _figures(part)
+        key | {"deployments": len(results.where(**key).values("deployment"))} | _figures(part)
         for key, part in _sizes(results.where(deployment=0))
     ]
 
@@ -42,11 +42,11 @@ def joining_pays(results: Results) -> tuple[int, int]:
     area under the curve: scores on everybody's rows flatter joining. `training_alone` of every size names the measure.
     """
     better = total = 0
-    for deployment in values(results, "deployment"):
+    for deployment in results.values("deployment"):
         for _, part in _sizes(results.where(deployment=deployment)):
             measure, alone = _training_alone(part)
             if measure is not None:
-                joint = 100 * column(part.where(method=list(NOISY)), measure[0])
+                joint = part.where(method=list(NOISY)).percent(measure[0])
                 joint = joint[np.isfinite(joint)]
                 better, total = better + int((joint > alone).sum()), total + len(joint)
     return better, total
@@ -116,9 +116,9 @@ def _sizes(results: Results) -> list[tuple[dict[str, Any], Results]]:
     groups: list[tuple[dict[str, Any], Results]] = [({}, results)]
     for name in _BY:
         apart = [
-            (key | {name: int(value)}, part.only(column(part, name) == value))
+            (key | {name: int(value)}, part.only(part.numbers(name) == value))
             for key, part in groups
-            for value in values(part, name)
+            for value in part.values(name)
         ]
         groups = apart or groups
     return groups
@@ -126,7 +126,7 @@ def _sizes(results: Results) -> list[tuple[dict[str, Any], Results]]:
 
 def _training_alone(part: Results) -> tuple[tuple[str, str] | None, float]:
     """How joining is judged on these rows, and what training alone reaches by that, in percent."""
-    own = mean(100 * column(part.where(method=_OWN_ROWS[1]), _OWN_ROWS[0]))
+    own = mean(part.where(method=_OWN_ROWS[1]).percent(_OWN_ROWS[0]))
     if own is not None:
         return _OWN_ROWS, own
     everybody = local_only(part)
@@ -146,20 +146,18 @@ def _figures(part: Results) -> dict[str, Any]:
 
 def _noisy(part: Results, method: str) -> dict[str, Any]:
     kind: Kind = "linkage" if part.attacks("linkage") else "match"
-    envelope = strongest(part, kind)
+    envelope = part.leakage(kind)
     known = np.isfinite(envelope)
     names = part.attacks(kind) if known.any() else []
-    wins = {name: int((100 * column(part, f"{kind}:{name}")[known] >= envelope[known]).sum()) for name in names}
+    wins = {name: int((100 * part.numbers(f"{kind}:{name}")[known] >= envelope[known]).sum()) for name in names}
     best = max(wins, key=lambda name: wins[name]) if wins else None
-    leaked, linked, matched = (
-        _ends(found) for found in (envelope, strongest(part, "linkage"), strongest(part, "match"))
-    )
+    leaked, linked, matched = (_ends(found) for found in (envelope, part.leakage("linkage"), part.leakage("match")))
     return {
         "method": method,
         "words": METHOD_WORDS.get(method, method),
         "draws": len(part),
-        "accuracy": mean(100 * column(part, "balanced_accuracy")),
-        "accuracy_clean": mean(100 * column(part, "balanced_accuracy_clean")),
+        "accuracy": mean(100 * part.numbers("balanced_accuracy")),
+        "accuracy_clean": mean(100 * part.numbers("balanced_accuracy_clean")),
         "attacked_fully": int(known.sum()),
         "measure": kind if names else None,
         "strongest": best,

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 from mooring_studies.comparison import claims_fits
 from mooring_studies.comparison.claims_study import Study
-from mooring_studies.comparison.results import Results
+from mooring_studies.comparison.results import Results, decode_rows
 from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
@@ -39,7 +39,6 @@ from mooring_studies.images.representations import (
 from mooring_studies.images.utility import scored
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
-from mooring_studies.storage.rows_file import rows_from
 from mooring_studies.storage.store import ResultStore
 
 from mooring.attacks import Colluder, CollusionView
@@ -313,7 +312,7 @@ def test_the_first_draws_are_computed_again_where_their_rows_were_lost(
     broken = [
         path
         for path in (tmp_path / "store" / "key").glob("rows-*.parquet")
-        if any(row["draw"] == 0 and row["method"].endswith("-noise") for row in rows_from(path.read_bytes()))
+        if any(row["draw"] == 0 and row["method"].endswith("-noise") for row in decode_rows(path.read_bytes()))
     ]
     assert len(broken) == 3
     for path in broken:

@@ -10,20 +10,15 @@ import numpy as np
 import pytest
 from mooring_studies.comparison.max_of_k_baseline import best_by_luck
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.attack_curves import highest
-from mooring_studies.figures.both_noises import _smooth
-from mooring_studies.figures.figure_file import house_style, written
-from mooring_studies.figures.fits import Fits, Line, Track, held
-from mooring_studies.figures.labels import attack_words
+from mooring_studies.figures.chart import outline_track, spread_out
+from mooring_studies.figures.fits import Fits, Line, Track, raise_to, rests_on_draws
+from mooring_studies.figures.frontier import find_frontier
 from mooring_studies.figures.landscape import differences, error_share
-from mooring_studies.figures.pareto import frontier
-from mooring_studies.figures.pictures import _row_words, draw_pictures
-from mooring_studies.figures.ribbons import spanned
-from mooring_studies.figures.series import strongest
-from mooring_studies.figures.study_figures import draw as draw_study
-from mooring_studies.figures.study_figures import drawn
-from mooring_studies.figures.style import spread_out
-from mooring_studies.figures.table_readings import levels, means_by_setting, paired_gains, strongest_noise
+from mooring_studies.figures.pictures import describe_row, draw_pictures
+from mooring_studies.figures.readings import levels, means_by_setting, paired_gains, strongest_noise
+from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, write_figure
+from mooring_studies.figures.terms import attack_words
+from mooring_studies.figures.tradeoff import smooth_surface
 
 from mooring.errors import InputError, MissingExtraError, StorageError
 
@@ -236,7 +231,7 @@ def synthetic(study, **options):
 def drawings(study, results, pictures=None, facts=FACTS):
     """Every drawing of a study by its name, unwritten."""
     with house_style():
-        return {one.name: one for one in drawn(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
+        return {one.name: one for one in draw_study(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
 
 
 def lines(drawing, label):
@@ -260,12 +255,10 @@ def mnist():
 @pytest.mark.parametrize("study", EXPECTED)
 def test_every_figure_of_a_study_is_drawn_with_a_caption(study, tmp_path):
     results, pictures = synthetic(study, n_draws=12) if study in ("celeba", "participants") else synthetic(study)
-    captions: dict = {}
-    paths = draw_study(study, results, FACTS, pictures, tmp_path, captions=captions, n_resamples=FEW_RESAMPLES)
-    assert sorted(path.stem for path in paths) == sorted(EXPECTED[study])
-    assert [captions[path.stem].path for path in paths] == paths
-    for path in paths:
-        figure = captions[path.stem]
+    figures = draw_figures(study, results, FACTS, pictures, tmp_path, n_resamples=FEW_RESAMPLES)
+    assert sorted(figure.name for figure in figures) == sorted(EXPECTED[study])
+    for figure in figures:
+        path = figure.path
         assert path.suffix == (".png" if path.stem.startswith(("reconstructions", "digit", "identity")) else ".svg")
         assert 1_000 < path.stat().st_size < 300_000
         assert len(figure.title) > 10
@@ -282,11 +275,13 @@ def test_redrawing_gives_the_same_bytes(mnist, tmp_path):
     again = drawings("mnist", Results.from_rows(image_rows()), made_pictures())
     with house_style():
         for name in ("linkage", "both-noises", "tradeoff"):
-            once, twice = (written(one[name], tmp_path / str(k)) for k, one in enumerate((found, again)))
+            once, twice = (write_figure(one[name], tmp_path / str(k)) for k, one in enumerate((found, again)))
             assert once.path.read_bytes() == twice.path.read_bytes()
-        once = written(again["digit-1"], tmp_path)
+        once = write_figure(again["digit-1"], tmp_path)
         before = once.path.read_bytes()
-        assert written(drawings("mnist", results, made_pictures())["digit-1"], tmp_path).path.read_bytes() == before
+        assert (
+            write_figure(drawings("mnist", results, made_pictures())["digit-1"], tmp_path).path.read_bytes() == before
+        )
 
 
 def test_drawing_leaves_other_peoples_settings_alone(tmp_path):
@@ -295,11 +290,11 @@ def test_drawing_leaves_other_peoples_settings_alone(tmp_path):
     results, _ = synthetic("hospitals")
     with matplotlib.rc_context({"font.size": 23.0, "axes.linewidth": 5.0}):
         before = dict(matplotlib.rcParams)
-        paths = draw_study("hospitals", results, FACTS, None, tmp_path / "theirs")
+        figures = draw_figures("hospitals", results, FACTS, None, tmp_path / "theirs")
         assert dict(matplotlib.rcParams) == before
-    plain = draw_study("hospitals", results, FACTS, None, tmp_path / "plain")
-    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in plain]
-    folder = Path(inspect.getfile(draw_study)).parent
+    plain = draw_figures("hospitals", results, FACTS, None, tmp_path / "plain")
+    assert [one.path.read_bytes() for one in figures] == [one.path.read_bytes() for one in plain]
+    folder = Path(inspect.getfile(draw_figures)).parent
     assert not [path.name for path in folder.glob("*.py") if "pyplot" in path.read_text(encoding="utf-8")]
 
 
@@ -360,14 +355,14 @@ def test_participants_strongest_tradeoff_is_by_linkage_and_tells_what_direct_mat
     results, _ = synthetic("participants", n_draws=24)
     found = drawings("participants", results)["tradeoff-strongest"]
     own = results.where(method="aa-i-gdp-anchor-noise", n_participants=50)
-    by_linkage = strongest(own, "linkage")
+    by_linkage = own.leakage("linkage")
     shown = next(
         np.asarray(line.get_xdata(), dtype=float)
         for line in found.canvas.axes[0].get_lines()
         if str(line.get_label()).startswith("_draws") and line.get_markeredgecolor() == "#D55E00"
     )
     assert set(shown[np.isfinite(shown)]) <= set(by_linkage)
-    matched = strongest(results.where(method="aa-i-gdp-anchor-noise"), "match")
+    matched = results.where(method="aa-i-gdp-anchor-noise").leakage("match")
     assert f"from {np.nanmin(matched):.0f} to {np.nanmax(matched):.0f} %" in found.caption
     titles = [axes.get_title(loc="left") for axes in found.canvas.axes]
     assert titles[::2] == ["19 identities each", "98 identities each"]
@@ -393,8 +388,8 @@ def test_draws_without_the_costly_attacks_do_not_count_as_safe():
         {"match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
     ]
     results = Results.from_rows([row | {"strongest_attacks": len(row) == 4} for row in rows])
-    np.testing.assert_allclose(strongest(results, "match"), [90, np.nan, 95])
-    np.testing.assert_allclose(strongest(results, "error"), [0.1, np.nan, 0.05])
+    np.testing.assert_allclose(results.leakage("match"), [90, np.nan, 95])
+    np.testing.assert_allclose(results.leakage("error"), [0.1, np.nan, 0.05])
 
 
 @pytest.mark.parametrize("name", ["tradeoff", "tradeoff-strongest"])
@@ -486,7 +481,7 @@ def test_attacks_are_named_with_what_was_added(name, words):
 
 
 def test_pictures_have_a_line_for_each_thing_added():
-    assert _row_words("aa-i-gdp-anchor-noise|moments+denoised+learned").split("\n") == [
+    assert describe_row("aa-i-gdp-anchor-noise|moments+denoised+learned").split("\n") == [
         "anchor noise:",
         "moments,",
         "denoised,",
@@ -597,7 +592,7 @@ def test_a_smooth_surface_does_not_overshoot():
     rng = np.random.default_rng(5)
     sigma, v = rng.uniform(0, 20, 60), rng.uniform(0, 0.3, 60)
     z = np.where(sigma < 10, 100.0, 0.0)
-    _, _, surface = _smooth(sigma, v, z)
+    _, _, surface = smooth_surface(sigma, v, z)
     assert (float(surface.min()), float(surface.max())) == (0.0, 100.0)
 
 
@@ -742,7 +737,7 @@ def test_grey_pictures_are_small_and_coloured_ones_keep_their_colours(tmp_path):
     for study, colour, mode, most_apart in (("mnist", False, "P", 16), ("celeba", True, "RGB", 0)):
         with house_style():
             _, drawing = draw_pictures(study, made_pictures(colour=colour, n_columns=10, n_sources=1))
-            path = written(drawing, tmp_path / study).path
+            path = write_figure(drawing, tmp_path / study).path
             drawing.canvas.savefig(tmp_path / "whole.png", format="png", facecolor="white")
         small, whole = Image.open(path), Image.open(tmp_path / "whole.png").convert("RGB")
         assert (small.mode, small.size) == (mode, whole.size)
@@ -872,7 +867,7 @@ def test_a_raised_curve_keeps_its_own_range_and_bands():
     x = np.array([0.0, 1.0, 2.0, 3.0])
     own = Line(x, np.array([5.0, 5, 5, 5]), np.array([4.0, 4, 4, np.nan]), np.array([6.0, 6, 6, np.nan]))
     other = Line(x[1:] + 0.0, np.array([7.0, 3, 9]), np.array([6.5, 2, 8]), np.array([np.nan, 4, 10]))
-    raised = highest(own, [other, None])
+    raised = raise_to(own, [other, None])
     np.testing.assert_allclose(raised.y, [5, 7, 5, 9])
     np.testing.assert_allclose(raised.lower, [4, 6.5, 4, np.nan])
     np.testing.assert_allclose(raised.upper, [6, 7, 6, np.nan])
@@ -884,7 +879,7 @@ def test_a_ribbon_covers_both_bands_once_however_its_track_bends():
     across, up = 20 + 60 * (1 - noise) ** 2 + 8 * np.sin(9 * noise), 85 - 25 * noise
     wide, high = 1 + 6 * noise, 8 - 7 * noise
     track = Track(noise, Line(noise, across, across - wide, across + wide), Line(noise, up, up - high, up + high))
-    region = spanned(track)
+    region = outline_track(track)
     pieces = region.vertices.reshape(-1, 5, 2)[:, :4]
     x, y = pieces[..., 0], pieces[..., 1]
     areas = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
@@ -896,7 +891,7 @@ def test_a_ribbon_covers_both_bands_once_however_its_track_bends():
     assert x.min() >= (across - wide).min() - 1e-9
     assert y.max() <= (up + high).max() + 1e-9
     nowhere = np.full(61, np.nan)
-    assert spanned(Track(noise, Line(noise, across, nowhere, nowhere), track.up)) is None
+    assert outline_track(Track(noise, Line(noise, across, nowhere, nowhere), track.up)) is None
 
 
 def test_every_ribbon_of_a_tradeoff_turns_one_way():
@@ -931,7 +926,7 @@ def test_linkage_without_noise_names_the_decoder_where_there_are_two():
 def test_numbers_on_contours_are_upright(tmp_path):
     drawing = drawings("mnist", Results.from_rows(image_rows(n_draws=60, every=1)))["both-noises"]
     with house_style():
-        written(drawing, tmp_path)
+        write_figure(drawing, tmp_path)
     numbers = [text for axes in drawing.canvas.axes for text in axes.texts if text.get_text().isdigit()]
     assert len(numbers) > 3
     assert {text.get_rotation() for text in numbers} == {0.0}
@@ -985,7 +980,7 @@ def test_no_curve_is_drawn_through_a_stretch_without_draws():
 
 def test_a_curve_is_held_by_neighbours_that_are_near():
     x = np.array([0.0, 1, 2, 3, 4, 5, 8, 9, 10])
-    assert held(x, np.array([0.0, 4.5, 5.0, 6.5, 8.0, 8.5, 10.0])).tolist() == [
+    assert rests_on_draws(x, np.array([0.0, 4.5, 5.0, 6.5, 8.0, 8.5, 10.0])).tolist() == [
         True,
         True,
         True,
@@ -1032,10 +1027,10 @@ def test_the_frontier_is_what_no_other_point_beats():
             for j in known
         )
     }
-    best = frontier(leakage, utility)
+    best = find_frontier(leakage, utility)
     assert {(leakage[k], utility[k]) for k in best} == wanted
     assert len(best) == len(wanted)
-    assert len(frontier(np.array([np.nan]), np.array([1.0]))) == 0
+    assert len(find_frontier(np.array([np.nan]), np.array([1.0]))) == 0
 
 
 def test_labels_are_moved_apart_and_no_further():
@@ -1118,16 +1113,16 @@ def test_grey_images_are_stretched_to_white_and_colours_and_sources_are_not():
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"mooring\[studies\]"):
-        draw_study("mnist", Results.from_rows([]), {}, None, tmp_path)
+        draw_figures("mnist", Results.from_rows([]), {}, None, tmp_path)
 
 
 def test_an_unknown_study_is_refused(tmp_path):
     with pytest.raises(InputError, match="mnist"):
-        draw_study("minst", Results.from_rows([]), {}, None, tmp_path)
+        draw_figures("minst", Results.from_rows([]), {}, None, tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    with pytest.raises(StorageError, match="another output folder"):
-        draw_study("landscape", synthetic("landscape")[0], FACTS, None, blocked / "figures")
+    with pytest.raises(StorageError):
+        draw_figures("landscape", synthetic("landscape")[0], FACTS, None, blocked / "figures")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.figure_file import Drawing, house_style
+from mooring_studies.figures.chart import Drawing
 from mooring_studies.figures.landscape import differences, kept_without_noise
-from mooring_studies.figures.study_figures import drawn
+from mooring_studies.figures.study_figures import draw_study, house_style
 from mooring_studies.summary import joining_pays, summarised
 
 S = {20: 2.0, 200: 3.0}
@@ -47,7 +47,7 @@ def cells_noted() -> dict[str, Any]:
 def drawings(rows: list[dict[str, Any]], facts: dict[str, Any] | None = None) -> dict[str, Drawing]:
     """Every figure of the landscape by its name."""
     with house_style():
-        found = drawn("landscape", Results.from_rows(rows), cells_noted() if facts is None else facts, None)
+        found = draw_study("landscape", Results.from_rows(rows), cells_noted() if facts is None else facts, None)
         return {one.name: one for one in found}
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from mooring_studies import rerun, runner
-from mooring_studies.comparison.results import write_results
+from mooring_studies.comparison.results import decode_rows, write_results
 from mooring_studies.rerun import IDENTITY, find_rows, read_choice, rerun_rows, spec_of
 from mooring_studies.settings.spec import STUDIES, Spec, read_spec
 from mooring_studies.storage.machine_facts import first_facts
-from mooring_studies.storage.rows_file import rows_from
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import landscape
 
@@ -92,7 +91,7 @@ def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkey
 
 
 def test_a_number_that_was_changed_is_found(folder: Path, tmp_path: Path) -> None:
-    rows = rows_from((folder / "results.parquet").read_bytes())
+    rows = decode_rows((folder / "results.parquet").read_bytes())
     (place,) = [k for k, row in enumerate(rows) if WANTED.items() <= row.items()]
     rows[place]["balanced_accuracy_clean"] += 0.01
     rows[place]["error:procrustes"] *= 1 + 1e-9
@@ -106,7 +105,7 @@ def test_a_number_that_was_changed_is_found(folder: Path, tmp_path: Path) -> Non
 
 
 def test_several_rows_may_be_meant_and_one_that_is_computed_no_more_is_told(folder: Path, tmp_path: Path) -> None:
-    rows = rows_from((folder / "results.parquet").read_bytes())
+    rows = decode_rows((folder / "results.parquet").read_bytes())
     rows.append(rows[-1] | WANTED | {"draw": 99})
     write_results(rows, tmp_path / "results.parquet")
     (tmp_path / "facts.json").write_bytes((folder / "facts.json").read_bytes())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mooring_studies.cli.output import print_summary
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.figure_file import Figure
+from mooring_studies.figures.study_figures import Figure
 from mooring_studies.page import describe_study, render_study
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.finished import Finished

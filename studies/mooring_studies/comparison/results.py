@@ -8,9 +8,9 @@ costly attacks ran as well.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import os
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mooring.errors import InputError, StorageError
+from mooring import InputError, StorageError
+from mooring.atomic_io import make_folder, write_atomically
 
 Kind = Literal["linkage", "match", "error"]
 Column = NDArray[Any]
+Array = NDArray[np.float64]
 
 KINDS: tuple[Kind, ...] = ("linkage", "match", "error")
 BASELINES = ("guessing",)  # measured beside the attacks, and no attack
@@ -84,7 +86,7 @@ class Results:
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Results:
         """The table of these rows; a name that a row lacks is null there."""
-        return _in_memory(_as_arrow(list(rows)))
+        return _from_arrow(_to_arrow(list(rows)))
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -106,6 +108,15 @@ class Results:
             cure=f"Did you mean {' or '.join(near)}?" if near else "`columns` has their names.",
         )
 
+    def numbers(self, name: str) -> Array:
+        """One column of numbers; NaN throughout where the table does not have it."""
+        known = name in self.columns or name in COLUMNS
+        return np.asarray(self[name], dtype=float) if known else np.full(len(self), np.nan)
+
+    def percent(self, name: str) -> Array:
+        """A column of shares, in percent."""
+        return 100 * self.numbers(name)
+
     def where(self, **wanted: object) -> Results:
         """The rows whose columns have these values: one value, several (list, tuple or set), or None for null."""
         chosen = np.ones(len(self), bool)
@@ -119,8 +130,8 @@ class Results:
         return Results({name: values[chosen] for name, values in self.columns.items()})
 
     def values(self, name: str) -> list[Any]:
-        """What a column holds, without null and without repetition, sorted."""
-        column = self[name]
+        """What a column holds, without null and without repetition, sorted; nothing where the table does not have it."""
+        column = self[name] if name in self.columns else np.empty(0)
         if column.dtype == object:
             return sorted({value for value in column if value is not None})
         return [
@@ -132,13 +143,13 @@ class Results:
         names = [name.removeprefix(f"{kind}:") for name in self.columns if _kind_of(name) == kind]
         return [name for name in names if name not in BASELINES and np.isfinite(self[f"{kind}:{name}"]).any()]
 
-    def envelope(self, kind: Kind = "linkage") -> NDArray[np.float64]:
+    def envelope(self, kind: Kind = "linkage") -> Array:
         """The strongest attack on each row: the highest share linked or matched, the lowest error; NaN where none ran."""
         measured = [self[f"{kind}:{name}"] for name in self.attacks(kind)]
         strongest = np.fmin if kind == "error" else np.fmax  # unlike nanmin, silent where no attack ran
         return np.asarray(strongest.reduce([np.full(len(self), np.nan), *measured]), dtype=np.float64)
 
-    def strongest(self, kind: Kind = "linkage") -> NDArray[np.float64]:
+    def strongest(self, kind: Kind = "linkage") -> Array:
         """The envelope on the draws on which every attack was run, NaN on the others; shares, not percent.
 
         The costly attacks run on some of the draws only, and the strongest of fewer attacks would make the others look
@@ -147,33 +158,26 @@ class Results:
         marked = self["strongest_attacks"]
         return np.where((marked == 1) | np.isnan(marked).all(), self.envelope(kind), np.nan)
 
+    def leakage(self, kind: Kind) -> Array:
+        """`strongest` as figures show it: in percent for linkage and match, as it is for error."""
+        return self.strongest(kind) * (1 if kind == "error" else 100)
 
-def merged(parts: Sequence[Results]) -> Results:
-    """All rows of several tables, one after the other; what a table lacks is null in its rows."""
-    names = dict.fromkeys(name for part in parts for name in part.columns)
-    return Results({name: np.concatenate([_column_or_null(part, name, parts) for part in parts]) for name in names})
+    @property
+    def converged(self) -> NDArray[np.bool_]:
+        """Which runs met the solver's stopping rule."""
+        return np.asarray(self["converged"] == 1, dtype=bool)
 
 
 def write_results(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as Parquet (zstd), beside its place and then moved there, so that no half file is ever read.
+    """Write rows as Parquet (zstd), the whole file or nothing.
 
     The order of columns does not depend on the rows' order of keys: first `COLUMNS`, then the attacks' by kind and
     name, then a study's own by name. NaN is written as null.
     """
-    table = _as_arrow(list(rows))
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, beside, compression="zstd")
-        beside.replace(path)
-    except OSError as problem:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise StorageError(
-            f"The results {path.name} cannot be written",
-            reason=str(problem.strerror or problem),
-            cure="Make room or choose another folder, and run the same command again.",
-        ) from None
+    content = io.BytesIO()
+    pq.write_table(_to_arrow(list(rows)), content, compression="zstd")
+    make_folder(path.parent, what="the folder of results")
+    write_atomically(path, content.getvalue(), what="the results")
 
 
 def read_results(path: Path) -> Results:
@@ -192,7 +196,46 @@ def read_results(path: Path) -> Results:
             reason=str(problem).splitlines()[0],
             cure="The file may be cut short. Run the study again, or fetch the file again.",
         ) from None
-    return _in_memory(table)
+    return _from_arrow(table)
+
+
+def encode_rows(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows, which need not have the same keys, as a Parquet file with checksums; what a row lacks is null there."""
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            kinds = sorted({type(row[name]).__name__ for row in rows if name in row})
+            raise InputError(
+                f"column {name!r}", expected="of one kind", got=" and ".join(kinds), cure="Numbers or texts, not both."
+            ) from None
+    content = io.BytesIO()
+    pq.write_table(pa.table(columns), content, compression="zstd", write_page_checksum=True)
+    return content.getvalue()
+
+
+def decode_rows(content: bytes) -> list[dict[str, Any]]:
+    """The rows of `encode_rows`, without their nulls; fails where the content is not such a file."""
+    table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+
+
+def to_plain(value: Any) -> Any:
+    """A value as JSON and Parquet know it: NumPy's numbers and arrays become Python's, NaN and infinities None.
+
+    Examples
+    --------
+    >>> to_plain({"share": np.float64(0.5), "draws": np.arange(2), "seconds": float("nan")})
+    {'share': 0.5, 'draws': [0, 1], 'seconds': None}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return to_plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _kind_of(name: str) -> Kind | None:
@@ -208,11 +251,11 @@ def _place_of(name: str) -> tuple[int, int, str]:
     return (2, 0, name) if kind is None else (1, KINDS.index(kind), name)
 
 
-def _as_arrow(rows: list[Mapping[str, Any]]) -> pa.Table:
+def _to_arrow(rows: list[Mapping[str, Any]]) -> pa.Table:
     names = sorted({*COLUMNS, *(name for row in rows for name in row)}, key=_place_of)
     columns = {}
     for name in names:
-        values = [_plain(row.get(name)) for row in rows]
+        values = [to_plain(row.get(name)) for row in rows]
         wanted = COLUMNS.get(name, float if _kind_of(name) else _common_type(values))
         try:
             columns[name] = pa.array(values, _ARROW[wanted])
@@ -226,13 +269,6 @@ def _as_arrow(rows: list[Mapping[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
-def _plain(value: Any) -> Any:
-    """A value as Arrow takes it: NumPy's numbers as Python's, NaN as null."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and np.isnan(value) else value
-
-
 def _common_type(values: list[Any]) -> type:
     """The type of a study's own column: text if there is any, then numbers with a fraction, whole numbers, yes/no."""
     found = {type(value) for value in values if value is not None}
@@ -243,7 +279,7 @@ def _memory_type(kind: type | None) -> type:
     return object if kind is str else np.float64
 
 
-def _in_memory(table: pa.Table) -> Results:
+def _from_arrow(table: pa.Table) -> Results:
     columns: dict[str, Column] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -260,11 +296,3 @@ def _equal(column: Column, value: object) -> NDArray[np.bool_]:
     if value is None:
         return np.isnan(column)
     return np.asarray(column == value, dtype=bool)
-
-
-def _column_or_null(part: Results, name: str, parts: Sequence[Results]) -> Column:
-    """A part's column, or as many nulls as it has rows, of the type that the other parts have."""
-    if name in part.columns:
-        return part.columns[name]
-    is_text = any(other.columns[name].dtype == object for other in parts if name in other.columns)
-    return np.full(len(part), None if is_text else np.nan, object if is_text else np.float64)

@@ -1,25 +1,48 @@
 """Curves and bands of percentages for figures, each computed once however many figures show it.
 
+Curves of attacks are kept to what attacks can do. A spline is free to rise at its ends above all its draws. An attack is
+not: noise does not help it. So no curve of an attack is drawn above what the same attack finds without noise, with the same
+decoder; draws that luck put above it stay where they are, as points. And the strongest of several attacks is nowhere weaker
+than one of them: its curve rests on fewer draws than theirs, and where theirs is higher it follows them.
+
 A curve is drawn within the range of its draws; where draws are few, a figure may leave out the stretches without any: see
-`held`. Its band begins and ends where enough draws are near: at ends with few, a bootstrap has nothing to resample and its
-band says nothing. Neither leaves 0 … 100.
+`rests_on_draws`. Its band begins and ends where enough draws are near: at ends with few, a bootstrap has nothing to
+resample and its band says nothing. Neither leaves 0 … 100.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mooring_studies.comparison import curves
+from mooring_studies.comparison.max_of_k_baseline import luck_words
+from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.figures import readings, terms
 
-Array = NDArray[np.float64]
 _POINTS = 120
 _FEWEST = 5
 _NEAR = 0.1  # of the range of the draws, either side of a point
-BAND_RULE = "no band at ends where fewer than five draws lie within a tenth of the range"
-GAP_RULE = f"no curve between two draws further apart than {100 * curves.WIDEST_GAP:.0f} % of the range"
+SCALES = {
+    terms.DATA_NOISE: "data_noise_scale",
+    terms.ALIGNED_DATA_NOISE: "data_noise_scale",
+    terms.ANCHOR_NOISE: "anchor_noise_scale",
+}
+PAPER_ATTACKS = {
+    terms.DATA_NOISE: ("known-secret",),
+    terms.ALIGNED_DATA_NOISE: ("known-anchor",),
+    terms.ANCHOR_NOISE: ("pseudoinverse", "alignment-map", "procrustes"),
+}
+_WITHOUT_NOISE = {
+    terms.DATA_NOISE: (terms.COMMON, "known-secret"),
+    terms.ALIGNED_DATA_NOISE: (terms.ALIGNED, "known-anchor"),
+    terms.ANCHOR_NOISE: (terms.ALIGNED, "known-anchor"),
+}
+_LEARNED = "+learned"
 
 
 @dataclass(frozen=True)
@@ -33,22 +56,18 @@ class Line:
 
     def capped(self, top: float | None) -> Line:
         """The same, curve and band, nowhere above a value; unchanged where there is none."""
-        if top is None:
-            return self
-        y, lower, upper = (np.minimum(edge, top) for edge in (self.y, self.lower, self.upper))
-        return Line(self.x, y, lower, upper)
+        return self if top is None else self._with(self.x, lambda edge: np.minimum(edge, top))
 
     def on(self, grid: Array) -> Line:
         """The same on another grid; NaN outside its range."""
-        y, lower, upper = (
-            np.interp(grid, self.x, edge, left=np.nan, right=np.nan) for edge in (self.y, self.lower, self.upper)
-        )
-        return Line(grid, y, lower, upper)
+        return self._with(grid, lambda edge: np.interp(grid, self.x, edge, left=np.nan, right=np.nan))
 
     def only(self, there: NDArray[np.bool_]) -> Line:
         """The same where `there` says so, NaN elsewhere."""
-        y, lower, upper = (np.where(there, edge, np.nan) for edge in (self.y, self.lower, self.upper))
-        return Line(self.x, y, lower, upper)
+        return self._with(self.x, lambda edge: np.where(there, edge, np.nan))
+
+    def _with(self, x: Array, change: Callable[[Array], Array]) -> Line:
+        return Line(x, change(self.y), change(self.lower), change(self.upper))
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,7 @@ class Fits:
         grid = np.linspace(x.min(), x.max(), _POINTS)
         found = curves.fit_together(x, *series)
         bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
-        near = supported(x, grid)
+        near = has_band(x, grid)
         return [
             Line(
                 grid, np.clip(curve.at(grid), 0, 100), *(np.where(near, np.clip(edge, 0, 100), np.nan) for edge in band)
@@ -114,14 +133,55 @@ class Fits:
         ]
 
 
-def supported(x: Array, grid: Array) -> NDArray[np.bool_]:
+@dataclass(frozen=True)
+class Material:
+    """A study's results, what is known about the run, and the curves fitted so far."""
+
+    study: str
+    results: Results
+    facts: Mapping[str, Any]
+    fits: Fits
+
+    @property
+    def paper(self) -> Results:
+        """The deployment that stands for the paper's: the first."""
+        return self.results.where(deployment=0)
+
+    def title(self, words: str) -> str:
+        """A figure's title: the study, and what the figure shows."""
+        return f"{terms.TITLES.get(self.study, self.study)}: {words}"
+
+    def transition(self, n_participants: float) -> float | None:
+        """v_PT for so many participants, if the run noted it: of the whole, or of each number of participants apart."""
+        parts = self.facts.get("deployments")
+        for part in (self.facts, *(parts.values() if isinstance(parts, Mapping) else ())):
+            value = (part.get("phase_transition") or {}).get(str(int(n_participants)))
+            if value is not None:
+                return float(value)
+        return None
+
+    def only_transition(self) -> float | None:
+        """v_PT of a study with one number of participants."""
+        counts = self.paper.where(method=terms.ANCHOR_NOISE).values("n_participants")
+        return self.transition(counts[0]) if counts else None
+
+    def luck(self, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False) -> str:
+        """What the strongest attack on each method reaches by luck alone, for a caption: see `luck_words`.
+
+        In the first deployment, or in all of them.
+        """
+        results = self.results if everywhere else self.paper
+        return luck_words((results.where(method=method) for method in methods), self.facts, kind, opening=opening)
+
+
+def has_band(x: Array, grid: Array) -> NDArray[np.bool_]:
     """Where on an ascending grid a band is drawn: from the first point with enough draws near to the last.
 
     In between, draws on both sides hold a curve, even where they are few.
 
     Examples
     --------
-    >>> supported(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 9.0, 10.0]), np.array([0.0, 1.0, 9.5])).tolist()
+    >>> has_band(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 9.0, 10.0]), np.array([0.0, 1.0, 9.5])).tolist()
     [True, True, False]
     """
     reach = _NEAR * float(np.ptp(x))
@@ -129,12 +189,12 @@ def supported(x: Array, grid: Array) -> NDArray[np.bool_]:
     return np.asarray(np.logical_or.accumulate(enough) & np.logical_or.accumulate(enough[::-1])[::-1], dtype=bool)
 
 
-def held(x: Array, grid: Array) -> NDArray[np.bool_]:
+def rests_on_draws(x: Array, grid: Array) -> NDArray[np.bool_]:
     """Where on a grid a curve rests on draws: not between two neighbours that are too far apart.
 
     Examples
     --------
-    >>> held(np.array([0.0, 1.0, 2.0, 6.0, 7.0]), np.array([0.5, 2.0, 4.0, 6.5])).tolist()
+    >>> rests_on_draws(np.array([0.0, 1.0, 2.0, 6.0, 7.0]), np.array([0.5, 2.0, 4.0, 6.5])).tolist()
     [True, True, False, True]
     """
     places = np.unique(x[np.isfinite(x)])
@@ -145,3 +205,83 @@ def held(x: Array, grid: Array) -> NDArray[np.bool_]:
 
 def _enough(x: Array) -> bool:
     return len(x) >= _FEWEST and float(np.ptp(x)) > 0
+
+
+def noiseless_linkage(results: Results, method: str) -> float | None:
+    """What the paper's attack and decoder link where the method adds no noise, in percent."""
+    plain, attack = _WITHOUT_NOISE[method]
+    return readings.mean_of(results, plain, f"linkage:{attack}")
+
+
+def has_learned_decoder(results: Results, method: str) -> bool:
+    """Whether attacks on a method were also judged by a decoder that the paper does not have."""
+    return any(name.endswith(_LEARNED) for name in results.where(method=method).attacks("linkage"))
+
+
+def fit_attack(material: Material, results: Results, method: str, attack: str) -> Line | None:
+    """The curve of one of the paper's attacks on the noise, not above the same without noise."""
+    own = results.where(method=method)
+    line = material.fits.line(own.numbers(SCALES[method]), own.percent(f"linkage:{attack}"))
+    return None if line is None else line.capped(noiseless_linkage(results, method))
+
+
+def fit_attack_track(material: Material, results: Results, method: str, attack: str) -> Track | None:
+    """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise."""
+    own = results.where(method=method)
+    noise, linkage = own.numbers(SCALES[method]), own.percent(f"linkage:{attack}")
+    found = material.fits.track(noise, linkage, own.percent("balanced_accuracy"))
+    return None if found is None else replace(found, across=found.across.capped(noiseless_linkage(results, method)))
+
+
+def fit_utility_on_linkage(material: Material, results: Results, method: str, attack: str) -> Line | None:
+    """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise."""
+    own, top = results.where(method=method), noiseless_linkage(results, method)
+    line = material.fits.line(own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy"))
+    return line if line is None or top is None else line.only(line.x <= top)
+
+
+def fit_strongest(material: Material, results: Results, method: str) -> Line | None:
+    """The curve of the strongest attack by the auditor: see this module's words."""
+    own = results.where(method=method)
+    line = material.fits.line(own.numbers(SCALES[method]), own.leakage("linkage"))
+    return None if line is None else _envelope(line, material, results, method)
+
+
+def fit_strongest_track(material: Material, results: Results, method: str) -> Track | None:
+    """Linkage by the strongest attack and utility, paired by noise.
+
+    Linkage rests on the draws on which every attack was run, which are few; utility is known on every draw and rests on all.
+    """
+    own = results.where(method=method)
+    across = fit_strongest(material, results, method)
+    up = material.fits.line(own.numbers(SCALES[method]), own.percent("balanced_accuracy"))
+    return None if across is None or up is None else Track(across.x, across, up.on(across.x))
+
+
+def raise_to(line: Line, others: Iterable[Line | None]) -> Line:
+    """A curve raised to those of others wherever one of them is higher, band and all, within its own range."""
+    edges = [line.y, line.lower, line.upper]
+    for other in others:
+        if other is not None:
+            moved = other.on(line.x)
+            there = (moved.y, moved.lower, moved.upper)
+            # Where a curve has no band of its own, none is borrowed.
+            edges = [
+                np.where(np.isnan(own), np.nan, np.fmax(own, edge)) for own, edge in zip(edges, there, strict=True)
+            ]
+    y, lower, upper = edges
+    return Line(line.x, y, lower, np.maximum(upper, y))
+
+
+def _envelope(line: Line, material: Material, results: Results, method: str) -> Line:
+    shown = (fit_attack(material, results, method, attack) for attack in PAPER_ATTACKS[method])
+    return raise_to(line.capped(_noiseless_strongest(results, method, "linkage")), shown)
+
+
+def _noiseless_strongest(results: Results, method: str, kind: Kind) -> float | None:
+    """What the strongest attack finds without noise; None where a decoder of the noisy draws was not tried there."""
+    plain = _WITHOUT_NOISE[method][0]
+    noisy, quiet = (
+        {name.endswith(_LEARNED) for name in results.where(method=one).attacks(kind)} for one in (method, plain)
+    )
+    return readings.leakage_of(results, plain, kind) if noisy <= quiet else None

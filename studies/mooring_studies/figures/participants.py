@@ -3,273 +3,181 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mooring_studies.figures.attack_curves import CURVE_RULE, paper_track, strongest_track
-from mooring_studies.figures.figure_file import Drawing
-from mooring_studies.figures.fits import BAND_RULE
-from mooring_studies.figures.labels import (
-    ANCHOR_AXIS,
-    ANCHOR_NOISE,
-    BLACK,
-    BLUE,
-    COMMON,
-    GREEN,
-    GREY,
-    INDEPENDENT,
-    INK,
-    LINKAGE_CHANCE,
-    ORANGE,
-    PURPLE,
-    SKY,
-    STRONGEST,
-    UTILITY_AXIS,
-    VERMILION,
-    guessing_level,
-    linkage_axis,
-    title_of,
-)
-from mooring_studies.figures.ribbons import RIBBON_RULE, cored_track, label_starts, track_ribbon
-from mooring_studies.figures.series import (
-    Material,
-    accuracy_of,
-    column,
-    control,
-    control_strongest,
-    converged,
-    local_only,
-    luck,
-    percent,
-    pooled_raw,
-    strongest,
-    values,
-)
-from mooring_studies.figures.style import new_canvas, observations, percent_axis, utility_floor
+from mooring_studies.comparison.results import Results
+from mooring_studies.figures import chart, fits, readings, terms
+from mooring_studies.figures.terms import ANCHOR_NOISE, COMMON
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from mooring_studies.comparison.results import Results
-
-Array = NDArray[np.float64]
-_COLOURS = (SKY, BLUE, GREEN, ORANGE, VERMILION, PURPLE, BLACK)
+_COLOURS = (terms.SKY, terms.BLUE, terms.GREEN, terms.ORANGE, terms.VERMILION, terms.PURPLE, terms.BLACK)
 _REFERENCES = ("I-GDP", "local only", "pooled raw")
 
 
-def draw_participants(material: Material) -> list[Drawing]:
+def draw_participants(material: fits.Material) -> list[chart.Drawing]:
     """All figures of the study by participants."""
-    if not values(material.paper.where(method=ANCHOR_NOISE), "n_participants"):
+    noisy = material.paper.where(method=ANCHOR_NOISE)
+    if not noisy.values("n_participants"):
         return []
+    identities = [int(number) for number in noisy.values("identities_each")]
     return [
-        _tradeoff(material, "tradeoff"),
-        _tradeoff(material, "tradeoff-strongest"),
-        _utility_by_noise(material),
-        *_transition(material),
+        _draw_tradeoff(material, identities, by_strongest=False),
+        _draw_tradeoff(material, identities, by_strongest=True),
+        _draw_utility(material, identities),
+        *_draw_transition(material, identities),
     ]
 
 
-def _tradeoff(material: Material, name: str) -> Drawing:
-    by_strongest = name == "tradeoff-strongest"
-    attack = f"the {STRONGEST}" if by_strongest else "the paper's Procrustes attack"
-    title = f"{title_of(material.study)}: utility against leakage, by {attack}"
+def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_strongest: bool) -> chart.Drawing:
+    attack = f"the {terms.STRONGEST}" if by_strongest else "the paper's Procrustes attack"
 
-    def paired(axes: Axes, rows: Results, colour: str, label: str) -> None:
+    def draw(axes: chart.Axes, rows: Results, colour: str, label: str) -> None:
         own = rows.where(method=ANCHOR_NOISE)
-        x = strongest(own, "linkage") if by_strongest else percent(own, "linkage:procrustes")
-        y = percent(own, "balanced_accuracy")
-        observations(axes, x, y, colour=colour, filled=converged(own), strength=0.3, size=3.2)
-        black = strongest_track(material, rows, ANCHOR_NOISE)
-        found = black if by_strongest else paper_track(material, rows, ANCHOR_NOISE, "procrustes")
-        track_ribbon(axes, found, colour, "-", label, width=2.2)
+        x = own.leakage("linkage") if by_strongest else own.percent("linkage:procrustes")
+        look: dict[str, Any] = {"filled": own.converged, "alpha": 0.3, "markersize": 3.2}
+        chart.draw_points(axes, x, own.percent("balanced_accuracy"), colour=colour, **look)
+        black = fits.fit_strongest_track(material, rows, ANCHOR_NOISE)
+        found = black if by_strongest else fits.fit_attack_track(material, rows, ANCHOR_NOISE, "procrustes")
+        chart.draw_track(axes, found, colour, "-", label, width=2.2)
+        leak = readings.leakage_of(rows, COMMON, "linkage")
         if not by_strongest:
-            cored_track(axes, black, colour, f"{STRONGEST}, colour of p inside", label)
-        leak = (
-            control_strongest(rows, COMMON, "linkage")
-            if by_strongest
-            else control(rows, COMMON, "linkage:known-secret")
-        )
-        worth = accuracy_of(rows, COMMON)
+            chart.draw_cored_track(axes, black, colour, f"{terms.STRONGEST}, colour of p inside", label)
+            leak = readings.mean_of(rows, COMMON, "linkage:known-secret")
+        worth = readings.accuracy_of(rows, COMMON)
         if leak is not None and worth is not None:
-            axes.plot(
-                [leak], [worth], "*", color=colour, markersize=12, markeredgecolor="white", linestyle="none",
-                label=f"_C-GDP, {label}", zorder=7,
-            )  # fmt: skip
+            star: dict[str, Any] = {"markersize": 12, "markeredgecolor": "white", "linestyle": "none", "zorder": 7}
+            axes.plot([leak], [worth], "*", color=colour, label=f"_C-GDP, {label}", **star)
 
-    canvas = _panels(material, title, linkage_axis(material.study), paired)
+    title = material.title(f"utility against leakage, by {attack}")
+    canvas = _draw_panels(material, title, terms.linkage_axis(material.study), draw)
     for one in canvas.axes[::2]:
-        percent_axis(one, across=True)
-        label_starts(one)
-        one.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
-    taken = (
-        "leakage is identity linkage by the strongest attack we know, and rests on the draws on which every attack "
-        f"was run{_matched(material)}"
-        if by_strongest
-        else "leakage is identity linkage: by the Procrustes attack, as in the paper, in colour, and by the strongest "
-        "attack we know in black with its colour inside, named where noise is weakest and ending in a diamond where it is "
-        "strongest"
-    )
-    caption = (
-        f"Anchor noise with more and more participants; {taken}. Upper left is better. Curves pair two splines on the "
-        f"noise; {RIBBON_RULE}, over draws, {BAND_RULE}. {CURVE_RULE}. "
-        "Filled points converged, open ones reached the limit of iterations. Stars: C-GDP without noise. "
-        "Dashed lines: I-GDP. Dotted: guessing."
-        f"{luck(material, 'linkage', (ANCHOR_NOISE,))} {_strip_words()} {_identity_words(material)}"
-    )
-    return Drawing(name, title, caption, canvas)
+        chart.set_percent_axis(one, across=True)
+        chart.label_starts(one)
+        chart.draw_chance_across(one)
+    values: dict[str, Any] = {
+        "by_strongest": by_strongest,
+        "matched": _describe_matched(material),
+        "identities": identities,
+    }
+    luck = material.luck("linkage", (ANCHOR_NOISE,))
+    name = "tradeoff-strongest" if by_strongest else "tradeoff"
+    return chart.describe(canvas, name, "participants_tradeoff", luck=luck, **values)
 
 
-def _matched(material: Material) -> str:
-    """What the other measure would show, in words: matched straight in the projected space, faces are nearly all found."""
-    found = strongest(material.paper.where(method=ANCHOR_NOISE), "match")
+def _describe_matched(material: fits.Material) -> str:
+    """The share that direct matching in the projected space finds, in words; nothing where it was not run."""
+    found = material.paper.where(method=ANCHOR_NOISE).leakage("match")
     if not np.isfinite(found).any():
         return ""
     low, high = f"{np.nanmin(found):.0f}", f"{np.nanmax(found):.0f}"
-    share = f"{low} %" if low == high else f"from {low} to {high} %"
-    return f" (matched straight in the projected space, it finds {share} of the records, over the draws it was run on)"
+    return f"{low} %" if low == high else f"from {low} to {high} %"
 
 
-def _utility_by_noise(material: Material) -> Drawing:
-    title = f"{title_of(material.study)}: when more participants help"
-
-    def by_noise(axes: Axes, rows: Results, colour: str, label: str) -> None:
+def _draw_utility(material: fits.Material, identities: list[int]) -> chart.Drawing:
+    def draw(axes: chart.Axes, rows: Results, colour: str, label: str) -> None:
         own = rows.where(method=ANCHOR_NOISE)
-        x, y = column(own, "anchor_noise_scale"), percent(own, "balanced_accuracy")
-        observations(axes, x, y, colour=colour, filled=converged(own), strength=0.3, size=3.2)
+        x, y = own.numbers("anchor_noise_scale"), own.percent("balanced_accuracy")
+        chart.draw_points(axes, x, y, colour=colour, filled=own.converged, alpha=0.3, markersize=3.2)
         line = material.fits.line(x, y)
         if line is not None:
             axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.14, linewidth=0)
             axes.plot(line.x, line.y, color=colour, linewidth=2.2, label=label, zorder=5)
 
-    canvas = _panels(material, title, ANCHOR_AXIS, by_noise)
-    caption = (
-        "Balanced accuracy against the scale of anchor noise, one colour a number of participants. Filled points converged, "
-        f"open ones reached the limit of iterations. Dashed lines: I-GDP. {_strip_words()} {_identity_words(material)}"
-    )
-    return Drawing("utility-by-noise", title, caption, canvas)
+    canvas = _draw_panels(material, material.title("when more participants help"), terms.ANCHOR_AXIS, draw)
+    return chart.describe(canvas, "utility-by-noise", "participants_utility", identities=identities)
 
 
-def _panels(material: Material, title: str, across: str, fill: Callable[[Axes, Results, str, str], None]) -> Any:
+def _draw_panels(
+    material: fits.Material, title: str, across: str, draw: Callable[[chart.Axes, Results, str, str], None]
+) -> Any:
     """One panel a number of identities, each with a strip of what its utilities compare with."""
+    from matplotlib.lines import Line2D
+
     groups = list(_by_identities(material.paper))
-    canvas, axes = new_canvas(
-        1, 2 * len(groups), height=5.4, title=title, sharey=True, gridspec_kw={"width_ratios": [4.0, 1.5] * len(groups)}
-    )
+    ratios = {"width_ratios": [4.0, 1.5] * len(groups)}
+    canvas, axes = chart.make_axes(title, 1, 2 * len(groups), height=5.4, sharey=True, gridspec_kw=ratios)
     legend: dict[str, Any] = {}
-    for k, (heading, rows) in enumerate(groups):
-        main, strip = axes[0][2 * k], axes[0][2 * k + 1]
+    chance = terms.guessing_level(material.study)
+    for main, strip, (heading, rows) in zip(axes[0][::2], axes[0][1::2], groups, strict=True):
         main.set(title=heading, xlabel=across)
-        counts = values(rows.where(method=ANCHOR_NOISE), "n_participants")
-        for p in counts:
-            colour, own = colour_of(material, p), rows.where(n_participants=p)
-            fill(main, own, colour, f"p = {int(p)}")
-            references = (accuracy_of(own, INDEPENDENT), local_only(own), pooled_raw(own))
-            if references[0] is not None:
-                main.axhline(references[0], color=colour, linestyle="--", linewidth=1.0, alpha=0.8, label=f"_I-GDP {p}")
-            for place, (name, y) in enumerate(zip(_REFERENCES, references, strict=True)):
-                if y is not None:
-                    strip.plot(
-                        [place - 0.38, place + 0.38], [y, y], color=colour, linewidth=2.4, label=f"{name}, p = {int(p)}"
-                    )  # fmt: skip
-        chance = guessing_level(material.study)
-        main.axhline(chance, color=GREY, linestyle=":", linewidth=1.2, label="random guessing")
-        strip.axhline(chance, color=GREY, linestyle=":", linewidth=1.2, label="_guessing")
+        for p in rows.where(method=ANCHOR_NOISE).values("n_participants"):
+            colour, own = _colour_of(material, p), rows.where(n_participants=p)
+            draw(main, own, colour, f"p = {p}")
+            _draw_references(main, strip, own, colour, p)
+        main.axhline(chance, color=terms.GREY, linestyle=":", linewidth=1.2, label=terms.GUESSING)
+        strip.axhline(chance, color=terms.GREY, linestyle=":", linewidth=1.2, label="_guessing")
         strip.set_xticks(range(3), [words.replace(" ", "\n") for words in _REFERENCES], fontsize=8.5)
         strip.set_xlim(-0.6, 2.6)
         strip.tick_params(axis="y", length=0)
         strip.grid(axis="x", visible=False)
-        handles, labels = main.get_legend_handles_labels()
-        legend |= dict(zip(labels, handles, strict=True))
-    axes[0][0].set_ylabel(UTILITY_AXIS)
+        legend |= chart.list_entries(main)
+    axes[0][0].set_ylabel(terms.UTILITY_AXIS)
     noisy = material.paper.where(method=ANCHOR_NOISE)
-    percent_axis(axes[0][0], low=utility_floor(guessing_level(material.study), percent(noisy, "balanced_accuracy")))
-    from matplotlib.lines import Line2D
-
-    star = Line2D([], [], marker="*", color=INK, linestyle="none", markersize=11)
-    if across != ANCHOR_AXIS:
-        legend["C-GDP, no noise"] = star
-    legend["I-GDP"] = Line2D([], [], color=INK, linestyle="--", linewidth=1.0)
-    order = sorted(
-        legend, key=lambda name: not name.startswith("p =")
-    )  # participants first, then what is alike for all
-    canvas.legend([legend[name] for name in order], order, loc="outside lower center", ncols=5)
+    chart.set_percent_axis(axes[0][0], low=chart.find_floor(chance, noisy.percent("balanced_accuracy")))
+    if across != terms.ANCHOR_AXIS:
+        legend["C-GDP, no noise"] = Line2D([], [], marker="*", color=terms.INK, linestyle="none", markersize=11)
+    legend["I-GDP"] = Line2D([], [], color=terms.INK, linestyle="--", linewidth=1.0)
+    order = sorted(legend, key=lambda name: not name.startswith("p ="))  # participants first, then what all share
+    chart.write_legend(canvas, {name: legend[name] for name in order}, n_columns=5)
     return canvas
 
 
-def _transition(material: Material) -> list[Drawing]:
+def _draw_references(main: chart.Axes, strip: chart.Axes, rows: Results, colour: str, p: int) -> None:
+    """What one number of participants compares with: I-GDP as a line in the panel, all three in the strip."""
+    independent = readings.accuracy_of(rows, terms.INDEPENDENT)
+    if independent is not None:
+        main.axhline(independent, color=colour, linestyle="--", linewidth=1.0, alpha=0.8, label=f"_I-GDP {p}")
+    levels = (independent, readings.local_only(rows), readings.pooled_raw(rows))
+    for place, (name, y) in enumerate(zip(_REFERENCES, levels, strict=True)):
+        if y is not None:
+            ends = [place - 0.38, place + 0.38]
+            strip.plot(ends, [y, y], color=colour, linewidth=2.4, label=f"{name}, p = {p}")
+
+
+def _draw_transition(material: fits.Material, identities: list[int]) -> list[chart.Drawing]:
     """Which draws converged, one row a number of participants, and v_PT; nothing where the solver left no record."""
-    groups = [
-        (heading, rows)
-        for heading, rows in _by_identities(material.paper)
-        if np.isfinite(column(rows.where(method=ANCHOR_NOISE), "converged")).any()
-    ]
-    if not groups:
-        return []
     from matplotlib.lines import Line2D
 
-    title = f"{title_of(material.study)}: where the solver stops converging"
-    canvas, axes = new_canvas(1, len(groups), height=4.2, title=title, sharey=False)
+    noisy = [(heading, rows.where(method=ANCHOR_NOISE)) for heading, rows in _by_identities(material.paper)]
+    groups = [(heading, rows) for heading, rows in noisy if np.isfinite(rows["converged"]).any()]
+    if not groups:
+        return []
+    canvas, axes = chart.make_axes(material.title("where the solver stops converging"), 1, len(groups), height=4.2)
     for one, (heading, rows) in zip(axes[0], groups, strict=True):
-        counts = values(rows.where(method=ANCHOR_NOISE), "n_participants")
+        counts = rows.values("n_participants")
+        right = one.get_yaxis_transform()
         for place, p in enumerate(counts):
-            own = rows.where(method=ANCHOR_NOISE, n_participants=p)
-            shut = converged(own)
+            own, limit = rows.where(n_participants=p), material.transition(p)
             # Open marks sit a little lower, so that the overlap of the two kinds can be seen.
-            y = place + np.where(shut, 0.14, -0.14)
-            observations(
-                one, column(own, "anchor_noise_scale"), y, colour=colour_of(material, p), filled=shut, strength=0.8, size=4.6
-            )  # fmt: skip
-            limit = material.transition(p)
+            y, shut = place + np.where(own.converged, 0.14, -0.14), own.converged
+            look: dict[str, Any] = {"colour": _colour_of(material, p), "filled": shut, "alpha": 0.8, "markersize": 4.6}
+            chart.draw_points(one, own.numbers("anchor_noise_scale"), y, **look)
             if limit is not None:
-                one.plot([limit, limit], [place - 0.36, place + 0.36], color=INK, linewidth=2, label="v_PT", zorder=5)
+                bar = [place - 0.36, place + 0.36]
+                one.plot([limit, limit], bar, color=terms.INK, linewidth=2, label="v_PT", zorder=5)
             share = f"{int(shut.sum())} of {len(own)}"
-            one.text(1.02, place, share, transform=one.get_yaxis_transform(), va="center", fontsize=9.5, color=INK)
-        one.set(title=heading, xlabel=ANCHOR_AXIS, ylim=(-0.6, len(counts) - 0.4))
-        one.set_yticks(range(len(counts)), [f"p = {int(p)}" for p in counts])
-        one.text(1.02, len(counts) - 0.5, "converged", transform=one.get_yaxis_transform(), fontsize=8.5, color=GREY)
-    handles = [
-        Line2D([], [], color=INK, marker="o", linestyle="none", label="met the stopping rule"),
-        Line2D([], [], color=INK, marker="o", linestyle="none", markerfacecolor="none", label="reached the limit"),
-    ]
-    if any(material.transition(p) is not None for p in values(material.paper, "n_participants")):
-        handles.append(Line2D([], [], color=INK, linewidth=2, label="v_PT"))
+            one.text(1.02, place, share, transform=right, va="center", fontsize=9.5, color=terms.INK)
+        one.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylim=(-0.6, len(counts) - 0.4))
+        one.set_yticks(range(len(counts)), [f"p = {p}" for p in counts])
+        one.text(1.02, len(counts) - 0.5, "converged", transform=right, fontsize=8.5, color=terms.GREY)
+    handles = chart.convergence_marks(terms.INK, "reached the limit")
+    if any(material.transition(p) is not None for p in material.paper.values("n_participants")):
+        handles.append(Line2D([], [], color=terms.INK, linewidth=2, label="v_PT"))
     canvas.legend(handles=handles, loc="outside lower center", ncols=3)
-    caption = (
-        "Every mark is a draw of anchor noise: filled and raised where the power method met its stopping rule, open and "
-        "lowered where it reached the limit of iterations. The black bar is v_PT, the noise near which it is expected to "
-        f"stop finding global solutions. {_identity_words(material)}"
-    )
-    return [Drawing("transition", title, caption, canvas)]
+    return [chart.describe(canvas, "transition", "participants_transition", identities=identities)]
 
 
-def colour_of(material: Material, p: float) -> str:
+def _colour_of(material: fits.Material, p: int) -> str:
     """One colour a number of participants, the same in all figures of a study."""
-    counts = values(material.paper.where(method=ANCHOR_NOISE), "n_participants")
+    counts = material.paper.where(method=ANCHOR_NOISE).values("n_participants")
     return _COLOURS[counts.index(p) % len(_COLOURS)]
 
 
 def _by_identities(paper: Results) -> Iterator[tuple[str, Results]]:
     """Parts of the table with one number of identities a participant, in words."""
-    known = values(paper.where(method=ANCHOR_NOISE), "identities_each")
+    known = paper.where(method=ANCHOR_NOISE).values("identities_each")
     if not known:
         yield "", paper
     for number in known:
-        yield f"{int(number)} identities each", paper.where(identities_each=number)
-
-
-def _identity_words(material: Material) -> str:
-    known = [int(number) for number in values(material.paper.where(method=ANCHOR_NOISE), "identities_each")]
-    if not known:
-        return ""
-    return (
-        f"Every participant has {' or '.join(map(str, known))} identities, as the panel says; the paper gives it 100."
-    )
-
-
-def _strip_words() -> str:
-    return (
-        "The strip on the right compares, in the same colours: I-GDP, a participant's own model ('local only', mean over "
-        "participants), and pooled raw records."
-    )
+        yield f"{number} identities each", paper.where(identities_each=number)

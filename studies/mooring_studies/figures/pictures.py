@@ -8,70 +8,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mooring_studies.figures.figure_file import Drawing
-from mooring_studies.figures.labels import GREY, INK, METHOD_WORDS, attack_words, title_of
-from mooring_studies.figures.style import WIDTH, new_canvas
+from mooring_studies.figures import chart
+from mooring_studies.figures.terms import GREY, INK, METHOD_WORDS, TITLES, attack_words
 
 Images = NDArray[np.uint8]
 _MARGIN = 2.25  # cells' widths left of the images, for the rows' words
 _GAP, _UNDER, _EMPTY_UNDER = 0.08, 0.34, 0.10  # in cells: between columns, and below a row with and without words
 
 
-def draw_pictures(study: str, pictures: Mapping[str, Any]) -> list[Drawing]:
+def draw_pictures(study: str, pictures: Mapping[str, Any]) -> list[chart.Drawing]:
     """The grid of all sources, and one grid a source; nothing where no images were kept."""
     if "sources" not in pictures or not len(pictures["sources"]):
         return []
-    drawings = [_all_sources(study, pictures)]
+    drawings = [_draw_sources(study, pictures)]
     word = "digit" if study == "mnist" else "identity"
     for k in range(len(pictures["sources"])):
         name = int(pictures["labels"][k]) if study == "mnist" and "labels" in pictures else k
-        drawings.append(_one_source(study, pictures, k, f"{word}-{name}", f"{word} {name}"))
+        drawings.append(_draw_source(study, pictures, k, f"{word}-{name}", f"{word} {name}"))
     return drawings
 
 
-def _all_sources(study: str, pictures: Mapping[str, Any]) -> Drawing:
-    title = f"{title_of(study)}: what the attacker sees"
+def _draw_sources(study: str, pictures: Mapping[str, Any]) -> chart.Drawing:
+    title = f"{TITLES[study]}: what the attacker sees"
     sources = pictures["sources"]
     n_sources = len(sources)
     rows: list[tuple[str, Images, list[str]]] = [("source", sources, [])]
     if "projected" in pictures:
-        rows.append(("projected,\nno noise", _stretched(pictures["projected"]), []))
+        rows.append(("projected,\nno noise", _stretch(pictures["projected"]), []))
     for words, images, noise, linkage in _rows(pictures):
         level = [k * len(images) // n_sources for k in range(n_sources)]
         chosen = np.stack([images[level[k], k] for k in range(n_sources)])
-        rows.append((words, chosen, [_under(linkage[j], noise[j]) for j in level]))
-    caption = (
-        "Every column is another source; compare from top to bottom. In each row of attacks the first image is without "
-        "noise, and noise is chosen so that leakage falls from left to right. The percentage under an image is the share "
-        "of all queries that the attack links to their source at that noise, not a chance for that image; behind it "
-        "stands the noise, v or σ. Noise in the rows of moments is chosen by what Procrustes links; what moments link may "
-        "not fall at all. Grey images "
-        "are stretched so that their brightest point is white."
-    )
-    return Drawing("reconstructions", title, caption, _grid(title, rows, n_sources), ending="png")
+        rows.append((words, chosen, [_describe_cell(linkage[j], noise[j]) for j in level]))
+    canvas = _draw_grid(title, rows, n_sources)
+    return chart.describe(canvas, "reconstructions", "all_sources", ending="png")
 
 
-def _one_source(study: str, pictures: Mapping[str, Any], k: int, name: str, words: str) -> Drawing:
-    title = f"{title_of(study)}: {words}, rebuilt"
+def _draw_source(study: str, pictures: Mapping[str, Any], k: int, name: str, words: str) -> chart.Drawing:
+    title = f"{TITLES[study]}: {words}, rebuilt"
     shown = list(_rows(pictures))
     n_columns = max([2, *(len(images) for _, images, _, _ in shown)])
     first = [pictures["sources"][k]]
     under = ["source"]
     if "projected" in pictures:
-        first.append(_stretched(pictures["projected"])[k])
+        first.append(_stretch(pictures["projected"])[k])
         under.append("projected")
     rows: list[tuple[str, Images, list[str]]] = [("the record", np.stack(first), under)]
     for row, images, noise, linkage in shown:
-        rows.append((row, images[:, k], [_under(linkage[j], noise[j]) for j in range(len(images))]))
-    caption = (
-        f"One source, {words}: every row is an attack, and noise is chosen so that leakage falls from left to right; in "
-        "the rows of moments by what Procrustes links, while what moments link may not fall at all. The percentage is the "
-        "share of all queries that the attack links at that noise; behind it stands the noise, v or σ."
-    )
-    return Drawing(name, title, caption, _grid(title, rows, n_columns), ending="png")
+        rows.append((row, images[:, k], [_describe_cell(linkage[j], noise[j]) for j in range(len(images))]))
+    return chart.describe(_draw_grid(title, rows, n_columns), name, "one_source", ending="png", words=words)
 
 
-def _stretched(images: Images) -> Images:
+def _stretch(images: Images) -> Images:
     """Grey images with their brightest point white: a projection of few components leaves them nearly black.
 
     Colour images are left as they are, and so is every source.
@@ -87,8 +74,8 @@ def _rows(pictures: Mapping[str, Any]) -> list[tuple[str, Images, NDArray[np.flo
     names = [str(name) for name in pictures.get("rows", [])]
     return [
         (
-            _row_words(name),
-            _stretched(pictures[f"row{i}_images"]),
+            describe_row(name),
+            _stretch(pictures[f"row{i}_images"]),
             np.asarray(pictures[f"row{i}_noise"], dtype=float),
             100 * np.asarray(pictures[f"row{i}_linkage"], dtype=float),
         )
@@ -96,12 +83,12 @@ def _rows(pictures: Mapping[str, Any]) -> list[tuple[str, Images, NDArray[np.flo
     ]
 
 
-def _row_words(name: str) -> str:
+def describe_row(name: str) -> str:
     r"""A row's method, its attack, and the letter of its noise, over lines that fit beside the images.
 
     Examples
     --------
-    >>> _row_words("c-gdp-data-noise|known-secret+denoised")
+    >>> describe_row("c-gdp-data-noise|known-secret+denoised")
     'private-data noise:\nknown secret,\ndenoised'
     """
     method, _, attack = name.partition("|")
@@ -109,16 +96,16 @@ def _row_words(name: str) -> str:
     return f"{words}:\n" + attack_words(attack).replace(", ", ",\n") if attack else words
 
 
-def _under(linkage: float, noise: float) -> str:
+def _describe_cell(linkage: float, noise: float) -> str:
     known = "–" if np.isnan(linkage) else f"{linkage:.0f} %"
     return f"{known} · {noise:.2g}" if noise > 0 else f"{known} · no noise"
 
 
-def _grid(title: str, rows: list[tuple[str, Images, list[str]]], n_columns: int) -> Any:
+def _draw_grid(title: str, rows: list[tuple[str, Images, list[str]]], n_columns: int) -> Any:
     """All images as one picture, words beside and beneath."""
     heights = [1 + (_UNDER if under else _EMPTY_UNDER) for _, _, under in rows]
     across, down = _MARGIN + n_columns * (1 + _GAP), sum(heights)
-    canvas, axes = new_canvas(height=WIDTH * down / across + 0.55, title=title)
+    canvas, axes = chart.make_axes(title, height=chart.WIDTH * down / across + 0.55)
     one = axes[0][0]
     one.set_axis_off()
     top = 0.0

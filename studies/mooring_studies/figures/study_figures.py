@@ -1,60 +1,109 @@
-"""All figures of a study, from its results, its facts and its pictures."""
+"""All figures of a study, from its results, its facts and its pictures: drawn, and written with the same bytes each time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from mooring.errors import InputError
+from mooring import InputError, MissingExtraError
+from mooring.atomic_io import make_folder, write_atomically
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.both_noises import draw_both_noises
-from mooring_studies.figures.deployments import draw_deployments
-from mooring_studies.figures.each_participant import draw_each_participant
-from mooring_studies.figures.figure_file import Drawing, Figure, house_style, written
-from mooring_studies.figures.fits import Fits
-from mooring_studies.figures.landscape import draw_landscape
-from mooring_studies.figures.linkage import draw_linkage, draw_linkage_strongest
-from mooring_studies.figures.participants import draw_participants
-from mooring_studies.figures.pictures import draw_pictures
-from mooring_studies.figures.series import Material
-from mooring_studies.figures.solver import draw_solver
-from mooring_studies.figures.tabular import draw_tables
-from mooring_studies.figures.tradeoff import draw_tradeoff, draw_tradeoff_as_deployed
-from mooring_studies.figures.utility import draw_utility
+from mooring_studies.figures import chart, fits, landscape, noise_curves, participants, pictures, tabular, tradeoff
+from mooring_studies.figures.terms import GREY, INK, PALE
 
 _IMAGES = (
-    draw_linkage,
-    draw_linkage_strongest,
-    draw_utility,
-    draw_tradeoff,
-    draw_tradeoff_as_deployed,
-    draw_both_noises,
-    draw_deployments,
-    draw_solver,
+    noise_curves.draw_linkage,
+    noise_curves.draw_linkage_strongest,
+    noise_curves.draw_utility,
+    tradeoff.draw_tradeoff,
+    tradeoff.draw_tradeoff_as_deployed,
+    tradeoff.draw_both_noises,
+    noise_curves.draw_deployments,
+    noise_curves.draw_solver,
 )
-_STUDIES: Mapping[str, tuple[Callable[[Material], list[Drawing]], ...]] = {
+_TABLES = (tabular.draw_tables, tabular.draw_each_participant)
+_STUDIES: Mapping[str, tuple[Callable[[fits.Material], list[chart.Drawing]], ...]] = {
     "mnist": _IMAGES,
     "celeba": _IMAGES,
-    "participants": (draw_participants,),
-    "hospitals": (draw_tables, draw_each_participant),
-    "census": (draw_tables, draw_each_participant),
-    "landscape": (draw_landscape,),
+    "participants": (participants.draw_participants,),
+    "hospitals": _TABLES,
+    "census": _TABLES,
+    "landscape": (landscape.draw_landscape,),
 }
+_SETTINGS: dict[Any, Any] = {
+    "figure.dpi": 100,
+    "font.size": 10.5,
+    "font.family": ["sans-serif"],
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10.5,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "grid.alpha": 0.35,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "lines.linewidth": 1.8,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "mooring",
+    "path.simplify": True,
+}
+_GREYS = 32
 
 
-def draw(
+@dataclass(frozen=True)
+class Figure:
+    """A figure on disk, and what a page says about it."""
+
+    name: str
+    path: Path
+    title: str
+    caption: str
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Everything drawn inside looks alike, whatever the user's own settings; they are put back afterwards.
+
+    Raises
+    ------
+    MissingExtraError
+        Where matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError(needed_for="drawing figures", package="matplotlib", extra="studies") from None
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        yield
+
+
+def draw_figures(
     study: str,
     results: Results,
     facts: Mapping[str, Any],
-    pictures: Mapping[str, Any] | None,
+    images: Mapping[str, Any] | None,
     folder: Path,
     *,
-    captions: MutableMapping[str, Figure] | None = None,
     n_resamples: int = N_RESAMPLES,
-) -> list[Path]:
-    """Draw a study's figures into a folder.
+) -> list[Figure]:
+    """Draw a study's figures into a folder; returns them in the order in which a page shows them.
 
     Parameters
     ----------
@@ -62,59 +111,68 @@ def draw(
     results : Results
     facts : mapping
         What the run noted: see facts.json.
-    pictures : mapping of str to array, or None
-        Rebuilt images, as in pictures.npz; without them no images are drawn.
+    images : mapping of str to array, or None
+        Rebuilt images, as in pictures.npz; without them none are drawn.
     folder : Path
         Made if it is not there.
-    captions : mutable mapping, optional
-        Filled with every figure by its name: path, title and caption, for a page.
     n_resamples : int, optional
         Bootstrap resamples of every band.
-
-    Returns
-    -------
-    list of Path
-        In the order in which a page shows them.
 
     Raises
     ------
     MissingExtraError
         Where matplotlib is not installed.
     """
-    figures = draw_figures(study, results, facts, pictures, folder, n_resamples=n_resamples)
-    if captions is not None:
-        captions.update({figure.name: figure for figure in figures})
-    return [figure.path for figure in figures]
-
-
-def draw_figures(
-    study: str,
-    results: Results,
-    facts: Mapping[str, Any],
-    pictures: Mapping[str, Any] | None,
-    folder: Path,
-    *,
-    n_resamples: int = N_RESAMPLES,
-) -> list[Figure]:
-    """The same, answering with titles and captions."""
     with house_style():
-        drawings = drawn(study, results, facts, pictures, n_resamples=n_resamples)
-        return [written(drawing, folder) for drawing in drawings]
+        drawings = draw_study(study, results, facts, images, n_resamples=n_resamples)
+        return [write_figure(drawing, folder) for drawing in drawings]
 
 
-def drawn(
+def draw_study(
     study: str,
     results: Results,
     facts: Mapping[str, Any],
-    pictures: Mapping[str, Any] | None,
+    images: Mapping[str, Any] | None,
     *,
     n_resamples: int = N_RESAMPLES,
-) -> Iterable[Drawing]:
-    """Drawings one after the other, so that only one is in memory; call within `house_style`."""
+) -> Iterable[chart.Drawing]:
+    """Drawings one after the other, so that only one is in memory; call within `house_style`. See `draw_figures`."""
     if study not in _STUDIES:
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
-    material = Material(study, results, facts, Fits(n_resamples))
+    material = fits.Material(study, results, facts, fits.Fits(n_resamples))
     for function in _STUDIES[study]:
         yield from function(material)
-    if pictures is not None and _STUDIES[study] is _IMAGES:
-        yield from draw_pictures(study, pictures)
+    if images is not None and _STUDIES[study] is _IMAGES:
+        yield from pictures.draw_pictures(study, images)
+
+
+def write_figure(drawing: chart.Drawing, folder: Path) -> Figure:
+    """Write a drawing; no date and no version goes in, so that redrawing gives the same bytes."""
+    path = folder / f"{drawing.name}.{drawing.ending}"
+    if drawing.ending == "svg":
+        content = _save(drawing.canvas, format="svg", metadata={"Date": None, "Creator": None})
+    else:
+        content = _save_picture(drawing.canvas)
+    make_folder(folder, what="the folder of figures")
+    write_atomically(path, content, what=f"figure {path.name}")
+    return Figure(drawing.name, path, drawing.title, drawing.caption)
+
+
+def _save_picture(canvas: Any) -> bytes:
+    """A picture as PNG; one without colours in few greys, which the eye does not tell from many: a third of the bytes."""
+    import numpy as np
+    from PIL import Image
+
+    picture = Image.open(BytesIO(_save(canvas, format="png", metadata={"Software": None}))).convert("RGB")
+    pixels = np.asarray(picture)
+    if (pixels == pixels[..., :1]).all():
+        picture = picture.convert("L").quantize(_GREYS, dither=Image.Dither.NONE)
+    content = BytesIO()
+    picture.save(content, format="PNG", optimize=True)
+    return content.getvalue()
+
+
+def _save(canvas: Any, **options: Any) -> bytes:
+    content = BytesIO()
+    canvas.savefig(content, facecolor="white", **options)
+    return content.getvalue()

@@ -1,273 +1,236 @@
-"""Hospitals and census: utility against noise, and utility against leakage, over several deployments."""
+"""Hospitals and census: utility against noise, utility against leakage, and each participant's own gain."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mooring_studies.figures.figure_file import Drawing
-from mooring_studies.figures.labels import (
-    ALIGNED,
-    ANCHOR_AXIS,
-    ANCHOR_NOISE,
-    BOTH_NOISES,
-    CLEAN_AXIS,
-    COMMON,
-    DATA_AXIS,
-    DATA_NOISE,
-    FAINT,
-    GREY,
-    GUESSING,
-    INDEPENDENT,
-    INK,
-    LINKAGE_CHANCE,
-    LOCAL_ONLY,
-    LOCAL_OWN,
-    METHOD_COLOURS,
-    POOLED_RAW,
-    STRONGEST,
-    title_of,
-)
-from mooring_studies.figures.operating_points import draw_frontier, mark_noiseless, noiseless_points
-from mooring_studies.figures.series import (
-    Material,
-    accuracy_of,
-    column,
-    control,
-    local_only,
-    luck,
-    mean,
-    percent,
-    pooled_raw,
-    strongest,
-    values,
-)
-from mooring_studies.figures.style import (
-    EndLabel,
-    comparison_levels,
-    end_labels,
-    level,
-    new_canvas,
-    noiseless_level,
-    not_run,
-    observations,
-    percent_axis,
-    shade_below,
-)
-from mooring_studies.figures.table_readings import (
-    ACCURACY,
-    RANKING,
-    Worth,
-    by_rows,
-    levels,
-    means_by_setting,
-    noisy_methods,
-    paired_gains,
-    strongest_noise,
-)
+from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.figures import chart, fits, frontier, readings, terms
+from mooring_studies.figures.readings import ACCURACY, RANKING, Worth
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from mooring_studies.comparison.results import Kind, Results
-
-Array = NDArray[np.float64]
-_COLOURS = {
-    "private-data noise": METHOD_COLOURS[DATA_NOISE],
-    "anchor noise": METHOD_COLOURS[ANCHOR_NOISE],
-    "both noises": METHOD_COLOURS[BOTH_NOISES],
-}
+Groups = list[tuple[str, Results]]
 ALONE = "training alone, own rows"
-ALONE_WORDS = (
-    "'Training alone, own rows': each participant's own model on its own new rows, which is what joining has to beat. "
-    "'Local only, everybody's rows' is the mean of these models on all participants' new rows: a model fails there also "
-    "because it never met others' populations, which flatters joining."
+_EVERYBODY = "local only, everybody's rows"
+_CLEAN = "balanced_accuracy_clean"
+_LOOKS: dict[str, dict[str, str]] = {
+    "private-data noise": {"colour": terms.METHOD_COLOURS[terms.DATA_NOISE], "marker": "o"},
+    "anchor noise": {"colour": terms.METHOD_COLOURS[terms.ANCHOR_NOISE], "marker": "s"},
+    "both noises": {"colour": terms.METHOD_COLOURS[terms.BOTH_NOISES], "marker": "^"},
+}
+_NOISES = (
+    ("private-data noise", "data_noise_scale", terms.DATA_AXIS),
+    ("anchor noise", "anchor_noise_scale", terms.ANCHOR_AXIS),
 )
-_MARKERS = {"private-data noise": "o", "anchor noise": "s", "both noises": "^"}
+_NAMED = ("pooled raw", "local only", _EVERYBODY, ALONE, terms.GUESSING, "worse than training alone")
+_HALF = 0.42  # of the width between two participants that one takes, either side of its place
+_PLACES = ((-_HALF + 0.12, -0.02), (0.08, _HALF - 0.04))  # of the points of either noise within that width
 
 
-def draw_tables(material: Material) -> list[Drawing]:
+def draw_tables(material: fits.Material) -> list[chart.Drawing]:
     """The figures of a study of tables that are alike for all its participants."""
-    groups = list(by_rows(material.results))
-    drawings = [_utility(material, groups, ACCURACY)]
-    if mean(column(material.results, RANKING.clean)) is not None:
-        drawings.append(_utility(material, groups, RANKING))
-    return [*drawings, _tradeoff(material, groups)]
+    groups = list(readings.by_rows(material.results))
+    drawings = [_draw_utility(material, groups, ACCURACY)]
+    if readings.mean(material.results.numbers(RANKING.clean)) is not None:
+        drawings.append(_draw_utility(material, groups, RANKING))
+    return [*drawings, _draw_tradeoff(material, groups)]
 
 
-def _utility(material: Material, groups: list[tuple[str, Results]], worth: Worth) -> Drawing:
+def _draw_utility(material: fits.Material, groups: Groups, worth: Worth) -> chart.Drawing:
     by_rank = worth is RANKING
-    question = "does joining rank new rows better?" if by_rank else "does joining beat training alone?"
-    title = f"{title_of(material.study)}: {question}"
-    canvas, axes = new_canvas(len(groups), 2, height=0.7 + 4.4 * len(groups), title=title)
-    for line, (words, rows) in zip(axes, groups, strict=True):
-        _by_noise(line[0], rows, "private-data noise", "data_noise_scale", DATA_AXIS, worth)
-        _by_noise(line[1], rows, "anchor noise", "anchor_noise_scale", ANCHOR_AXIS, worth)
-        line[0].set_title(f"Private-data noise{words}")
-        line[1].set_title(f"Anchor noise{words}")
-    measured = (
-        "Area under the ROC curve on each participant's own new rows, mean over participants: how well a model ranks rows, "
-        "whatever its threshold; 50 is guessing. A gain in balanced accuracy that is not to be seen here is one of "
-        "thresholds. "
-        if by_rank
-        else "Balanced accuracy of the joint model on the participants' own new rows, all scored together; guessing gives "
-        "50. Dashed curves: the same models where new rows carry noise too, as the paper scores. "
+    title = material.title("does joining rank new rows better?" if by_rank else "does joining beat training alone?")
+    canvas, axes = chart.make_axes(title, len(groups), 2, height=0.7 + 4.4 * len(groups))
+    for line, (heading, rows) in zip(axes, groups, strict=True):
+        for one, (words, scale, across) in zip(line, _NOISES, strict=True):
+            one.set(xlabel=across, ylabel=worth.axis)
+            _draw_by_noise(one, rows, words, scale, worth)
+            one.set_title(f"{words.capitalize()}{heading}")
+    values: dict[str, Any] = {"by_rank": by_rank, "gains": _list_gains(groups, worth)}
+    values["deployments"] = _count_deployments(material)
+    return chart.describe(canvas, "utility-auc" if by_rank else "utility", "tables_utility", **values)
+
+
+def _draw_tradeoff(material: fits.Material, groups: Groups) -> chart.Drawing:
+    title = material.title("what joining costs and gives, as deployed")
+    canvas, axes = chart.make_axes(title, len(groups), 2, height=1.1 + 4.4 * len(groups))
+    for line, (heading, rows) in zip(axes, groups, strict=True):
+        _draw_operating_points(line[0], rows, "match")
+        _draw_operating_points(line[1], rows, "error")
+        line[0].set(title=f"By matching{heading}", xlabel=f"matched by the {terms.STRONGEST}, %")
+        line[1].set(title=f"By error{heading}", xlabel="relative error of that attack (safer to the left)")
+    chart.write_legend(canvas, chart.list_entries(axes[0][0], without=_NAMED), n_columns=4)
+    luck = material.luck("match", readings.noisy_methods(material.results), everywhere=True)
+    return chart.describe(canvas, "tradeoff", "tables_tradeoff", deployments=_count_deployments(material), luck=luck)
+
+
+def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, worth: Worth) -> None:
+    """Utility against one noise: runs, their mean and range over deployments, and what it compares with."""
+    low, high = _find_ends(rows, worth)
+    chart.set_percent_axis(axes, low=low, high=high)
+    quiet, pooled, independent = (
+        readings.mean_of(rows, method, worth.clean)
+        for method in (readings.noiseless_method(rows), terms.POOLED_RAW, terms.INDEPENDENT)
     )
-    caption = (
-        f"{measured}{_deployments(material)[0].upper()}{_deployments(material)[1:]}. Points: single runs, scored without "
-        "noise, as deployed. Solid curves: their mean at each noise; shaded: the range between deployments. "
-        f"{ALONE_WORDS} {_paired(groups, worth)}'Pooled raw': one model of everybody's unprotected rows. The upward axis "
-        "does not begin at 0."
-    )
-    return Drawing("utility-auc" if by_rank else "utility", title, caption, canvas)
-
-
-def _tradeoff(material: Material, groups: list[tuple[str, Results]]) -> Drawing:
-    title = f"{title_of(material.study)}: what joining costs and gives, as deployed"
-    canvas, axes = new_canvas(len(groups), 2, height=1.1 + 4.4 * len(groups), title=title)
-    for line, (words, rows) in zip(axes, groups, strict=True):
-        _points(line[0], rows, "match")
-        _points(line[1], rows, "error")
-        line[0].set(title=f"By matching{words}", xlabel=f"matched by the {STRONGEST}, %")
-        line[1].set(title=f"By error{words}", xlabel="relative error of that attack (safer to the left)")
-    handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
-    named = {"pooled raw", "local only", "local only, everybody's rows", ALONE, GUESSING, "worse than training alone"}
-    shown = {label: handle for label, handle in handles.items() if label not in named}
-    canvas.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=4)
-    caption = (
-        f"Upper left is better, {_deployments(material)}. Left: the share of records that the strongest attack we know "
-        "matches to their source among ten of the same class. Right: its relative error; the axis runs backwards, so that "
-        "safer is left there too. Dotted: a guess among ten, and a guess of the mean record. Small points: single runs; "
-        "large ones: the mean at each noise; the black steps join the means that no other beats, those without noise "
-        "among them, and run on level to the greatest leakage. "
-        f"In the shaded region a participant does better alone. {ALONE_WORDS} Leakage is a lower bound."
-        f"{luck(material, 'match', noisy_methods(material.results), everywhere=True)}"
-    )
-    return Drawing("tradeoff", title, caption, canvas)
-
-
-def _by_noise(axes: Axes, rows: Results, words: str, scale: str, across: str, worth: Worth) -> None:
-    axes.set(xlabel=across, ylabel=worth.axis)
-    low, high = _ends(rows, worth)
-    percent_axis(axes, low=low, high=high)
-    plain = ALIGNED if len(rows.where(method=ALIGNED)) else COMMON
-    labels: list[EndLabel | None] = [
-        noiseless_level(axes, control(rows, plain, worth.clean), "no noise"),
-        *comparison_levels(
-            axes,
-            local=None,
-            pooled=control(rows, POOLED_RAW, worth.clean),
-            independent=control(rows, INDEPENDENT, worth.clean),
-            chance=50.0 if low <= 50 else None,
-        ),
-        *alone_levels(axes, rows, worth.clean),
+    chance = 50.0 if low <= 50 else None
+    labels = [
+        chart.draw_noiseless_level(axes, quiet, "no noise"),
+        *chart.draw_comparisons(axes, pooled=pooled, independent=independent, chance=chance),
+        *_draw_alone(axes, rows, worth.clean),
     ]
-    method = next(method for method, name in noisy_methods(rows).items() if name == words)
-    own, colour = rows.where(method=method), _COLOURS[words]
-    x, clean = levels(own, scale, worth.clean)
-    if len(x):
-        observations(axes, column(own, scale), percent(own, worth.clean), colour=colour)
-        axes.fill_between(x, clean.min(axis=0), clean.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-        axes.plot(x, clean.mean(axis=0), color=colour, linewidth=2.2, label=words, zorder=5)
-        labels.append(EndLabel(float(clean.mean(axis=0)[-1]), f"{words}, as deployed", colour))
-        x, noisy = levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
-        if len(x) and abs(noisy.mean(axis=0) - clean.mean(axis=0)).max() > 0.05:
-            axes.plot(x, noisy.mean(axis=0), color=colour, linewidth=1.4, linestyle="--", label=f"{words}, noisy rows")
-            labels.append(EndLabel(float(noisy.mean(axis=0)[-1]), f"{words}, noisy rows", colour))
+    own, colour = rows.where(method=_method_of(rows, words)), _LOOKS[words]["colour"]
+    x, clean = readings.levels(own, scale, worth.clean)
+    if not len(x):
+        chart.mark_not_run(axes)
     else:
-        not_run(axes)
-    end_labels(axes, labels, size=8.8)
+        middle = clean.mean(axis=0)
+        chart.draw_points(axes, own.numbers(scale), own.percent(worth.clean), colour=colour)
+        axes.fill_between(x, clean.min(axis=0), clean.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        axes.plot(x, middle, color=colour, linewidth=2.2, label=words, zorder=5)
+        labels.append(chart.EndLabel(float(middle[-1]), f"{words}, as deployed", colour))
+        x, noisy = readings.levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
+        if len(x) and abs(noisy.mean(axis=0) - middle).max() > 0.05:
+            label = f"{words}, noisy rows"
+            axes.plot(x, noisy.mean(axis=0), color=colour, linewidth=1.4, linestyle="--", label=label)
+            labels.append(chart.EndLabel(float(noisy.mean(axis=0)[-1]), label, colour))
+    chart.write_end_labels(axes, labels, size=8.8)
 
 
-def _range_in_words(low: str, high: str) -> str:
-    """From where to where, where that is not the same."""
-    return f" ({low} to {high})" if low != high else ""
+def _method_of(rows: Results, words: str) -> str:
+    """The method with this noise that a table has."""
+    return next(method for method, name in readings.noisy_methods(rows).items() if name == words)
 
 
-def _paired(groups: list[tuple[str, Results]], worth: Worth) -> str:
+def _list_gains(groups: Groups, worth: Worth) -> list[str]:
     """Gains over training alone in words: without noise, and at the strongest noise of either kind."""
     parts = []
     for heading, rows in groups:
-        plain = ALIGNED if len(rows.where(method=ALIGNED)) else COMMON
-        joints = [("no noise", rows.where(method=plain))]
-        for method, words in list(noisy_methods(rows).items())[:2]:
-            joints.append((f"strongest {words}", strongest_noise(rows.where(method=method))))
-        told = [(words, paired_gains(rows, joint, worth.clean)) for words, joint in joints]
-        parts += [
-            f"{words}{heading} {_signed(gain.mean())}{_range_in_words(_signed(gain.min()), _signed(gain.max()))}"
-            for words, gain in told
-            if len(gain)
-        ]
-    if not parts:
-        return ""
-    return f"Joint less training alone, points, mean and range over deployments: {'; '.join(parts)}. "
+        joints = {"no noise": rows.where(method=readings.noiseless_method(rows))}
+        for words, _, _ in _NOISES:
+            own = rows.where(method=_method_of(rows, words))
+            joints[f"strongest {words}"] = readings.strongest_noise(own)
+        for words, joint in joints.items():
+            gain = readings.paired_gains(rows, joint, worth.clean)
+            if len(gain):
+                middle, low, high = (f"{x:+.1f}".replace("-", "−") for x in (gain.mean(), gain.min(), gain.max()))
+                parts.append(f"{words}{heading} {middle}" + (f" ({low} to {high})" if low != high else ""))
+    return parts
 
 
-def _signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
-
-
-def alone_levels(axes: Axes, rows: Results, name: str) -> list[EndLabel | None]:
+def _draw_alone(axes: chart.Axes, rows: Results, name: str) -> list[chart.EndLabel | None]:
     """Training alone: on a participant's own new rows where that was measured, and, lighter, on everybody's."""
-    everybody, own = control(rows, LOCAL_ONLY, name), control(rows, LOCAL_OWN, name)
+    everybody, own = (readings.mean_of(rows, method, name) for method in (terms.LOCAL_ONLY, terms.LOCAL_OWN))
     if own is None:
-        return [level(axes, everybody, "local only", colour=GREY, style="--", width=1.6)]
+        return [chart.draw_level(axes, everybody, "local only", colour=terms.GREY, style="--", width=1.6)]
     return [
-        level(axes, own, ALONE, colour=INK, style="--", width=2.2),
-        level(axes, everybody, "local only, everybody's rows", colour=FAINT, style="--", width=1.1),
+        chart.draw_level(axes, own, ALONE, colour=terms.INK, style="--", width=2.2),
+        chart.draw_level(axes, everybody, _EVERYBODY, colour=terms.FAINT, style="--", width=1.1),
     ]
 
 
-def _ends(rows: Results, worth: Worth) -> tuple[float, float]:
+def _find_ends(rows: Results, worth: Worth) -> tuple[float, float]:
     """Round ends of the upward axis: differences of a point or two are what matters here."""
-    shown = percent(rows, worth.clean)
-    if worth.noisy:
-        shown = np.concatenate([shown, percent(rows, worth.noisy)])
+    shown = np.concatenate([rows.percent(name) for name in (worth.clean, worth.noisy) if name])
     low, high = float(np.nanmin(shown, initial=100.0)), float(np.nanmax(shown, initial=50.0))
     return max(0.0, 5 * np.floor(low / 5)), min(100.0, 5 * np.ceil(high / 5))
 
 
-def _points(axes: Axes, rows: Results, kind: Kind) -> None:
-    axes.set_ylabel(CLEAN_AXIS)
-    low, high = _ends(rows, Worth("balanced_accuracy_clean", None, CLEAN_AXIS))
-    percent_axis(axes, low=low, high=high)
+def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
+    """Utility against leakage: single runs, their means, and the frontier of the means."""
+    axes.set_ylabel(terms.CLEAN_AXIS)
+    low, high = _find_ends(rows, Worth(_CLEAN, None, terms.CLEAN_AXIS))
+    chart.set_percent_axis(axes, low=low, high=high)
     every_x, every_y = [np.empty(0)], [np.empty(0)]
-    for method, words in noisy_methods(rows).items():
+    for method, words in readings.noisy_methods(rows).items():
         own = rows.where(method=method)
-        x, y = strongest(own, kind), percent(own, "balanced_accuracy_clean")
-        if mean(x) is None:
+        x, y = own.leakage(kind), own.percent(_CLEAN)
+        if readings.mean(x) is None:
             continue
-        look: dict[str, Any] = {"colour": _COLOURS[words], "marker": _MARKERS[words]}
-        observations(axes, x, y, strength=0.2, size=3.2, **look)
-        x, y = means_by_setting(own, x, y)
-        observations(axes, x, y, strength=0.95, size=6.5, label=words, **look)
+        look: dict[str, Any] = dict(_LOOKS[words])
+        chart.draw_points(axes, x, y, alpha=0.2, markersize=3.2, **look)
+        x, y = readings.means_by_setting(own, x, y)
+        chart.draw_points(axes, x, y, alpha=0.95, markersize=6.5, label=words, **look)
         every_x.append(x)
         every_y.append(y)
     x, y = np.concatenate(every_x), np.concatenate(every_y)
-    quiet = noiseless_points(rows, kind)
-    draw_frontier(axes, x, y, quiet, kind, width=2.2, level=1.8)
-    mark_noiseless(axes, quiet)
-    _leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
-    alone = accuracy_of(rows, LOCAL_OWN)
-    shade_below(axes, local_only(rows) if alone is None else alone)
-    labels = comparison_levels(axes, local=None, pooled=pooled_raw(rows), chance=50.0 if low < 50 else None)
-    end_labels(axes, [*labels, *alone_levels(axes, rows, "balanced_accuracy_clean")])
+    quiet = frontier.noiseless_points(rows, kind)
+    frontier.draw_frontier(axes, x, y, quiet, kind, width=2.2, level=1.8)
+    frontier.mark_noiseless(axes, quiet)
+    _set_leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
+    alone = readings.accuracy_of(rows, terms.LOCAL_OWN)
+    chart.shade_below(axes, readings.local_only(rows) if alone is None else alone)
+    chance = 50.0 if low < 50 else None
+    labels = chart.draw_comparisons(axes, pooled=readings.pooled_raw(rows), chance=chance)
+    chart.write_end_labels(axes, [*labels, *_draw_alone(axes, rows, _CLEAN)])
 
 
-def _leakage_axis(axes: Axes, rows: Results, kind: Kind, x: Array) -> None:
+def _set_leakage_axis(axes: chart.Axes, rows: Results, kind: Kind, x: Array) -> None:
+    """Percent, or errors that run backwards; with what guessing gives."""
     if kind == "match":
-        percent_axis(axes, across=True)
-        axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance")
+        chart.set_percent_axis(axes, across=True)
+        chart.draw_chance_across(axes)
         return
-    guess = mean(column(rows, "error:guessing"))
+    guess = readings.mean(rows.numbers("error:guessing"))
     top = float(np.nanmax(np.append(x, guess or 1.0), initial=1.0))
     axes.set_xlim(1.08 * top, -0.04 * top)
     if guess is not None:
-        axes.axvline(guess, color=GREY, linestyle=":", linewidth=1.2, label="_guessing the mean record")
+        chart.draw_chance_across(axes, x=guess)
 
 
-def _deployments(material: Material) -> str:
-    n = len(values(material.results, "deployment"))
+def _count_deployments(material: fits.Material) -> str:
+    n = len(material.results.values("deployment"))
     return f"{n} deployments" if n > 1 else "one deployment"
+
+
+def draw_each_participant(material: fits.Material) -> list[chart.Drawing]:
+    """Every participant's own scores; nothing where there are none, as with many participants."""
+    results = material.results
+    own = results.where(method=terms.LOCAL_OWN)
+    known = [k for k in range(len(results.columns)) if readings.mean(own.percent(f"own:{k}")) is not None]
+    if not known:
+        return []
+    title = material.title("does joining beat training alone, for each participant?")
+    canvas, axes = chart.make_axes(title, 2, 1, height=8.2, sharex=True)
+    panels = (
+        ("own", terms.CLEAN_AXIS, "Balanced accuracy on own new rows"),
+        ("auc_own", terms.AUC_AXIS, "How well own new rows are ranked"),
+    )
+    for one, (prefix, up, heading) in zip(axes.flat, panels, strict=True):
+        for place, k in enumerate(known):
+            _draw_participant(one, results, f"{prefix}:{k}", place)
+        one.set(title=heading, ylabel=up)
+        one.grid(axis="x", visible=False)
+        one.axhline(50, color=terms.GREY, linestyle=":", linewidth=1.2, label="_guessing")
+    names = material.facts.get("participants")
+    names = names if isinstance(names, list) else []
+    words = [str(names[k]) if k < len(names) else f"participant {k + 1}" for k in known]
+    axes[1][0].set_xticks(range(len(known)), words)
+    axes[1][0].set_xlim(-0.55, len(known) - 0.45)
+    chart.write_legend(canvas, chart.list_entries(axes[0][0]), n_columns=5)
+    n_deployments = len(results.values("deployment"))
+    return [chart.describe(canvas, "each-participant", "each_participant", n_deployments=n_deployments)]
+
+
+def _draw_participant(axes: chart.Axes, results: Results, name: str, place: float) -> None:
+    """One participant: its own model as a level, and the joint models around its place."""
+    alone = results.where(method=terms.LOCAL_OWN).percent(name)
+    alone = alone[np.isfinite(alone)]
+    if len(alone):
+        ends = np.array([place - _HALF, place + _HALF])
+        axes.fill_between(ends, alone.min(), alone.max(), color=terms.GREY, alpha=0.12, linewidth=0, label="_range")
+        axes.plot(ends, [alone.mean()] * 2, color=terms.INK, linestyle="--", linewidth=2.0, label=ALONE, zorder=3)
+    marks: tuple[tuple[str, str, Any, str, int, float], ...] = (
+        (readings.noiseless_method(results), "joined, no noise", "*", terms.INK, 12, 0.06),
+        (terms.POOLED_RAW, "pooled raw", "s", terms.GREY, 5, 0.0),
+    )
+    for method, words, marker, colour, size, shift in marks:
+        found = readings.mean_of(results, method, name)
+        if found is not None:
+            look: dict[str, Any] = {"markersize": size, "linestyle": "none", "color": colour, "zorder": 6}
+            axes.plot([place - _HALF + shift], [found], marker, label=words, **look)
+    for (words, scale, _), (left, right) in zip(_NOISES, _PLACES, strict=True):
+        x, y = readings.levels(results.where(method=_method_of(results, words)), scale, name)
+        if len(x):
+            across, colour = place + np.linspace(left, right, len(x)), _LOOKS[words]["colour"]
+            axes.vlines(across, y.min(axis=0), y.max(axis=0), color=colour, linewidth=1.0, alpha=0.45, label="_range")
+            axes.plot(across, y.mean(axis=0), "o-", color=colour, markersize=5, linewidth=1.4, label=words, zorder=5)

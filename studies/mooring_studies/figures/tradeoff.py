@@ -1,206 +1,224 @@
-"""Leakage against utility: the paper's trade-off, and the one a participant would live with."""
+"""Utility against leakage: the paper's trade-off, the one as deployed, and that of both noises together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mooring_studies.figures.attack_curves import CURVE_RULE, paper_curve, paper_track, strongest_track
-from mooring_studies.figures.figure_file import Drawing
-from mooring_studies.figures.fits import BAND_RULE
-from mooring_studies.figures.labels import (
-    ANCHOR_NOISE,
-    BLACK,
-    BLUE,
-    BOTH_NOISES,
-    CLEAN_AXIS,
-    COMMON,
-    DATA_NOISE,
-    GREY,
-    INDEPENDENT,
-    INK,
-    LINKAGE_CHANCE,
-    MATCH_AXIS,
-    METHOD_COLOURS,
-    STRONGEST,
-    UTILITY_AXIS,
-    VERMILION,
-    guessing_level,
-    linkage_axis,
-    title_of,
-)
-from mooring_studies.figures.operating_points import draw_frontier, mark_noiseless, noiseless_points
-from mooring_studies.figures.ribbons import RIBBON_RULE, ribbon, track_ribbon
-from mooring_studies.figures.series import (
-    Material,
-    accuracy_of,
-    control,
-    converged,
-    local_only,
-    luck,
-    percent,
-    pooled_raw,
-    strongest,
-)
-from mooring_studies.figures.style import (
-    comparison_levels,
-    end_labels,
-    new_canvas,
-    observations,
-    percent_axis,
-    round_top,
-    shade_below,
-    utility_floor,
-)
+from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.figures import chart, fits, frontier, readings, terms
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from mooring_studies.comparison.results import Kind, Results
-
-Array = NDArray[np.float64]
 _PAPER: tuple[tuple[str, str, str, Any, str], ...] = (
-    (DATA_NOISE, "known-secret", BLUE, "-", "private-data noise, known secret (paper)"),
-    (ANCHOR_NOISE, "procrustes", VERMILION, "--", "anchor noise, Procrustes (paper)"),
+    (terms.DATA_NOISE, "known-secret", terms.BLUE, "-", "private-data noise, known secret (paper)"),
+    (terms.ANCHOR_NOISE, "procrustes", terms.VERMILION, "--", "anchor noise, Procrustes (paper)"),
 )
-_DARK: dict[str, tuple[Any, str]] = {
-    DATA_NOISE: ((0, (5, 1.5)), "private-data noise"),
-    ANCHOR_NOISE: ("-", "anchor noise"),
+_STRONGEST: dict[str, tuple[Any, str]] = {
+    terms.DATA_NOISE: ((0, (5, 1.5)), "private-data noise"),
+    terms.ANCHOR_NOISE: ("-", "anchor noise"),
 }
+_NOISY = (terms.DATA_NOISE, terms.ANCHOR_NOISE, terms.BOTH_NOISES)
+_MEASURES: dict[Kind, str] = {"match": "matched directly", "linkage": "linked by the auditor"}
+_NAMED = ("pooled raw", "local only", "I-GDP", terms.GUESSING, "worse than training alone")  # in the chart itself
+_FEWEST, _SMOOTHING, _CELLS, _NEAR = 8, 0.05, 50, 0.35  # near: as a share of either range
 
 
-def draw_tradeoff(material: Material) -> list[Drawing]:
+def draw_tradeoff(material: fits.Material) -> list[chart.Drawing]:
     """The paper's trade-off under its strongest attacks, and under the strongest attack known."""
-    title = f"{title_of(material.study)}: utility against leakage, scored as in the paper"
-    canvas, axes = new_canvas(height=6.0, title=title)
-    one = axes[0][0]
-    one.set(xlabel=linkage_axis(material.study), ylabel=UTILITY_AXIS)
-    paper = material.paper
+    title = material.title("utility against leakage, scored as in the paper")
+    canvas, axes = chart.make_axes(title, height=6.0)
+    one, paper, on_linkage = axes[0][0], material.paper, material.study == "mnist"
+    one.set(xlabel=terms.linkage_axis(material.study), ylabel=terms.UTILITY_AXIS)
     for method, attack, colour, style, words in _PAPER:
         own = paper.where(method=method)
-        x, y = percent(own, f"linkage:{attack}"), percent(own, "balanced_accuracy")
-        observations(one, x, y, colour=colour, filled=converged(own) if method == ANCHOR_NOISE else None, strength=0.3)
-        if material.study == "mnist":
-            ribbon(one, paper_curve(material, paper, method, attack), colour=colour, style=style, label=words)
+        x, y = own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy")
+        filled = own.converged if method == terms.ANCHOR_NOISE else None
+        chart.draw_points(one, x, y, colour=colour, filled=filled, alpha=0.3)
+        if on_linkage:
+            line = fits.fit_utility_on_linkage(material, paper, method, attack)
+            chart.draw_ribbon(one, line, colour=colour, style=style, label=words)
         else:
-            track_ribbon(one, paper_track(material, paper, method, attack), colour, style, words)
-    for method, (style, words) in _DARK.items():
+            track = fits.fit_attack_track(material, paper, method, attack)
+            chart.draw_track(one, track, colour, style, words)
+    for method, (style, words) in _STRONGEST.items():
         own = paper.where(method=method)
-        x, y = strongest(own, "linkage"), percent(own, "balanced_accuracy")
-        observations(one, x, y, colour=BLACK, marker="D", strength=0.35, size=3.0)
-        found = strongest_track(material, paper, method)
-        track_ribbon(one, found, BLACK, style, f"{words}, {STRONGEST}", width=2.6)
-    _star(one, control(paper, COMMON, "linkage:known-secret"), accuracy_of(paper, COMMON), "C-GDP, no noise")
-    _decorate(one, material, paper)
-    canvas.legend(*_legend(one), loc="outside lower center", ncols=2)
-    paired = (
-        "Coloured curves are splines of accuracy on linkage with 95 % bands, black ones pair two splines on the noise"
-        if material.study == "mnist"
-        else "Curves pair two splines on the noise, by noise level"
+        x, y = own.leakage("linkage"), own.percent("balanced_accuracy")
+        chart.draw_points(one, x, y, colour=terms.BLACK, marker="D", alpha=0.35, markersize=3.0)
+        track = fits.fit_strongest_track(material, paper, method)
+        chart.draw_track(one, track, terms.BLACK, style, f"{words}, {terms.STRONGEST}", width=2.6)
+    leak, worth = (
+        readings.mean_of(paper, terms.COMMON, "linkage:known-secret"),
+        readings.accuracy_of(paper, terms.COMMON),
     )
-    caption = (
-        f"Upper left is better. {paired}; {RIBBON_RULE}, over noise draws, {BAND_RULE}. Coloured curves take the paper's "
-        "attacks; black curves take the strongest attack of all that were run, by the same auditor: its linkage on the "
-        "draws on which every attack was run, accuracy on all. "
-        f"{CURVE_RULE}. Filled anchor-noise points converged, open ones reached the limit of iterations. The star is C-GDP "
-        "without noise. The paper gives I-GDP no leakage, so it is a line here. Below 'local only', a participant does "
-        f"better alone. Dotted: guessing.{luck(material, 'linkage', _DARK)}"
-    )
-    return [Drawing("tradeoff", title, caption, canvas)]
+    if leak is not None and worth is not None:
+        star: dict[str, Any] = {"markersize": 13, "linestyle": "none", "label": "C-GDP, no noise", "zorder": 7}
+        one.plot([leak], [worth], "*", color=terms.INK, **star)
+    _decorate(one, material)
+    chart.write_legend(canvas, chart.list_entries(one, without=_NAMED), n_columns=2)
+    luck = material.luck("linkage", _STRONGEST)
+    return [chart.describe(canvas, "tradeoff", "tradeoff", on_linkage=on_linkage, luck=luck)]
 
 
-def draw_tradeoff_as_deployed(material: Material) -> list[Drawing]:
+def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
     """Clean local scoring against the strongest attack, by direct matching and by the paper's measure, every method."""
-    title = f"{title_of(material.study)}: what joining costs and gives, as deployed"
-    canvas, axes = new_canvas(1, 2, height=5.6, title=title)
+    title = material.title("what joining costs and gives, as deployed")
+    canvas, axes = chart.make_axes(title, 1, 2, height=5.6)
     panels: tuple[tuple[Kind, str, str], ...] = (
-        ("match", "(a) Matched directly", MATCH_AXIS),
-        ("linkage", "(b) By the paper's measure", linkage_axis(material.study)),
+        ("match", "(a) Matched directly", terms.MATCH_AXIS),
+        ("linkage", "(b) By the paper's measure", terms.linkage_axis(material.study)),
     )
-    methods = (DATA_NOISE, ANCHOR_NOISE, BOTH_NOISES)
     legend: dict[str, Any] = {}
     for one, (kind, heading, across) in zip(axes[0], panels, strict=True):
-        one.set(title=heading, xlabel=across, ylabel=CLEAN_AXIS)
-        _deployed_panel(one, material, kind)
-        legend |= dict(zip(*reversed(_legend(one)), strict=True))
-    canvas.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=3)
-    caption = (
-        "Upper left is better. Up: balanced accuracy when participants score their own new rows without noise. Across: what "
-        "the strongest attack we know finds. (a) The share of records that it matches to their source, ten-way, straight "
-        "in the projected space. (b) The share that the paper's auditor links from what it rebuilt. A record can be matched "
-        "directly and yet not be recognised by the auditor: (a) is the stricter measure. One point a draw, for the draws on "
-        "which every attack was run; the black line joins the points that no other beats, those without noise among them, "
-        "and runs on level to the greatest leakage. "
-        "In the shaded region a participant does better alone. Leakage is a lower bound. Dotted: guessing."
-        f"{luck(material, 'match', methods, opening='In (a), the best')}"
-        f"{luck(material, 'linkage', methods, opening='In (b), the best')}"
-    )
-    return [Drawing("tradeoff-as-deployed", title, caption, canvas)]
+        one.set(title=heading, xlabel=across, ylabel=terms.CLEAN_AXIS)
+        x, y = frontier.draw_deployed(one, material.paper, kind)
+        quiet = frontier.noiseless_points(material.paper, kind)
+        frontier.mark_noiseless(one, quiet)
+        frontier.draw_frontier(one, x, y, quiet, kind, width=2.6)
+        placed = any(point.words.startswith("I-GDP") for point in quiet)
+        _decorate(one, material, shaded=True, with_independent=not placed)
+        legend |= chart.list_entries(one, without=_NAMED)
+    chart.write_legend(canvas, legend, n_columns=3)
+    luck = material.luck("match", _NOISY, opening="In (a), the best")
+    luck += material.luck("linkage", _NOISY, opening="In (b), the best")
+    return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed", luck=luck)]
 
 
-def _deployed_panel(axes: Axes, material: Material, kind: Kind) -> None:
-    paper = material.paper
-    x, y = deployed_points(axes, paper, kind)
-    quiet = noiseless_points(paper, kind)
-    mark_noiseless(axes, quiet)
-    draw_frontier(axes, x, y, quiet, kind, width=2.6)
-    placed = any(one.words.startswith("I-GDP") for one in quiet)
-    _decorate(axes, material, paper, shaded=True, with_line=not placed)
-
-
-def deployed_points(axes: Axes, results: Results, kind: Kind, *, strength: float = 0.65) -> tuple[Array, Array]:
-    """Points of every noisy method by clean accuracy and what the strongest attack finds; answers with all of them."""
-    words = {DATA_NOISE: "private-data noise", ANCHOR_NOISE: "anchor noise", BOTH_NOISES: "both noises"}
-    shapes = {DATA_NOISE: "o", ANCHOR_NOISE: "s", BOTH_NOISES: "^"}
-    every_x, every_y = [np.empty(0)], [np.empty(0)]
-    for method, name in words.items():
-        own = results.where(method=method)
-        x, y = strongest(own, kind), percent(own, "balanced_accuracy_clean")
-        good = np.isfinite(x) & np.isfinite(y)
-        observations(
-            axes,
-            x[good],
-            y[good],
-            colour=METHOD_COLOURS[method],
-            marker=shapes[method],
-            strength=strength,
-            size=4.8,
-            label=f"{name} ({int(good.sum())} draws)",
-        )
-        every_x.append(x)
-        every_y.append(y)
-    return np.concatenate(every_x), np.concatenate(every_y)
-
-
-def _star(axes: Axes, x: float | None, y: float | None, label: str) -> None:
-    if x is not None and y is not None:
-        axes.plot([x], [y], "*", color=INK, markersize=13, linestyle="none", label=label, zorder=7)
-
-
-def _decorate(axes: Axes, material: Material, paper: Results, *, shaded: bool = False, with_line: bool = True) -> None:
-    chance = guessing_level(material.study)
+def _decorate(
+    axes: chart.Axes, material: fits.Material, *, shaded: bool = False, with_independent: bool = True
+) -> None:
+    """Axes that fit what is drawn, and the levels that utilities and leakage compare with."""
+    paper, chance = material.paper, terms.guessing_level(material.study)
     drawn = [np.asarray(line.get_xydata(), dtype=float) for line in axes.get_lines()]
-    percent_axis(axes, low=utility_floor(chance, *(line[:, 1] for line in drawn)))
-    percent_axis(axes, across=True, high=round_top(*(line[:, 0] for line in drawn)))
-    alone = local_only(paper)
-    axes.axvline(LINKAGE_CHANCE, color=GREY, linestyle=":", linewidth=1.2, label="_chance", zorder=1.5)
+    chart.set_percent_axis(axes, low=chart.find_floor(chance, *(line[:, 1] for line in drawn)))
+    chart.set_percent_axis(axes, across=True, high=chart.round_up(*(line[:, 0] for line in drawn)))
+    chart.draw_chance_across(axes, level=1.5)
     if shaded:
-        shade_below(axes, alone)
-    labels = comparison_levels(
-        axes,
-        local=alone,
-        pooled=pooled_raw(paper),
-        independent=accuracy_of(paper, INDEPENDENT) if with_line else None,
-        chance=chance,
-    )
-    end_labels(axes, labels)
+        chart.shade_below(axes, readings.local_only(paper))
+    independent = readings.accuracy_of(paper, terms.INDEPENDENT) if with_independent else None
+    references = readings.references(paper)
+    chart.write_end_labels(axes, chart.draw_comparisons(axes, **references, independent=independent, chance=chance))
 
 
-def _legend(axes: Axes) -> tuple[list[Any], list[str]]:
-    """Entries that no label in the chart names already."""
-    named = {"pooled raw", "local only", "I-GDP", "random guessing", "worse than training alone"}
-    handles, labels = axes.get_legend_handles_labels()
-    kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label not in named]
-    return [handle for handle, _ in kept], [label for _, label in kept]
+def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
+    """Utility and leakage over both scales, and the frontier; nothing where both noises were not drawn together."""
+    paper = material.paper
+    own = paper.where(method=terms.BOTH_NOISES)
+    if not len(own):
+        return []
+    canvas = chart.make_canvas(material.title("both noises together, utility and leakage"), height=8.8)
+    halves: Any = canvas.subfigures(2, 1, height_ratios=[1.0, 1.15])
+    above, below = halves
+    measured = [kind for kind in _MEASURES if paper.where(method=list(_NOISY)).attacks(kind)] or ["match"]
+    surfaces = above.subplots(1, 1 + len(measured), squeeze=False)[0]
+    fronts = below.subplots(1, len(measured), squeeze=False, sharey=True)[0]
+    draws = _select_draws(paper, own, lambda rows: rows.percent("balanced_accuracy_clean"))
+    _draw_surface(above, surfaces[0], draws, "Accuracy as deployed, %", "GnBu")
+    shares = []
+    for leaky, front, kind in zip(surfaces[1:], fronts, measured, strict=True):
+        draws = _select_draws(paper, own, lambda rows, kind=kind: rows.leakage(kind))  # type: ignore[misc]
+        _draw_surface(above, leaky, draws, f"{_MEASURES[kind].capitalize()}, %", "OrRd")
+        counts = _draw_front(front, material, kind)
+        told = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items())
+        shares.append(f"{_MEASURES[kind]}, {told}")
+    chart.write_legend(below, chart.list_entries(fronts[0], without=_NAMED), n_columns=4)
+    luck = "".join(material.luck(kind, _NOISY) for kind in measured)
+    return [chart.describe(canvas, "both-noises", "both_noises", shares="; ".join(shares), luck=luck)]
+
+
+def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[str, int]:
+    """Utility against leakage with the frontier; returns how many of its points each method has."""
+    paper, what = material.paper, _MEASURES[kind]
+    axes.set(title=f"The frontier: {what}", xlabel=f"{what} by the strongest attack, %", ylabel=terms.CLEAN_AXIS)
+    x, y = frontier.draw_deployed(axes, paper, kind, alpha=0.5)
+    quiet = frontier.noiseless_points(paper, kind)
+    best = frontier.draw_frontier(axes, x, y, quiet, kind)
+    frontier.mark_noiseless(axes, quiet)
+    chance = terms.guessing_level(material.study)
+    chart.set_percent_axis(axes, low=chart.find_floor(chance, y, np.array([one.utility for one in quiet])))
+    chart.set_percent_axis(axes, across=True)
+    chart.draw_chance_across(axes)
+    chart.write_end_labels(axes, chart.draw_comparisons(axes, **readings.references(paper), chance=chance))
+    names = [terms.METHOD_WORDS[method].removeprefix("C-GDP, ") for method in _NOISY]
+    noisy = np.repeat(names, [len(paper.where(method=method)) for method in _NOISY])
+    owners = np.append(noisy, [one.words for one in quiet])[best]
+    return {name: int((owners == name).sum()) for name in [*names, *(one.words for one in quiet)]}
+
+
+def _select_draws(paper: Results, own: Results, measure: Callable[[Results], Array]) -> tuple[Array, Array, Array]:
+    """Draws of both noises, and those of one noise within the same ranges: the surface's edges."""
+    parts = []
+    top_sigma, top_v = np.nanmax(own.numbers("data_noise_scale")), np.nanmax(own.numbers("anchor_noise_scale"))
+    for method in _NOISY:
+        rows = paper.where(method=method)
+        sigma, v, z = rows.numbers("data_noise_scale"), rows.numbers("anchor_noise_scale"), measure(rows)
+        inside = np.isfinite(z) & (np.nan_to_num(sigma) <= top_sigma) & (np.nan_to_num(v) <= top_v)
+        parts.append((np.nan_to_num(sigma[inside]), np.nan_to_num(v[inside]), z[inside]))
+    sigma, v, z = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return sigma, v, z
+
+
+def _draw_surface(canvas: Any, axes: chart.Axes, draws: tuple[Array, Array, Array], heading: str, colours: str) -> None:
+    """A measure over both scales: draws as dots, and a smooth surface through them."""
+    sigma, v, z = draws
+    axes.set(title=heading, xlabel="private-data noise, σ", ylabel="anchor noise, v")
+    axes.grid(False)
+    if len(z) == 0:
+        axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=terms.GREY)
+        return
+    low = min(90.0, max(0.0, 10 * np.floor(z.min() / 10)))
+    high = min(100.0, max(low + 10, 10 * np.ceil(z.max() / 10)))
+    shades = {"cmap": colours, "vmin": low, "vmax": high}
+    smooth = smooth_surface(sigma, v, z)
+    if smooth is not None:
+        _draw_bands(axes, smooth, np.arange(low, high + 2.5, 5), colours)
+    drawn = axes.scatter(sigma, v, c=z, s=13, edgecolors=terms.GREY, linewidths=0.6, **shades)
+    across, up = (
+        float(scale.max()) or 1.0 for scale in (sigma, v)
+    )  # one noise only: its axis needs a length all the same
+    axes.set_xlim(-0.02 * across, 1.02 * across)
+    axes.set_ylim(-0.02 * up, 1.02 * up)
+    bar = canvas.colorbar(drawn, ax=axes, aspect=28, pad=0.02)
+    bar.outline.set_visible(False)
+
+
+def _draw_bands(axes: chart.Axes, smooth: Any, levels: Array, colours: str) -> None:
+    """The surface in steps, with upright numbers on its lines.
+
+    A step has the colour of the surface's own mean within it, not of its middle: where all is 100 %, the surface is as dark
+    as the draws.
+    """
+    from matplotlib import colormaps
+
+    x, y, z = smooth
+    low, high = levels[0], levels[-1]
+    inside = np.clip(z, low, high)
+    known = inside.compressed()
+    which = np.clip(np.searchsorted(levels, known, side="left") - 1, 0, len(levels) - 2)
+    counts = np.bincount(which, minlength=len(levels) - 1)
+    middles = (levels[:-1] + levels[1:]) / 2
+    means = np.where(counts > 0, np.bincount(which, known, len(middles)) / np.maximum(counts, 1), middles)
+    shades = colormaps[colours]((means - low) / (high - low))
+    axes.contourf(x, y, inside, levels=levels, colors=shades)
+    lines = axes.contour(x, y, z, levels=levels[:-1:2], colors=terms.INK, linewidths=0.7, alpha=0.6)
+    for number in axes.clabel(lines, fmt="%.0f", fontsize=8, inline_spacing=2):
+        number.set(rotation=0, transform_rotates_text=False, alpha=1.0)
+
+
+def smooth_surface(sigma: Array, v: Array, z: Array) -> Any:
+    """A smooth surface through the draws as (x, y, z) grids, hidden where no draw is near; None where draws are too few."""
+    from scipy.interpolate import RBFInterpolator
+
+    across, up = float(np.ptp(sigma)), float(np.ptp(v))
+    if len(z) < _FEWEST or across == 0 or up == 0:
+        return None
+    points, first = np.unique(np.stack([sigma / across, v / up], axis=1), axis=0, return_index=True)
+    if len(points) < _FEWEST or np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[1] < 1e-6:
+        return None
+    surface = RBFInterpolator(points, z[first], kernel="thin_plate_spline", smoothing=_SMOOTHING)
+    x, y = np.meshgrid(np.linspace(0, sigma.max(), _CELLS), np.linspace(0, v.max(), _CELLS))
+    wanted = np.stack([x.ravel() / across, y.ravel() / up], axis=1)
+    nearest = np.sqrt(((wanted[:, None, :] - points[None]) ** 2).sum(axis=-1)).min(axis=1)
+    # Smoothing overshoots where draws are at an end of the scale; a share cannot.
+    found = np.where(nearest < _NEAR, np.clip(surface(wanted), 0, 100), np.nan).reshape(x.shape)
+    return x, y, np.ma.masked_invalid(found)

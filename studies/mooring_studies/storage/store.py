@@ -22,8 +22,8 @@ from typing import Any, Self
 import numpy as np
 
 from mooring.errors import InputError, StorageError
+from mooring_studies.comparison.results import decode_rows, encode_rows, to_plain, write_results
 from mooring_studies.storage.locking import FolderLock
-from mooring_studies.storage.rows_file import encoded, plain, rows_from
 
 FACTS, PICTURES = "facts", "pictures"
 _CHUNK = "rows-{:06d}.parquet"
@@ -84,11 +84,11 @@ class ResultStore:
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep finished rows, all of them or none; values that are None are left out."""
-        kept = [{name: plain(value) for name, value in row.items()} for row in rows]
+        kept = [{name: to_plain(value) for name, value in row.items()} for row in rows]
         kept = [{name: value for name, value in row.items() if value is not None} for row in kept]
         if not kept:
             return
-        self._write(self.place / _CHUNK.format(self._next), encoded(kept))
+        self._write(self.place / _CHUNK.format(self._next), encode_rows(kept))
         self._next += 1
         self._rows += kept
 
@@ -171,8 +171,6 @@ class ResultStore:
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Write the final outputs: results.parquet, facts.json, and pictures.npz where pictures were kept."""
-        from mooring_studies.comparison.results import write_results
-
         write_results(self._rows, self.folder / "results.parquet")
         self._write(self.folder / "facts.json", _json(facts))
         pictures = self._content(self.place / "kept" / f"{PICTURES}.npz")
@@ -201,7 +199,7 @@ class ResultStore:
     def _read_chunk(self, path: Path) -> list[dict[str, Any]]:
         content = self._content(path)
         try:
-            return rows_from(content or b"")
+            return decode_rows(content or b"")
         except MemoryError:  # says nothing of the file
             raise
         except Exception:  # whatever a broken file makes its reader say
@@ -268,4 +266,4 @@ def _made_from_another(name: str, before: str, now: str) -> InputError:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (json.dumps(to_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""The words and colours that figures use for methods, attacks and studies: one place, so that figures agree.
+"""Names, words and colours of methods, attacks and studies, the same in all figures.
 
 Legend: v is the scale of anchor noise, σ that of private-data noise, p the number of participants.
 """
@@ -65,6 +65,10 @@ ATTACK_MARKERS = {
 
 STRONGEST = "strongest attack we know"
 DATA_AXIS, ANCHOR_AXIS = "scale of private-data noise, σ", "scale of anchor noise, v"
+NOISES = (  # a method, the column of its noise, and the axis' words
+    (DATA_NOISE, "data_noise_scale", DATA_AXIS),
+    (ANCHOR_NOISE, "anchor_noise_scale", ANCHOR_AXIS),
+)
 UTILITY_AXIS = "balanced accuracy on test rows, %"
 CLEAN_AXIS = "balanced accuracy as deployed, %"
 AUC_AXIS = "area under the ROC curve, %"
@@ -73,7 +77,7 @@ GUESSING = "random guessing"
 
 _LINKAGE_AXIS = {"mnist": "exact-source linkage, %"}
 _PAPER_CHANCE = {"mnist": 10.0, "landscape": 10.0}
-_TITLES = {
+TITLES = {
     "mnist": "MNIST",
     "celeba": "CelebA",
     "participants": "CelebA by participants",
@@ -84,11 +88,6 @@ _TITLES = {
 
 LINKAGE_CHANCE = 10.0
 """In percent: every gallery has ten candidates."""
-
-
-def title_of(study: str) -> str:
-    """A study's name as a figure's title begins."""
-    return _TITLES.get(study, study)
 
 
 def linkage_axis(study: str) -> str:

@@ -1,36 +1,66 @@
-"""What figures of tables read: noise levels matched between deployments, gains over training alone, groups of rows."""
+"""What figures read out of a result table: means, noise levels matched between deployments, gains, groups of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mooring_studies.figures.labels import (
-    ALIGNED_DATA_NOISE,
-    ANCHOR_NOISE,
-    AUC_AXIS,
-    BOTH_NOISES,
-    CLEAN_AXIS,
-    DATA_NOISE,
-    LOCAL_OWN,
-)
-from mooring_studies.figures.series import column, control, mean, percent, values
+from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.figures import terms
 
-if TYPE_CHECKING:
-    from mooring_studies.comparison.results import Results
-
-Array = NDArray[np.float64]
 _OTHER_SIZE = 1.5  # as many times more rows make another group; splits of one study differ by a row or two
+
+
+def mean(series: Array) -> float | None:
+    """The mean of what is finite; None where nothing is."""
+    good = series[np.isfinite(series)]
+    return float(good.mean()) if len(good) else None
+
+
+def mean_of(results: Results, method: str, name: str) -> float | None:
+    """A method's mean, in percent."""
+    return mean(results.where(method=method).percent(name))
+
+
+def accuracy_of(results: Results, method: str) -> float | None:
+    """Mean balanced accuracy of a method without noise, in percent."""
+    found = mean_of(results, method, "balanced_accuracy")
+    return mean_of(results, method, "balanced_accuracy_clean") if found is None else found
+
+
+def local_only(results: Results) -> float | None:
+    """What a participant reaches alone, in percent: the mean over participants."""
+    found = accuracy_of(results, terms.LOCAL_ONLY)
+    return mean(results.percent("local_only")) if found is None else found
+
+
+def pooled_raw(results: Results) -> float | None:
+    """What training on everybody's unprotected rows reaches, in percent."""
+    found = accuracy_of(results, terms.POOLED_RAW)
+    return mean(results.percent("pooled_raw")) if found is None else found
+
+
+def references(results: Results) -> dict[str, float | None]:
+    """What utilities are compared with, as `chart.draw_comparisons` takes it: training alone, and pooled raw records."""
+    return {"local": local_only(results), "pooled": pooled_raw(results)}
+
+
+def leakage_of(results: Results, method: str, kind: Kind) -> float | None:
+    """What the strongest attack finds on average on a method, such as one without noise."""
+    return mean(results.where(method=method).leakage(kind))
+
+
+def noiseless_method(rows: Results) -> str:
+    """The joint method without noise that a table has."""
+    return terms.ALIGNED if len(rows.where(method=terms.ALIGNED)) else terms.COMMON
 
 
 def noisy_methods(rows: Results) -> dict[str, str]:
     """Words for the noisy methods of a table; private-data noise is one, whichever of its two coupled forms was run."""
-    data = DATA_NOISE if len(rows.where(method=DATA_NOISE)) else ALIGNED_DATA_NOISE
-    return {data: "private-data noise", ANCHOR_NOISE: "anchor noise", BOTH_NOISES: "both noises"}
+    data = terms.DATA_NOISE if len(rows.where(method=terms.DATA_NOISE)) else terms.ALIGNED_DATA_NOISE
+    return {data: "private-data noise", terms.ANCHOR_NOISE: "anchor noise", terms.BOTH_NOISES: "both noises"}
 
 
 @dataclass(frozen=True)
@@ -42,8 +72,8 @@ class Worth:
     axis: str
 
 
-ACCURACY = Worth("balanced_accuracy_clean", "balanced_accuracy", CLEAN_AXIS)
-RANKING = Worth("auc_own_clean", None, AUC_AXIS)
+ACCURACY = Worth("balanced_accuracy_clean", "balanced_accuracy", terms.CLEAN_AXIS)
+RANKING = Worth("auc_own_clean", None, terms.AUC_AXIS)
 
 
 def levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
@@ -53,9 +83,9 @@ def levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
     deployments. Deployments with fewer levels than others, unfinished ones, are left out.
     """
     across, up = [], []
-    for deployment in values(rows, "deployment"):
+    for deployment in rows.values("deployment"):
         own = rows.where(deployment=deployment)
-        x, y = column(own, scale), percent(own, name)
+        x, y = own.numbers(scale), own.percent(name)
         good = np.isfinite(x) & np.isfinite(y)
         places, which = np.unique(np.round(x[good], 9), return_inverse=True)
         if len(places):
@@ -73,8 +103,8 @@ def means_by_setting(rows: Results, *series: Array) -> list[Array]:
 
     A setting is v and the place of σ among a deployment's: σ is a multiple of the rows' size, which differs a little.
     """
-    v, sigma = (np.round(np.nan_to_num(column(rows, f"{name}_noise_scale")), 9) for name in ("anchor", "data"))
-    deployment, place = column(rows, "deployment"), np.zeros(len(rows))
+    v, sigma = (np.round(np.nan_to_num(rows.numbers(f"{name}_noise_scale")), 9) for name in ("anchor", "data"))
+    deployment, place = rows.numbers("deployment"), np.zeros(len(rows))
     for one in np.unique(deployment):
         own = deployment == one
         place[own] = np.unique(sigma[own], return_inverse=True)[1]
@@ -88,9 +118,9 @@ def means_by_setting(rows: Results, *series: Array) -> list[Array]:
 def paired_gains(rows: Results, joint: Results, name: str) -> Array:
     """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
     found = []
-    for deployment in values(rows, "deployment"):
-        alone = control(rows.where(deployment=deployment), LOCAL_OWN, name)
-        joined = mean(percent(joint.where(deployment=deployment), name))
+    for deployment in rows.values("deployment"):
+        alone = mean_of(rows.where(deployment=deployment), terms.LOCAL_OWN, name)
+        joined = mean(joint.where(deployment=deployment).percent(name))
         if alone is not None and joined is not None:
             found.append(joined - alone)
     return np.array(found)
@@ -98,20 +128,20 @@ def paired_gains(rows: Results, joint: Results, name: str) -> Array:
 
 def strongest_noise(rows: Results) -> Results:
     """The rows with the strongest noise of every deployment."""
-    noise = np.nan_to_num(column(rows, "anchor_noise_scale")) + np.nan_to_num(column(rows, "data_noise_scale"))
-    deployment = column(rows, "deployment")
+    noise = np.nan_to_num(rows.numbers("anchor_noise_scale")) + np.nan_to_num(rows.numbers("data_noise_scale"))
+    deployment = rows.numbers("deployment")
     most = {one: noise[deployment == one].max() for one in np.unique(deployment)}
     return rows.only(np.array([noise[k] == most[one] for k, one in enumerate(deployment)], dtype=bool))
 
 
 def by_rows(results: Results) -> Iterator[tuple[str, Results]]:
     """Parts of the table by rows a participant, where a study has several, in words."""
-    sizes = values(results, "rows_each")
+    sizes = results.values("rows_each")
     starts = [size for k, size in enumerate(sizes) if k == 0 or size > _OTHER_SIZE * sizes[k - 1]]
     if len(starts) < 2:
         yield "", results
         return
-    rows_each = column(results, "rows_each")
+    rows_each = results.numbers("rows_each")
     for start, end in zip(starts, [*starts[1:], np.inf], strict=True):
         inside = (rows_each >= start) & (rows_each < end)
         yield f", {int(start)} rows each", results.only(inside)

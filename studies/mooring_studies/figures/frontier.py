@@ -1,0 +1,135 @@
+"""Operating points, utility against leakage, with and without noise, and the frontier of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.figures import chart, readings, terms
+
+NOTICEABLE = 0.5
+"""Percentage points by which two noiseless methods differ at least where a figure tells them apart: less rounds away."""
+_NOTICEABLE_ERROR = 0.005
+_LOOKS = {
+    terms.INDEPENDENT: ("P", terms.PURPLE, terms.PURPLE),
+    terms.COMMON: ("*", terms.INK, terms.INK),
+    terms.ALIGNED: ("*", terms.INK, "white"),
+}
+
+
+_NOISY = {
+    terms.DATA_NOISE: ("private-data noise", "o"),
+    terms.ANCHOR_NOISE: ("anchor noise", "s"),
+    terms.BOTH_NOISES: ("both noises", "^"),
+}
+
+
+def find_frontier(leakage: Array, utility: Array) -> NDArray[np.intp]:
+    """The points that no other beats: from the least leakage to the most, each more useful than those before.
+
+    Points that are not finite are left out.
+
+    Examples
+    --------
+    >>> find_frontier(np.array([10.0, 20.0, 30.0]), np.array([60.0, 50.0, 90.0])).tolist()
+    [0, 2]
+    """
+    known = np.flatnonzero(np.isfinite(leakage) & np.isfinite(utility))
+    order = known[np.lexsort((-utility[known], leakage[known]))]
+    best = np.maximum.accumulate(utility[order]) if len(order) else utility[order]
+    before = np.concatenate([[-np.inf], best[:-1]]) if len(order) else best
+    return order[utility[order] > before]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method without noise: what leaks to the strongest attack, and what it is worth as deployed."""
+
+    words: str
+    leakage: float
+    utility: float
+    marker: str
+    colour: str
+    inside: str
+
+
+def noiseless_points(results: Results, kind: Kind) -> list[Point]:
+    """I-GDP, and C-GDP and AA-I-GDP without noise: one point, the better, where no reader could tell those apart."""
+    points = {method: point for method in _LOOKS if (point := _point(results, method, kind)) is not None}
+    if terms.COMMON in points and terms.ALIGNED in points and _alike(points[terms.COMMON], points[terms.ALIGNED], kind):
+        marker, colour, inside = _LOOKS[terms.COMMON]
+        better = max(points[terms.COMMON], points.pop(terms.ALIGNED), key=lambda one: one.utility)
+        points[terms.COMMON] = replace(
+            better, words="C-GDP and AA-I-GDP, no noise", marker=marker, colour=colour, inside=inside
+        )
+    return list(points.values())
+
+
+def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: float = 0.65) -> tuple[Array, Array]:
+    """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them."""
+    every_x, every_y = [np.empty(0)], [np.empty(0)]
+    for method, (words, marker) in _NOISY.items():
+        own = results.where(method=method)
+        x, y = own.leakage(kind), own.percent("balanced_accuracy_clean")
+        good = np.isfinite(x) & np.isfinite(y)
+        label, colour = f"{words} ({int(good.sum())} draws)", terms.METHOD_COLOURS[method]
+        chart.draw_points(
+            axes, x[good], y[good], colour=colour, marker=marker, alpha=alpha, markersize=4.8, label=label
+        )
+        every_x.append(x)
+        every_y.append(y)
+    return np.concatenate(every_x), np.concatenate(every_y)
+
+
+def mark_noiseless(axes: chart.Axes, points: Sequence[Point]) -> None:
+    """One large marker a method without noise."""
+    for one in points:
+        axes.plot(
+            [one.leakage], [one.utility], one.marker, color=one.colour, markerfacecolor=one.inside, markersize=12,
+            linestyle="none", label=one.words, zorder=7,
+        )  # fmt: skip
+
+
+def draw_frontier(
+    axes: chart.Axes, x: Array, y: Array, points: Sequence[Point], kind: Kind, *, width: float = 2.4, level: float = 5
+) -> NDArray[np.intp]:
+    """Steps along what no other point beats, noisy or not, and on from the last of them, level, to the greatest leakage.
+
+    So a point that beats all others is seen to do so, too.
+
+    Returns
+    -------
+    array of int
+        The places of these points: among x first, then among `points`.
+    """
+    every_x = np.append(x, [one.leakage for one in points])
+    every_y = np.append(y, [one.utility for one in points])
+    leakier = -1.0 if kind == "error" else 1.0
+    best = find_frontier(leakier * every_x, every_y)
+    if len(best):
+        known = every_x[np.isfinite(every_x) & np.isfinite(every_y)]
+        steps_x = np.append(every_x[best], leakier * np.max(leakier * known))
+        steps_y = np.append(every_y[best], every_y[best[-1]])
+        axes.plot(
+            steps_x, steps_y, color=terms.BLACK, linewidth=width, drawstyle="steps-post", label="frontier",
+            zorder=level,
+        )  # fmt: skip
+    return best
+
+
+def _point(results: Results, method: str, kind: Kind) -> Point | None:
+    leakage = readings.leakage_of(results, method, kind)
+    clean = readings.mean_of(results, method, "balanced_accuracy_clean")
+    utility = readings.accuracy_of(results, method) if clean is None else clean
+    if leakage is None or utility is None:
+        return None
+    return Point(f"{terms.METHOD_WORDS[method]}, no noise", leakage, utility, *_LOOKS[method])
+
+
+def _alike(one: Point, other: Point, kind: Kind) -> bool:
+    apart = _NOTICEABLE_ERROR if kind == "error" else NOTICEABLE
+    return abs(one.leakage - other.leakage) < apart and abs(one.utility - other.utility) < NOTICEABLE
