@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from mooring.report import load_template
-from mooring_studies.figures.figure_file import Figure
+from mooring_studies.figures.study_figures import Figure
 
 WIDTH = 120
 _AS_IS = ("|", "!", "#", "1. ")
