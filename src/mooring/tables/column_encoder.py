@@ -157,10 +157,7 @@ def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | No
             ("nothing", missing & ~bad if column.missing == "refuse" else nothing),
             ("an infinite one", np.isinf(values)),
             ("one that is not whole", (values != np.rint(values)) & ~missing if column.kind == "integer" else nothing),
-            (
-                "one outside",
-                (values < column.low) | (values > column.high) if column.outside == "refuse" else nothing,
-            ),
+            ("one outside", (values < column.low) | (values > column.high) if column.outside == "refuse" else nothing),
         )
     firsts = [(int(mask.argmax()), k) for k, (_, mask) in enumerate(troubles) if mask.any()]
     if not firsts:

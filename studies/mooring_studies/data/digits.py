@@ -82,10 +82,7 @@ class DigitPartition:
 
 
 def load_digits(
-    folder: Path,
-    *,
-    _shapes: Mapping[str, tuple[int, ...]] = SHAPES,
-    _checksums: Mapping[str, str] = CHECKSUMS,
+    folder: Path, *, _shapes: Mapping[str, tuple[int, ...]] = SHAPES, _checksums: Mapping[str, str] = CHECKSUMS
 ) -> DigitRows:
     """Read MNIST and check that it is MNIST.
 

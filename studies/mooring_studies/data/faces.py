@@ -182,12 +182,7 @@ def load_faces(path: Path) -> FaceRows:
 
 
 def partition_faces(
-    identity: npt.ArrayLike,
-    pool: npt.ArrayLike,
-    *,
-    n_participants: int,
-    identities_each: int,
-    streams: Streams,
+    identity: npt.ArrayLike, pool: npt.ArrayLike, *, n_participants: int, identities_each: int, streams: Streams
 ) -> FacePartition:
     """Deal the participants' pool by identity.
 

@@ -12,13 +12,7 @@ import pyarrow.compute as pc
 
 from mooring.errors import InputError
 from mooring.tables.files import is_parquet, open_table, require_file
-from mooring.tables.images.array_files import (
-    find_idx_images,
-    find_idx_labels,
-    is_idx_file,
-    read_archive,
-    read_idx,
-)
+from mooring.tables.images.array_files import find_idx_images, find_idx_labels, is_idx_file, read_archive, read_idx
 from mooring.tables.images.pixels import IMAGE_SUFFIXES, Pixels, as_pixel_values, as_size, decode_images, resize_images
 from mooring.tables.inference import RowKeys, clean_values, listed, plain_values, require_column, row_keys
 from mooring.tables.reader import read_columns
@@ -133,10 +127,7 @@ def _read_folder(folder: Path, size: tuple[int, int] | None) -> Records:
 
     pixels = decode_images(files, size=size, place=place)
     return _records(
-        _as_fractions(pixels),
-        labels=codes if by_class else None,
-        label_names=tuple(by_class),
-        notes=tuple(notes),
+        _as_fractions(pixels), labels=codes if by_class else None, label_names=tuple(by_class), notes=tuple(notes)
     )
 
 
