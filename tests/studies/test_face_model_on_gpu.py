@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.data import face_model_on_gpu as module
-from mooring_studies.data.face_model import open_face_model
-from mooring_studies.data.face_model_on_gpu import face_model_on_gpu
+from mooring_studies.data import face_model as module
+from mooring_studies.data.face_model import face_model_on_gpu, open_face_model
 from mooring_studies.images import face_study
 
 torch = pytest.importorskip("torch")

@@ -90,7 +90,7 @@ def audit(
     try:
         if format not in ("text", "json"):
             raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
-        given = inputs.read_and_deal(
+        given = inputs.read_and_partition(
             data,
             study=study,
             label=label,
@@ -124,14 +124,14 @@ def audit(
             refuse_beside_a_study({"anchor-rows": anchor_rows})
             points = points_of(
                 given.studied,
-                given.dealt,
+                given.parts,
                 methods=method or (),
                 anchor_noise_scales=anchor_noise or (),
                 data_noise_levels=data_noise or (),
             )
         with count_progress() as tell:
             result = run_audit(
-                given.dealt,
+                given.parts,
                 points=points,
                 settings=AuditSettings(
                     projection=given.projection,

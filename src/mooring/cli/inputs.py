@@ -1,4 +1,4 @@
-"""What `mooring audit` and `mooring plan` do alike: read a file, deal it out, tell progress and trouble."""
+"""What `mooring audit` and `mooring plan` do alike: read a file, partition its rows, report progress and errors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TEST_ROWS = 3000
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a command was given, read and dealt out."""
+    """What a command was given, read and partitioned."""
 
     records: Records
-    dealt: Partition
+    parts: Partition
     evaluation: EvaluationSpec
     colluders: tuple[int, ...]
     targets: tuple[int, ...] | None
@@ -35,7 +35,7 @@ class Given:
     studied: StudiedRows | None = None
 
 
-def read_and_deal(
+def read_and_partition(
     path: Path,
     *,
     study: Path | None,
@@ -57,7 +57,7 @@ def read_and_deal(
     target: list[str] | None,
     seed: int,
 ) -> Given:
-    """Read a file, set an attribute aside, deal the rows out, and say how to evaluate what is rebuilt of them."""
+    """Read a file, hold an attribute out, partition the rows, and say how to evaluate what is rebuilt of them."""
     if study is not None:
         refuse_beside_a_study(
             {
@@ -72,7 +72,7 @@ def read_and_deal(
                 "auditor": auditor,
             }
         )
-        return _dealt_by_study(
+        return _partition_by_study(
             read_studied(path, study, ignore=drop or (), examples=examples),
             participants=participants,
             rows_each=rows_each,
@@ -95,7 +95,7 @@ def read_and_deal(
     n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
     if 0 < n_groups < participants:
         participants = n_groups  # a natural split, one group each
-    dealt = partition(
+    parts = partition(
         records,
         n_participants=participants,
         rows_each=rows_each,
@@ -106,7 +106,7 @@ def read_and_deal(
     )
     evaluation = EvaluationSpec(
         image_shape=records.image_shape,
-        embedding=None if auditor is None else _embedding(auditor, records, dealt, seed),
+        embedding=None if auditor is None else _embedding(auditor, records, parts, seed),
         groups=records.groups if n_groups > participants else None,
         attribute=values,
         attribute_name=attribute or "attribute",
@@ -114,14 +114,14 @@ def read_and_deal(
         n_examples=6 if examples else 0,
         feature_names=records.feature_names,
     )
-    colluding = tuple(_numbered(name, dealt) for name in colluder) if colluder else tuple(range(colluders))
-    targets = tuple(_numbered(name, dealt) for name in target) if target else None
+    colluding = tuple(_numbered(name, parts) for name in colluder) if colluder else tuple(range(colluders))
+    targets = tuple(_numbered(name, parts) for name in target) if target else None
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluding)[:5]
-    return Given(records, dealt, evaluation, colluding, targets, kind_of_projection)
+    return Given(records, parts, evaluation, colluding, targets, kind_of_projection)
 
 
-def _dealt_by_study(
+def _partition_by_study(
     studied: StudiedRows,
     *,
     participants: int,
@@ -132,35 +132,35 @@ def _dealt_by_study(
     seed: int,
 ) -> Given:
     records = studied.records
-    dealt = partition(
+    parts = partition(
         records,
         n_participants=participants,
         rows_each=rows_each,
         test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
         rng=np.random.default_rng([seed, 11]),
     )
-    colluding = tuple(_numbered(name, dealt) for name in colluder) if colluder else tuple(range(colluders))
-    targets = tuple(_numbered(name, dealt) for name in target) if target else None
-    return Given(records, dealt, studied.evaluation, colluding, targets, studied.projection, studied)
+    colluding = tuple(_numbered(name, parts) for name in colluder) if colluder else tuple(range(colluders))
+    targets = tuple(_numbered(name, parts) for name in target) if target else None
+    return Given(records, parts, studied.evaluation, colluding, targets, studied.projection, studied)
 
 
-def _numbered(name: str, dealt: Partition) -> int:
-    if name not in dealt.names:
+def _numbered(name: str, parts: Partition) -> int:
+    if name not in parts.names:
         raise InputError(
-            "participant", expected=f"one of {', '.join(dealt.names)}", got=repr(name), cure="Check its name."
+            "participant", expected=f"one of {', '.join(parts.names)}", got=repr(name), cure="Check its name."
         )
-    return dealt.names.index(name)
+    return parts.names.index(name)
 
 
-def _embedding(auditor: str, records: Records, dealt: Partition, seed: int) -> Any:
+def _embedding(auditor: str, records: Records, parts: Partition, seed: int) -> Any:
     if records.image_shape is None:
         raise typer.BadParameter("an auditor compares images, and these are not images", param_hint="--auditor")
     if auditor == "digits":
-        if dealt.test_labels is None:
+        if parts.test_labels is None:
             raise typer.BadParameter(
                 "the digit auditor is trained on labels, and there are none", param_hint="--auditor"
             )
-        used = np.concatenate(dealt.train_indices)
+        used = np.concatenate(parts.train_indices)
         free = np.setdiff1d(np.arange(records.n_rows), used)
         assert records.labels is not None
         return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)

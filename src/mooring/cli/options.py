@@ -1,4 +1,4 @@
-"""Options that `mooring audit` and `mooring plan` share: which file, how it is dealt out, where results go."""
+"""Options that `mooring audit` and `mooring plan` share: which file, how its rows are partitioned, where results go."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ StudyOption = Annotated[
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Data")]
-Participants = Annotated[
-    int, typer.Option(min=2, help="How many participants to deal the rows to.", rich_help_panel="Data")
-]
+Participants = Annotated[int, typer.Option(min=2, help="How many participants share the rows.", rich_help_panel="Data")]
 SplitBy = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +48,7 @@ PublicShare = Annotated[
     typer.Option(
         min=0.0,
         max=0.9,
-        help="Share of rows set aside as public, for a public SVD.",
+        help="Share of rows held out as public, for a public SVD.",
         show_default="0.1 if it is needed",
         rich_help_panel="Data",
     ),

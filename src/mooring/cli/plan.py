@@ -66,7 +66,7 @@ def plan(
     try:
         if format not in ("text", "json"):
             raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
-        given = inputs.read_and_deal(
+        given = inputs.read_and_partition(
             data,
             study=study,
             label=label,
@@ -89,7 +89,7 @@ def plan(
         )
         with count_progress() as tell:
             found = plan_study(
-                given.dealt,
+                given.parts,
                 target=limit,
                 n_components=components,
                 n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,

@@ -54,7 +54,7 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 
 def points_of(
     studied: StudiedRows,
-    dealt: Partition,
+    parts: Partition,
     *,
     methods: Sequence[str],
     anchor_noise_scales: Sequence[float],
@@ -71,7 +71,7 @@ def points_of(
             cure="Without both, the study's own point is used.",
         )
     study = studied.study
-    own = point_of(study, root_mean_square(dealt.train, studied.projection))
+    own = point_of(study, root_mean_square(parts.train, studied.projection))
     if own is None:
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
     others = PointGrid(

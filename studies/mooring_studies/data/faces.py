@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.metrics import Galleries, build_identity_galleries
 from mooring.randomness import Streams
-from mooring.tables import decode_images
+from mooring.tables import decode_images, open_table, read_columns
 from mooring.typing import Indices
 from mooring_studies.data.downloads import changed, cut_short, missing, sha256_of
 
@@ -250,12 +251,9 @@ def face_galleries(
 
 
 def _table(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet
-
     try:
-        table = pa.parquet.ParquetFile(path).read()
-    except (pa.ArrowException, OSError):
+        _, table = read_columns(open_table(path))
+    except InputError:
         raise cut_short(path, "celeba", reason="it is no Parquet file, or one without its end") from None
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         raise _unfit(path, f"it has no column {', '.join(absent)}")
@@ -269,14 +267,10 @@ def _table(path: Path) -> Any:
 
 
 def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_bytes(kind: Any) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 

@@ -15,8 +15,13 @@ from mooring.mechanisms.projection import Projection, public_svd_projection
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
 from mooring_studies.data.downloads import find, sha256_of
-from mooring_studies.data.face_model import FILE_NAME, REFERENCE_CHECKSUM, open_face_model
-from mooring_studies.data.face_model_on_gpu import FaceModelOnGpu, face_model_on_gpu
+from mooring_studies.data.face_model import (
+    FILE_NAME,
+    REFERENCE_CHECKSUM,
+    FaceModelOnGpu,
+    face_model_on_gpu,
+    open_face_model,
+)
 from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
 from mooring_studies.images.auditing import Auditing, Decoder, Embedder
 from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
