@@ -48,6 +48,36 @@ class Colluder:
     secret: RigidMap = field(repr=False)
 
 
+def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> None:
+    """Refuse a target or colluders that do not take part, or a target that is among the colluders.
+
+    Parameters
+    ----------
+    target : int
+    colluders : sequence of int
+    n_participants : int
+    """
+    indices = f"0 to {n_participants - 1}"
+    if not 0 <= target < n_participants:
+        raise InputError(
+            "target", expected=f"a participant's index, {indices}", got=str(target), cure="Count from zero."
+        )
+    if target in colluders:
+        raise InputError(
+            "colluders",
+            expected="participants other than the target",
+            got=f"the target, {target}, among them",
+            cure="A participant that colludes against itself has nothing left to lose.",
+        )
+    if len(set(colluders)) != len(colluders) or any(not 0 <= c < n_participants for c in colluders):
+        raise InputError(
+            "colluders",
+            expected=f"distinct participants' indices, {indices}",
+            got=str(list(colluders)),
+            cure="Name each colluder once.",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class CollusionView:
     """What an analyst sees, and what the colluders add.
@@ -91,26 +121,7 @@ class CollusionView:
     repeated_uploads: tuple[Upload, ...] = ()
 
     def __post_init__(self) -> None:
-        p = len(self.uploads)
-        if not 0 <= self.target < p:
-            raise InputError(
-                "target", expected=f"a participant's index, 0 to {p - 1}", got=str(self.target), cure="Count from zero."
-            )
-        indices = [colluder.index for colluder in self.colluders]
-        if self.target in indices:
-            raise InputError(
-                "colluders",
-                expected="participants other than the target",
-                got=f"the target, {self.target}, among them",
-                cure="A participant that colludes against itself has nothing left to lose.",
-            )
-        if len(set(indices)) != len(indices) or any(not 0 <= index < p for index in indices):
-            raise InputError(
-                "colluders",
-                expected=f"distinct participants' indices, 0 to {p - 1}",
-                got=str(indices),
-                cure="Name each colluder once.",
-            )
+        check_roles(self.target, [colluder.index for colluder in self.colluders], len(self.uploads))
 
     @property
     def n_components(self) -> int:

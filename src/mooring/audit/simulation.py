@@ -6,7 +6,6 @@ compared with the truth. Between organisations each part runs where its data is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from mooring.alignment import Alignment, Solver, align, align_to_reference
-from mooring.attacks.view import Colluder, CollusionView
+from mooring.attacks.view import Colluder, CollusionView, check_roles
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
@@ -158,24 +157,7 @@ class Simulation:
             How many more times the target uploaded the same rows, with fresh noise and a fresh map.
         """
         p = len(self.uploads)
-        if not 0 <= target < p:
-            raise InputError("target", expected=f"0 to {p - 1}", got=str(target), cure="Count participants from zero.")
-        if any(not 0 <= c < p for c in colluders):
-            raise InputError(
-                "colluders", expected=f"0 to {p - 1} each", got=str(list(colluders)), cure="Count from zero."
-            )
-        telling = tuple(
-            Colluder(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c])
-            for c in colluders
-            if c != target
-        )
-        if len(telling) < len(colluders):
-            raise InputError(
-                "colluders",
-                expected="participants other than the target",
-                got=f"the target, {target}, among them",
-                cure="Choose another target.",
-            )
+        check_roles(target, colluders, p)
         return CollusionView(
             method=self.method,
             data_noise_scale=self.data_noise_scale,
@@ -185,8 +167,10 @@ class Simulation:
             labels=self.labels if with_labels else (None,) * p,
             alignment=self.alignment,
             target=target,
-            colluders=telling,
-            anchor=self.anchor if telling else None,
+            colluders=tuple(
+                Colluder(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c]) for c in colluders
+            ),
+            anchor=self.anchor if colluders else None,
             known_rows=self._known_rows(target, n_known_rows),
             repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
         )
@@ -195,14 +179,11 @@ class Simulation:
         if n_known_rows == 0:
             return None
         rows = self.private_data[target]
-        if not 0 < n_known_rows <= rows.shape[0]:
-            raise InputError(
-                "n_known_rows",
-                expected=f"between 0 and the target's {rows.shape[0]} rows",
-                got=str(n_known_rows),
-                cure="The attacker cannot know more rows than there are.",
-            )
-        chosen = self.streams.named(f"participant/{target}/known-rows").permutation(rows.shape[0])[:n_known_rows]
+        n = int(rows.shape[0])
+        if not 0 < n_known_rows <= n:
+            expected = f"between 0 and the target's {n} rows"
+            raise InputError("n_known_rows", expected=expected, got=str(n_known_rows), cure="Ask for fewer rows.")
+        chosen = self.streams.named(f"participant/{target}/known-rows").permutation(n)[:n_known_rows]
         picked = rows[indices_beside(chosen, rows), :]
         return like(picked, rows)  # a copy: the view must not hold on to all rows
 
@@ -268,21 +249,12 @@ def simulate(
     >>> bool(np.allclose(rebuilt.rows, rows[1]))
     True
     """
-    for name, scale in (("anchor_noise_scale", anchor_noise_scale), ("data_noise_scale", data_noise_scale)):
-        if not (math.isfinite(scale) and scale >= 0):
-            raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
-    method = _with_noise(
-        method_named(method) if isinstance(method, str) else method, anchor_noise_scale, data_noise_scale
-    )
+    method = _with_noise(method, anchor_noise_scale, data_noise_scale)
     records = _checked_records(datasets)
     known = _checked_labels(labels, records)
     if not 0 <= settings.reference < len(records):
-        raise InputError(
-            "reference",
-            expected=f"a participant's index, 0 to {len(records) - 1}",
-            got=str(settings.reference),
-            cure="Count participants from zero.",
-        )
+        expected = f"a participant's index, 0 to {len(records) - 1}"
+        raise InputError("reference", expected=expected, got=str(settings.reference), cure="Count from zero.")
     streams = rng if isinstance(rng, Streams) else Streams(int.from_bytes(rng.bytes(32), "little"))
     projection = _projection(settings.projection, n_components, int(records[0].shape[1]), streams).moved_to(records[0])
     private_data = tuple(projection.encode(part) for part in records)
@@ -376,7 +348,8 @@ def _copied(array: Array) -> Array:
     return namespace_of(array).asarray(array, copy=True)
 
 
-def _with_noise(method: Method, anchor_noise_scale: float, data_noise_scale: float) -> Method:
+def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scale: float) -> Method:
+    method = method_named(method) if isinstance(method, str) else method
     lacks = (anchor_noise_scale > 0 and not method.anchor_noise) or (data_noise_scale > 0 and not method.data_noise)
     if lacks and method.uses_anchor:
         return METHODS["aa-i-gdp-both-noise"]

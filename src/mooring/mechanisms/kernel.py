@@ -110,7 +110,16 @@ class Upload:
 
 
 def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -> Array:
-    """Return X O + 1 Ψᵀ for rows of shape (..., n, d) and one map, or one for each leading index."""
+    """Return X O + 1 Ψᵀ.
+
+    Parameters
+    ----------
+    rows : array of shape (..., n, d)
+    secret : RowMap
+        One map, or a batch of them, one for each leading index.
+    precision : {"float64", "float32"}
+        Format of the result.
+    """
     return _rounded(secret.apply(rows), precision)
 
 
@@ -157,7 +166,17 @@ def represent_rows(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded; arguments as for `map_rows` and `add_noise`."""
+    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded.
+
+    Parameters
+    ----------
+    rows, secret
+        As for `map_rows`.
+    noise_scale, noise
+        As for `add_noise`.
+    precision : {"float64", "float32"}
+        Format of the result, and of the mapped rows before noise is added.
+    """
     return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
 
 
@@ -169,7 +188,17 @@ def represent_anchor(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded; arguments as for `map_rows` and `add_noise`."""
+    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded.
+
+    Parameters
+    ----------
+    anchor, secret
+        As for `map_rows`.
+    noise_scale, noise
+        As for `add_noise`.
+    precision : {"float64", "float32"}
+        Format of the result.
+    """
     return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
 
 
