@@ -13,7 +13,7 @@ from mooring.theory import transition_scale
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
 from mooring_studies.images.picture_rows import SHOWN, pictures_of
-from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.row_writer import rebuilt_name
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
@@ -87,7 +87,7 @@ def _run_images(
         found_before: dict[int, dict[int, Any]] = {}  # nor does the moments attack on how many others there are
         for allocation in _allocations(spec, digits=digits):
             began = time.perf_counter()
-            prepared: Prepared = study.prepare(streams, **allocation)
+            prepared: PreparedDeployment = study.prepare(streams, **allocation)
             image_study = ImageStudy(
                 spec.in_deployment(deployment),
                 prepared,
@@ -146,11 +146,11 @@ def _seeds(spec: Spec) -> list[int]:
     return [_DEPLOYMENTS_APART * spec.seed + deployment for deployment in range(spec.deployments)]
 
 
-def _facts_of(prepared: Prepared) -> dict[str, Any]:
+def _facts_of(prepared: PreparedDeployment) -> dict[str, Any]:
     deployment = prepared.deployment
     p, (r, h) = deployment.n_participants, deployment.anchor.shape
     rows_each = [int(sum(sizes)) for sizes in zip(*deployment.sizes.values(), strict=True)]
-    exact = prepared.auditing.queries[None]
+    exact = prepared.evaluator.queries[None]
     return {
         "n_train": int(deployment.sizes["train"].sum()),
         "n_validation": int(deployment.sizes["validation"].sum()),
@@ -158,15 +158,15 @@ def _facts_of(prepared: Prepared) -> dict[str, Any]:
         "rows_each": rows_each,
         "train_rows_each": deployment.sizes["train"].tolist(),
         "n_queries": len(deployment.query_places),
-        "n_galleries": len(prepared.auditing.galleries.answers),
+        "n_galleries": len(prepared.evaluator.galleries.answers),
         "rms": prepared.rms,
-        "linkage_floor": float(prepared.auditing.linkage(exact)[0]),
+        "linkage_floor": float(prepared.evaluator.linkage(exact)[0]),
         "phase_transition": {str(p): float(transition_scale(p, h, r))},
         **prepared.facts,
     }
 
 
-def _keep_pictures(prepared: Prepared, store: ResultStore) -> dict[str, float]:
+def _keep_pictures(prepared: PreparedDeployment, store: ResultStore) -> dict[str, float]:
     """Lay out the pictures of the first deployment from the rebuilt rows that its chunks left; return their extent."""
     rebuilt: dict[str, dict[str, Any]] = {}
     for method in ("i-gdp", *dict.fromkeys(method for method, *_ in SHOWN)):

@@ -22,14 +22,14 @@ from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
-from mooring_studies.images.auditing import Auditing, Decoder
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
+from mooring_studies.images.evaluator import BatchEvaluator, Decoder
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.picture_rows import pictures_of
-from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.representations import (
     aligned_draws,
     aligned_rows,
@@ -94,12 +94,12 @@ def places_of(deployment: Deployment, participant: int, *splits: Any) -> Any:
     return np.r_[tuple(deployment.own(split, participant) for split in splits)]
 
 
-def prepared_for(deployment: Deployment) -> Prepared:
+def prepared_for(deployment: Deployment) -> PreparedDeployment:
     """An auditor that sees the projected rows themselves; pictures have four pixels."""
     queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(None, n_rows=len(queries), n_candidates=5, seed=2)
     normalise = torch.nn.functional.normalize
-    auditing = Auditing(
+    evaluator = BatchEvaluator(
         queries=queries,
         decoder=Decoder(torch.eye(H)),
         embed=lambda images: normalise(images, dim=1),
@@ -108,9 +108,9 @@ def prepared_for(deployment: Deployment) -> Prepared:
         match_galleries=galleries,
         shown=np.arange(3),
     )
-    return Prepared(
+    return PreparedDeployment(
         deployment=deployment,
-        auditing=auditing,
+        evaluator=evaluator,
         projection=no_projection(H),
         architecture=DIGITS,
         identities_each=None,
@@ -184,7 +184,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return seen
 
 
-def run(folder: Path, spec: Spec, prepared: Prepared, *, reference_control: bool = True, **options: Any) -> list[Row]:
+def run(
+    folder: Path, spec: Spec, prepared: PreparedDeployment, *, reference_control: bool = True, **options: Any
+) -> list[Row]:
     """All rows in the store after a run."""
     with ResultStore(folder, "key", {}) as store:
         study = ImageStudy(
@@ -371,7 +373,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
     coupled = coupled_draws(deployment, scales, [0, 1])
     uploads = coupled.target_common if attack == "known-secret" else coupled.target_anchored
     projection = no_projection(H).moved_to(deployment.rows)
-    attacker = Attacker(deployment, prepared_for(deployment).auditing, projection)
+    attacker = Attacker(deployment, prepared_for(deployment).evaluator, projection)
     attacker.on_known_map(method, uploads, scales, np.array([True, True]))
     own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
     known = deployment.rows[own]
@@ -491,12 +493,12 @@ def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces
     read = faces.faces
     dealt = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
     prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
-    auditing = prepared.auditing
-    np.testing.assert_array_equal(auditing.references.numpy(), read.rows(dealt.references))
+    evaluator = prepared.evaluator
+    np.testing.assert_array_equal(evaluator.references.numpy(), read.rows(dealt.references))
     queries = read.rows(dealt.queries[TARGET])
-    np.testing.assert_allclose(auditing.queries.numpy(), faces.projection.encode(queries), rtol=0, atol=1e-9)
-    assert not {row.tobytes() for row in auditing.references.numpy()} & {row.tobytes() for row in queries}
-    galleries = auditing.galleries
+    np.testing.assert_allclose(evaluator.queries.numpy(), faces.projection.encode(queries), rtol=0, atol=1e-9)
+    assert not {row.tobytes() for row in evaluator.references.numpy()} & {row.tobytes() for row in queries}
+    galleries = evaluator.galleries
     true = galleries.candidates[np.arange(len(galleries.answers)), galleries.answers]
     whom = read.identity[dealt.references[true]]
     np.testing.assert_array_equal(whom, read.identity[dealt.queries[TARGET][galleries.queries]])

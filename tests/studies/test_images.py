@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.images import auditing as auditing_module
+from mooring_studies.images import evaluator as evaluator_module
 from mooring_studies.images import leakage, representations
-from mooring_studies.images.auditing import Auditing, Decoder
-from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed, strong_draws
+from mooring_studies.images.evaluator import BatchEvaluator, Decoder
 from mooring_studies.images.leakage import Attacker
-from mooring_studies.images.levels import strong_draws
 from mooring_studies.images.representations import (
     AlignedDraws,
     aligned_draws,
@@ -70,12 +69,12 @@ def deployment_of(p: int = 3) -> Deployment:
     return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
 
 
-def auditing_of(deployment: Deployment) -> Auditing:
+def auditing_of(deployment: Deployment) -> BatchEvaluator:
     """An auditor that sees the projected rows themselves."""
     queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(deployment.labels[deployment.query_places], seed=2)
     normalise = torch.nn.functional.normalize
-    return Auditing(
+    return BatchEvaluator(
         queries=queries,
         decoder=Decoder(torch.eye(H)),
         embed=lambda images: normalise(images, dim=1),
@@ -432,10 +431,10 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
     assert found.columns[2]["error:moments+denoised"] < found.columns[2]["error:moments"]
 
 
-# --------------------------------------------------------------------------------------------------------- auditing
+# --------------------------------------------------------------------------------------------------------- evaluator
 
 
-def hand_made(**changes: Any) -> Auditing:
+def hand_made(**changes: Any) -> BatchEvaluator:
     """Three queries in a plane. Gallery k shows query k beside one other: its true place is 0, 1, 0."""
     queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
     galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
@@ -449,7 +448,7 @@ def hand_made(**changes: Any) -> Auditing:
         "match_galleries": galleries,
         "shown": np.array([0]),
     } | changes
-    return Auditing(**settings)
+    return BatchEvaluator(**settings)
 
 
 def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> None:
@@ -464,24 +463,24 @@ def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> Non
 
 
 def test_exact_queries_are_always_linked_and_swapped_ones_never() -> None:
-    auditing = hand_made()
-    exact = auditing.queries
+    evaluator = hand_made()
+    exact = evaluator.queries
     swapped = exact[[1, 0, 0]]
     half = torch.stack([exact[0], exact[0], exact[2]])
     stacked = torch.stack([exact, swapped, half])
-    np.testing.assert_allclose(auditing.linkage(stacked), [1, 0, 2 / 3])
-    np.testing.assert_allclose(auditing.match(stacked), [1, 0, 2 / 3])
-    assert auditing.linkage(stacked).dtype == np.float64
+    np.testing.assert_allclose(evaluator.linkage(stacked), [1, 0, 2 / 3])
+    np.testing.assert_allclose(evaluator.match(stacked), [1, 0, 2 / 3])
+    assert evaluator.linkage(stacked).dtype == np.float64
 
 
 def test_a_match_takes_the_better_of_distance_and_angle() -> None:
-    auditing = hand_made()
+    evaluator = hand_made()
     # Far too long: query 2 is at the angle of itself, but nearer to (1, 0) by distance.
     by_angle = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 8.0]], dtype=torch.float64)
-    assert auditing.match(by_angle[None]).tolist() == [1]
+    assert evaluator.match(by_angle[None]).tolist() == [1]
     # Nearest by distance, and on the wrong side by angle: (0.3, 0) is nearer to (0.5, 0.5) than to (1, 0).
     by_distance = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0]], dtype=torch.float64)
-    assert auditing.match(by_distance[None]).tolist() == [1]
+    assert evaluator.match(by_distance[None]).tolist() == [1]
     # In one gallery the angle is wrong, in another the distance: neither way alone is right in both.
     each_once = torch.stack([by_angle[2], by_distance[2]])
     two = Galleries(np.array([0, 1]), np.array([[2, 0], [2, 0]]), np.array([0, 0]), 0, 0)
@@ -495,15 +494,15 @@ def test_the_auditor_sees_pixels_between_black_and_white() -> None:
         seen.append(images.clone())
         return images
 
-    auditing = hand_made(embed=embed, decoder=Decoder(torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]])))
-    auditing.embedded(auditing.queries)
+    evaluator = hand_made(embed=embed, decoder=Decoder(torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]])))
+    evaluator.embedded(evaluator.queries)
     torch.testing.assert_close(seen[0], torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.25], [1.0, 0.0, 0.625]]))
 
 
 def test_the_error_is_relative_to_the_length_of_all_queries() -> None:
-    auditing = hand_made()
-    stacked = torch.stack([auditing.queries, torch.zeros_like(auditing.queries), auditing.queries + 1])
-    np.testing.assert_allclose(auditing.error(stacked), [0, 1, np.sqrt(6) / np.sqrt(2.5)], atol=1e-15)
+    evaluator = hand_made()
+    stacked = torch.stack([evaluator.queries, torch.zeros_like(evaluator.queries), evaluator.queries + 1])
+    np.testing.assert_allclose(evaluator.error(stacked), [0, 1, np.sqrt(6) / np.sqrt(2.5)], atol=1e-15)
 
 
 def test_the_auditor_is_shown_few_images_at_a_time_and_fewer_where_memory_runs_out(
@@ -519,7 +518,7 @@ def test_the_auditor_is_shown_few_images_at_a_time_and_fewer_where_memory_runs_o
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return torch.nn.functional.normalize(images, dim=1)
 
-    monkeypatch.setattr(auditing_module, "_NUMBERS_AT_ONCE", 12)
+    monkeypatch.setattr(evaluator_module, "_NUMBERS_AT_ONCE", 12)
     assert torch.equal(hand_made(embed=embed).embedded(rows), expected)
     assert shown == [6, 3, 3, 3, 2]
 

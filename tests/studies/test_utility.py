@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from mooring_studies.images import background as background_module
 from mooring_studies.images import digit_study, utility
-from mooring_studies.images.background import InBackground
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
-from mooring_studies.images.memory import pieces_that_fit
+from mooring_studies.images.execution import BackgroundTask, pieces_that_fit
 from mooring_studies.images.utility import scored, trained, without_protection
 
 from mooring.errors import InputError
@@ -212,7 +211,7 @@ def test_functions_run_in_order_one_at_a_time_behind_the_main_thread() -> None:
         assert threading.current_thread() is not threading.main_thread()
         done.append(k)
 
-    with InBackground() as background:
+    with BackgroundTask() as background:
         background.run(lambda: work(0))
         assert done == []  # it was not waited for
         go.set()
@@ -226,7 +225,7 @@ def test_functions_run_in_order_one_at_a_time_behind_the_main_thread() -> None:
 
 def test_what_fails_behind_fails_where_the_next_is_given_and_that_does_not_run() -> None:
     done = list[int]()
-    with InBackground() as background:
+    with BackgroundTask() as background:
         background.run(lambda: done.append(1))
         background.run(lambda: [][0])
         with pytest.raises(IndexError):
@@ -239,7 +238,7 @@ def test_what_fails_last_fails_at_the_end() -> None:
     done = list[int]()
 
     def use() -> None:
-        with InBackground() as background:
+        with BackgroundTask() as background:
             background.run(lambda: done.append(1))
             background.run(lambda: [][0])
 
@@ -257,7 +256,7 @@ def test_what_was_begun_is_finished_when_the_main_thread_fails_or_is_interrupted
             done.append(1)
 
         def use(slow: Any = slow, go: threading.Event = go, problem: Any = problem) -> None:
-            with InBackground() as background:
+            with BackgroundTask() as background:
                 background.run(slow)
                 go.set()
                 raise problem
@@ -352,7 +351,7 @@ def test_waiting_for_what_runs_behind_is_counted_and_work_of_ones_own_is_not(mon
         return read
 
     monkeypatch.setattr(background_module.time, "perf_counter", clock)
-    with InBackground() as background:
+    with BackgroundTask() as background:
         background.run(work)
         now[0] += 100  # work of one's own
         background.wait()

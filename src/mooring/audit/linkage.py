@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import InputError
-from mooring.metrics import Embedding, Figure, Galleries, Linkage, build_galleries, build_identity_galleries, link
+from mooring.metrics import (
+    ROW_METRICS,
+    Embedding,
+    Figure,
+    Galleries,
+    Linkage,
+    build_galleries,
+    build_identity_galleries,
+    link,
+)
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
@@ -81,8 +90,7 @@ class LinkageTest:
     def _linked(self, chosen: Matrix) -> Linkage:
         if self.embedding is not None:
             return link(np.asarray(self.embedding(chosen)), self.vectors, self.galleries, metric="cosine")
-        # by distance or by angle, whichever serves the attacker: much noise spoils distances
-        both = [link(chosen, self.vectors, self.galleries, metric=metric) for metric in ("euclidean", "cosine")]
+        both = [link(chosen, self.vectors, self.galleries, metric=metric) for metric in ROW_METRICS]
         return max(both, key=lambda one: one.accuracy)
 
 

@@ -5,7 +5,7 @@ from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, wilson
-from mooring.metrics.linkage import Linkage, link
+from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
 from mooring.metrics.reconstruction import (
     ReconstructionMeasures,
     centred_error,
@@ -13,10 +13,12 @@ from mooring.metrics.reconstruction import (
     measure_reconstruction,
     psnr,
     relative_error,
+    relative_errors,
     ssim,
 )
 
 __all__ = [
+    "ROW_METRICS",
     "AttributeInference",
     "DigitAuditor",
     "Embedding",
@@ -32,12 +34,15 @@ __all__ = [
     "build_identity_galleries",
     "centred_error",
     "feature_r2",
+    "gallery_hits",
     "infer_attribute",
     "link",
+    "linked_shares",
     "measure_reconstruction",
     "onnx_embedding",
     "psnr",
     "relative_error",
+    "relative_errors",
     "ssim",
     "train_digit_auditor",
     "wilson",

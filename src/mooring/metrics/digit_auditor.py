@@ -52,7 +52,7 @@ class DigitAuditor:
             self.embedded(torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device))
             for start in range(0, len(images), _BATCH)
         ]
-        return unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts]))
+        return np.asarray(unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts])), dtype=np.float64)
 
     def embedded(self, images: Any) -> Any:
         """The same for a float32 tensor of clamped images on the auditor's device, in batches, without leaving it."""

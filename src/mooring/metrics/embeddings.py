@@ -51,7 +51,7 @@ class OnnxEmbedding:
             padded = np.concatenate([batch, np.repeat(batch[-1:], padding, axis=0)]) if padding else batch
             vectors = np.asarray(self._session.run(None, {declared.name: padded})[0], dtype=np.float64)
             parts.append(vectors.reshape(len(padded), -1)[: len(batch)])
-        return unit_rows(np.concatenate(parts))
+        return np.asarray(unit_rows(np.concatenate(parts)), dtype=np.float64)
 
     def _prepared(self, images: Matrix) -> Any:
         images = resize_bilinear(images, self.input_size) * self.scale + self.offset

@@ -6,18 +6,24 @@ the candidate nearest to the reconstruction; with k candidates a guess is right 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, indices_beside, namespace_of, to_numpy, vector_norms
 from mooring.metrics.embeddings import Embedding
 from mooring.metrics.galleries import Galleries
 from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums, wilson
 from mooring.metrics.validation import BLOCK_NUMBERS, Integers, finite_rows, unit_rows
-from mooring.typing import Matrix
+from mooring.typing import Array, Matrix
+
+Metric = Literal["euclidean", "cosine"]
+ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
+"""How rows that no auditor embeds are compared, by whichever serves the attacker: much noise spoils distances."""
 
 _TIE_TOLERANCE = 1e-12
 _N_RESAMPLES = 2000
@@ -58,13 +64,75 @@ class Linkage:
         return Figure(name, self.accuracy, self.interval, self.chance, control, floor, self.n_queries, True)
 
 
+def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
+    """Hit or miss of each gallery in each of several reconstructions of the same rows, on their device.
+
+    Parameters
+    ----------
+    queries : array of shape (D, n, m)
+        D reconstructions, indexed by `galleries.queries`.
+    candidates : array of shape (r, m)
+        Clean rows, indexed by `galleries.candidates`.
+    galleries : Galleries
+    metric : {"euclidean", "cosine"}
+        What nearest means. A vector of zeros has cosine 0 with every other.
+
+    Returns
+    -------
+    array of shape (D, q)
+        1 where the true match is nearest, 0 where it is not, 1/t where it shares that place with t − 1 others.
+    """
+    xp, cosine = namespace_of(queries, candidates), metric == "cosine"
+    far, aimless_far = _prepared(candidates, cosine=cosine)
+    n_galleries, n_candidates = galleries.candidates.shape
+    block = max(1, BLOCK_NUMBERS // (n_candidates * far.shape[1]))
+    slack = _ROUNDING_OF_UNIT_ROWS if cosine else 0.0
+    hits = np.empty((queries.shape[0], n_galleries))
+    for draw in range(queries.shape[0]):
+        near, aimless_near = _prepared(queries[draw, ...], cosine=cosine)
+        for start in range(0, n_galleries, block):
+            part = slice(start, start + block)
+            asked, shown = (indices_beside(one[part], far) for one in (galleries.queries, galleries.candidates))
+            distances = vector_norms(far[shown, :] - near[asked, :][:, None, :])
+            if cosine:  # ranks like the distance of unit vectors
+                aimless = aimless_near[asked][:, None] | aimless_far[shown]
+                distances = xp.where(aimless, _RIGHT_ANGLE, distances)
+            nearest = xp.min(distances, axis=1, keepdims=True)
+            tied = to_numpy(distances <= nearest * (1.0 + _TIE_TOLERANCE) + slack)
+            hits[draw, part] = tied[np.arange(len(tied)), galleries.answers[part]] / tied.sum(axis=1)
+    return hits
+
+
+def linked_shares(
+    queries: Array, candidates: Array, galleries: Galleries, *, metrics: Sequence[Metric] = ROW_METRICS
+) -> Matrix:
+    """The share of galleries linked in each of D reconstructions, by the metric that links most: shape (D,).
+
+    Parameters
+    ----------
+    queries, candidates, galleries
+        As for `gallery_hits`.
+    metrics : sequence of {"euclidean", "cosine"}
+        Both for rows, cosine for an auditor's vectors.
+    """
+    found = [gallery_hits(queries, candidates, galleries, metric=metric).mean(axis=1) for metric in metrics]
+    return np.asarray(np.max(found, axis=0), dtype=np.float64)
+
+
+def _prepared(rows: Array, *, cosine: bool) -> tuple[Array, Array]:
+    """Rows in float64, of length one for cosines, and which of them are zero throughout."""
+    rows = as_float64(rows)
+    aimless = namespace_of(rows).all(rows == 0, axis=1)
+    return (unit_rows(rows) if cosine else rows), aimless
+
+
 def link(
     queries: ArrayLike,
     candidates: ArrayLike,
     galleries: Galleries,
     *,
     embedding: Embedding | None = None,
-    metric: Literal["euclidean", "cosine"] = "euclidean",
+    metric: Metric = "euclidean",
 ) -> Linkage:
     """Name the nearest candidate of each gallery and count how often it is the true match.
 
@@ -100,7 +168,8 @@ def link(
             got=f"{far.shape[1]}",
             cure="Decode reconstructions to the features of the clean rows.",
         )
-    hits = _hits(near, near_index, far, far_index, galleries.answers, cosine=metric == "cosine")
+    shown = replace(galleries, queries=near_index, candidates=far_index)
+    hits = gallery_hits(near[None], far, shown, metric=metric)[0]
     n_queries = len(near)
     if n_queries == len(hits):
         interval = wilson(float(hits.sum()), n_queries)
@@ -133,32 +202,6 @@ def _embedded(what: str, rows: ArrayLike, wanted: Integers, embedding: Embedding
             cure="Return an array of shape (n, k).",
         )
     return vectors, index
-
-
-def _hits(
-    near: Matrix, near_index: Integers, far: Matrix, far_index: Integers, answers: Integers, *, cosine: bool
-) -> Matrix:
-    """Hit or miss of each gallery, a tie counted in part; cosine ranks like the distance of unit vectors."""
-    aimless_near, aimless_far = (np.asarray(np.count_nonzero(side, axis=1) == 0) for side in (near, far))
-    if cosine:
-        near, far = unit_rows(near), unit_rows(far)
-    slack = _ROUNDING_OF_UNIT_ROWS if cosine else 0.0
-    n_galleries, n_candidates = far_index.shape
-    hits = np.empty(n_galleries)
-    block = max(1, BLOCK_NUMBERS // (n_candidates * far.shape[1]))
-    for start in range(0, n_galleries, block):
-        part = slice(start, start + block)
-        gaps = far[far_index[part]]
-        gaps -= near[near_index[part]][:, None, :]
-        distances = np.sqrt(np.einsum("qkm,qkm->qk", gaps, gaps))
-        if cosine:
-            aimless = aimless_near[near_index[part]][:, None] | aimless_far[far_index[part]]
-            distances = np.where(aimless, _RIGHT_ANGLE, distances)
-        nearest = distances.min(axis=1, keepdims=True)
-        tied = np.asarray(distances <= nearest * (1.0 + _TIE_TOLERANCE) + slack)
-        found = tied[np.arange(len(tied)), answers[part]]
-        hits[part] = found / tied.sum(axis=1)
-    return hits
 
 
 def _interval_over_queries(hits: Matrix, query: Integers, *, seed: int) -> Interval:

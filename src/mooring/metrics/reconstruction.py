@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mooring.errors import InputError, MissingExtraError
+from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio
 from mooring.metrics.validation import finite_rows
-from mooring.typing import Matrix
+from mooring.typing import Array, Matrix
 
 _SSIM_WINDOW = 7
 _SMALLEST_IMAGE_SIDE = 3
@@ -120,6 +121,13 @@ def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
     """
     truth, reconstruction = _pair(truth, reconstruction)
     return _root_ratio((reconstruction - truth) ** 2, truth**2)
+
+
+def relative_errors(truth: Array, reconstructions: Array) -> Matrix:
+    """The relative error of each of D reconstructions of the same rows, of shape (D, n, m), on their device."""
+    xp = namespace_of(truth, reconstructions)
+    gaps = xp.sum((reconstructions - truth) ** 2, axis=(1, 2))
+    return np.asarray(to_numpy(xp.sqrt(gaps / xp.sum(truth**2))), dtype=np.float64)
 
 
 def centred_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mooring.errors import InputError
-from mooring.typing import Matrix
+from mooring.geometry.backend import namespace_of
+from mooring.typing import Array, Matrix
 
 Integers = NDArray[np.int64]
 
@@ -63,10 +64,11 @@ def at_least(what: str, value: int, least: int) -> None:
         raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Ask for {least} or more.")
 
 
-def unit_rows(vectors: Matrix) -> Matrix:
+def unit_rows(vectors: Array) -> Array:
     """Scale every row to length one; a row of zeros has no direction and stays as it is."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
+    xp = namespace_of(vectors)
+    lengths = xp.linalg.vector_norm(vectors, axis=1, keepdims=True)
+    return vectors / xp.where(lengths > 0, lengths, 1.0)
 
 
 def require_image_shape(image_shape: tuple[int, ...]) -> None:

@@ -8,6 +8,7 @@ test rows. A matrix in that order can be cut into splits, and each split into pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,11 +19,13 @@ import numpy.typing as npt
 from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
+from mooring.typing import Matrix
 from mooring_studies.roles import COLLUDER
 
 Tensor = Any
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_FEWEST_STRONG = 12
 LABELLED: tuple[Split, ...] = ("train", "validation")
 """Splits whose labels the analyst is given: it learns from them, and so does an attacker."""
 
@@ -150,3 +153,24 @@ def deployed(
         query_places=np.asarray(query_places, dtype=np.int64),
         streams=streams,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The noise of every draw of a part, and which draws the costly attacks are run on."""
+
+    anchor: Matrix
+    data: Matrix
+    strong: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+
+def strong_draws(scales: Matrix, every: int) -> npt.NDArray[np.bool_]:
+    """Which draws get the costly attacks: one in `every`, a dozen at least, spread evenly over the noise levels."""
+    n_chosen = min(len(scales), max(_FEWEST_STRONG, math.ceil(len(scales) / every)))
+    chosen = np.zeros(len(scales), dtype=bool)
+    for level in np.linspace(scales.min(), scales.max(), n_chosen):
+        chosen[np.argmin(np.where(chosen, np.inf, np.abs(scales - level)))] = True
+    return chosen

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import learned_decoder
+from mooring.audit import root_mean_square
 from mooring.learners import DIGITS
-from mooring.mechanisms.projection import gaussian_projection
+from mooring.mechanisms import gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
 from mooring.typing import Indices
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
-from mooring_studies.images.auditing import Auditing, Decoder
 from mooring_studies.images.deployment import SPLITS, Split, deployed
-from mooring_studies.images.preparation import Prepared, in_pieces, on_device, root_mean_square
+from mooring_studies.images.evaluator import BatchEvaluator, Decoder
+from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec
 
@@ -58,7 +59,7 @@ class DigitStudy:
             rows.astype(np.float32) / 255, labels, seed=seed, device=self.device, epochs=self.spec.auditor.epochs
         )
 
-    def prepare(self, streams: Streams, *, n_participants: int) -> Prepared:
+    def prepare(self, streams: Streams, *, n_participants: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for one deployment."""
         data = self.spec.data
         images, labels = self.digits, {"train": self.digits.train_labels, "test": self.digits.test_labels}
@@ -103,7 +104,7 @@ class DigitStudy:
         clean = on_device(images.test_images[queries] / 255.0, self.device, "float32")
         known_images = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
         learned = learned_decoder(projection, images.train_images[known_images] / 255.0)
-        auditing = Auditing(
+        evaluator = BatchEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(projection.decoder, self.device, "float32")),
             embed=self.auditor.embedded,
@@ -117,9 +118,9 @@ class DigitStudy:
         )
         singular = np.linalg.svd(projection.matrix, compute_uv=False)
         rms = root_mean_square(parts["train"])
-        return Prepared(
+        return PreparedDeployment(
             deployment=deployment,
-            auditing=auditing,
+            evaluator=evaluator,
             projection=projection,
             architecture=DIGITS,
             identities_each=None,
@@ -129,6 +130,8 @@ class DigitStudy:
             facts={
                 "projection_singular_values": [float(singular[-1]), float(singular[0])],
                 "auditor_accuracy": self.auditor.validation_accuracy,
-                "linkage_floor_learned": float(auditing.linkage(auditing.queries[None], auditing.learned_decoder)[0]),
+                "linkage_floor_learned": float(
+                    evaluator.linkage(evaluator.queries[None], evaluator.learned_decoder)[0]
+                ),
             },
         )

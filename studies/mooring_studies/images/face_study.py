@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from mooring.audit import root_mean_square
 from mooring.learners import FACES
-from mooring.mechanisms.projection import Projection, public_svd_projection
+from mooring.mechanisms import Projection, public_svd_projection
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
 from mooring_studies.data.downloads import find, sha256_of
@@ -23,9 +24,9 @@ from mooring_studies.data.face_model import (
     open_face_model,
 )
 from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
-from mooring_studies.images.auditing import Auditing, Decoder, Embedder
 from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
-from mooring_studies.images.preparation import Prepared, in_pieces, on_device, root_mean_square
+from mooring_studies.images.evaluator import BatchEvaluator, Decoder, Embedder
+from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.roles import TARGET
 from mooring_studies.settings.spec import Spec
 
@@ -72,7 +73,7 @@ class FaceStudy:
         encoded[pool] = in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), pool, size=2048)
         return encoded
 
-    def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> Prepared:
+    def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for the first participants of an allocation."""
         dealt = partition_faces(
             self.faces.identity, self.faces.pool, n_participants=most, identities_each=identities_each, streams=streams
@@ -91,7 +92,7 @@ class FaceStudy:
         queries = dealt.queries[TARGET]
         seed = int(streams.named("galleries").integers(2**31))
         few = min(np.bincount(smiling[queries], minlength=2))
-        auditing = Auditing(
+        evaluator = BatchEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
             embed=self.embed,
@@ -107,9 +108,9 @@ class FaceStudy:
             works_beside=self.device != "cpu" and not isinstance(self.embed, FaceModelOnGpu),
         )
         clean = self.embed(on_device(self.faces.rows(queries), self.device, "float32"))
-        return Prepared(
+        return PreparedDeployment(
             deployment=deployment,
-            auditing=auditing,
+            evaluator=evaluator,
             projection=self.projection,
             architecture=FACES,
             identities_each=identities_each,
@@ -117,7 +118,7 @@ class FaceStudy:
             pictures=self.faces.images(queries[:_SHOWN]),
             picture_labels=dealt.identities[TARGET][:_SHOWN],
             facts={
-                "linkage_ceiling": float(auditing.linkage_of(clean[None])[0]),
+                "linkage_ceiling": float(evaluator.linkage_of(clean[None])[0]),
                 "n_public": len(self.faces.public),
             },
         )

@@ -12,11 +12,10 @@ import numpy as np
 from mooring.attacks import Reconstruction
 from mooring.mechanisms import GivenNoise, add_noise
 from mooring.typing import Matrix
-from mooring_studies.images.deployment import Tensor
+from mooring_studies.images.deployment import Levels, Tensor, strong_draws
+from mooring_studies.images.execution import pieces_that_fit
 from mooring_studies.images.leakage import Attacker, Findings
-from mooring_studies.images.levels import Levels, strong_draws
-from mooring_studies.images.memory import pieces_that_fit
-from mooring_studies.images.preparation import Prepared
+from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.representations import (
     AlignedDraws,
     aligned_draws,
@@ -24,8 +23,7 @@ from mooring_studies.images.representations import (
     coupled_draws,
     data_noise,
 )
-from mooring_studies.images.result_rows import Row, Store
-from mooring_studies.images.row_writer import Draws, Keeping, Parts
+from mooring_studies.images.row_writer import Draws, Parts, Row, RowWriter, Store
 from mooring_studies.images.utility import scored, trained, without_protection
 from mooring_studies.settings.spec import Spec, noise_draws
 from mooring_studies.storage.progress import Progress
@@ -45,7 +43,7 @@ class ImageStudy:
     ----------
     spec : Spec
         The deployment's own.
-    prepared : Prepared
+    prepared : PreparedDeployment
     deployment : int
         Its number.
     store : Store
@@ -64,7 +62,7 @@ class ImageStudy:
     def __init__(
         self,
         spec: Spec,
-        prepared: Prepared,
+        prepared: PreparedDeployment,
         *,
         deployment: int,
         store: Store,
@@ -82,7 +80,7 @@ class ImageStudy:
         self._alignments = alignments
         self.attacker = Attacker(
             prepared.deployment,
-            prepared.auditing,
+            prepared.evaluator,
             prepared.projection.moved_to(self.deployment.rows),
             unaudited=unaudited,
             found_before={} if found_before is None else found_before,
@@ -92,7 +90,7 @@ class ImageStudy:
             "n_participants": self.deployment.n_participants,
             "identities_each": prepared.identities_each,
         }
-        self._kept = Keeping(prepared, store, progress, identity, keep_rebuilt)
+        self._kept = RowWriter(prepared, store, progress, identity, keep_rebuilt)
 
     def run(self, *, after_each: Callable[[], None] = lambda: None) -> None:
         """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart.
@@ -300,7 +298,7 @@ class ImageStudy:
         for chunk, parts in pieces_that_fit(computed, left, at_once, make_room=self._make_room):
             self._kept.later(chunk, levels, parts)
             del parts
-            if not self.prepared.auditing.works_beside:
+            if not self.prepared.evaluator.works_beside:
                 self._kept.wait()  # the next chunk's alignments are timed, and the auditor would share their device
 
     def _make_room(self) -> None:

@@ -30,12 +30,10 @@ from mooring.attacks import (
     undone,
 )
 from mooring.geometry import RigidMap
-from mooring.mechanisms.kernel import Upload
-from mooring.mechanisms.methods import METHODS
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms import METHODS, Projection, Upload
 from mooring.typing import Matrix
-from mooring_studies.images.auditing import Auditing
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
+from mooring_studies.images.evaluator import BatchEvaluator
 from mooring_studies.images.representations import AlignedDraws
 from mooring_studies.roles import COLLUDER, TARGET
 
@@ -60,20 +58,20 @@ class Findings:
         The rows to show, as each attack rebuilds them; NaN in draws it was not run on.
     """
 
-    def __init__(self, n_draws: int, auditing: Auditing, *, unaudited: frozenset[str] = frozenset()) -> None:
+    def __init__(self, n_draws: int, evaluator: BatchEvaluator, *, unaudited: frozenset[str] = frozenset()) -> None:
         self._not_asked_about = unaudited
         self.columns: list[dict[str, Any]] = [{} for _ in range(n_draws)]
         self.rebuilt: dict[str, npt.NDArray[np.float32]] = {}
-        self._auditing = auditing
+        self._evaluator = evaluator
         self._unaudited: list[tuple[str, Tensor, npt.NDArray[np.intp]]] = []
 
     def add(self, attack: str, rebuilt: Tensor, draws: npt.NDArray[np.intp]) -> None:
         """Take reconstructions of shape (len(draws), q, h) in, and measure all that needs no auditor."""
-        shown = self._auditing.shown
+        shown = self._evaluator.shown
         empty = np.full((len(self.columns), len(shown), rebuilt.shape[2]), np.nan, dtype=np.float32)
         self.rebuilt.setdefault(attack, empty)[draws] = rebuilt[:, shown].float().cpu().numpy()
-        self._set(f"match:{attack}", self._auditing.match(rebuilt), draws)
-        self._set(f"error:{attack}", self._auditing.error(rebuilt), draws)
+        self._set(f"match:{attack}", self._evaluator.match(rebuilt), draws)
+        self._set(f"error:{attack}", self._evaluator.error(rebuilt), draws)
         if attack not in self._not_asked_about:
             self._unaudited.append((attack, rebuilt, draws))
 
@@ -81,7 +79,7 @@ class Findings:
         """Ask the auditor about everything taken in since it was last asked."""
         while self._unaudited:
             attack, rebuilt, draws = self._unaudited.pop()
-            for column, values in self._auditing.linkages(attack, rebuilt).items():
+            for column, values in self._evaluator.linkages(attack, rebuilt).items():
                 self._set(column, values, draws)
         return self
 
@@ -97,7 +95,7 @@ class Attacker:
     Attributes
     ----------
     deployment : Deployment
-    auditing : Auditing
+    evaluator : BatchEvaluator
     projection : Projection
     unaudited : frozenset of str
         Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
@@ -107,7 +105,7 @@ class Attacker:
     """
 
     deployment: Deployment = field(repr=False)
-    auditing: Auditing = field(repr=False)
+    evaluator: BatchEvaluator = field(repr=False)
     projection: Projection = field(repr=False)
     unaudited: frozenset[str] = frozenset()
     found_before: dict[int, Reconstruction] = field(default_factory=dict, repr=False)
@@ -125,7 +123,7 @@ class Attacker:
         common = METHODS[method].transform == "common"
         attack = "known-secret" if common else "known-anchor"
         known = self.deployment.map_of(COLLUDER) if common else self._from_noiseless_anchor()
-        findings = Findings(len(scales), self.auditing)
+        findings = Findings(len(scales), self.evaluator)
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
         for k in np.flatnonzero(strong & (scales > 0)):
             seen = self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]))
@@ -166,7 +164,7 @@ class Attacker:
             ).mT,
         }
         unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
-        findings = Findings(len(anchor_scales), self.auditing, unaudited=unaudited)
+        findings = Findings(len(anchor_scales), self.evaluator, unaudited=unaudited)
         for attack, way_back in ways_back.items():
             findings.add(attack, (queries - b[:, None, :]) @ way_back, np.arange(len(anchor_scales)))
         chosen = [int(k) for k in np.flatnonzero(strong)]
@@ -198,7 +196,7 @@ class Attacker:
         """Attack I-GDP, to which the paper assigns no leakage: nothing but the moments of what was uploaded."""
         Y = self.deployment.uploaded()
         view = self._view("i-gdp", Y[self.labelled_places], self._labels())
-        findings = Findings(1, self.auditing)
+        findings = Findings(1, self.evaluator)
         seen = self._view_of_queries("i-gdp", Y[self.deployment.query_places])
         if _WITHOUT_ANCHOR not in self.found_before:
             rng = self.deployment.streams.named("attack")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring_studies.images.auditing import LEARNED, Decoder
-from mooring_studies.images.preparation import Prepared, on_device
+from mooring_studies.images.evaluator import LEARNED, Decoder
+from mooring_studies.images.preparation import PreparedDeployment, on_device
 
 _COLUMNS = 10
 _CHANCE = 0.1
@@ -31,12 +31,14 @@ SHOWN: tuple[tuple[str, str, str, str], ...] = (
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def pictures_of(prepared: Prepared, rows: Sequence[Mapping[str, Any]], rebuilt: Mapping[str, Arrays]) -> Arrays:
+def pictures_of(
+    prepared: PreparedDeployment, rows: Sequence[Mapping[str, Any]], rebuilt: Mapping[str, Arrays]
+) -> Arrays:
     """Choose, decode and lay out the pictures of one deployment.
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : PreparedDeployment
     rows : sequence of mappings
         Result rows of this deployment.
     rebuilt : mapping of method to arrays
@@ -48,14 +50,14 @@ def pictures_of(prepared: Prepared, rows: Sequence[Mapping[str, Any]], rebuilt: 
         "sources", "projected", "labels", "rows", and for each shown row "row{i}_images", "row{i}_noise", "row{i}_linkage".
     """
     shape = prepared.pictures.shape
-    exact = prepared.auditing.queries[prepared.auditing.shown].cpu().numpy()
+    exact = prepared.evaluator.queries[prepared.evaluator.shown].cpu().numpy()
     laid: Arrays = {
         "sources": prepared.pictures,
         "projected": _pixels(prepared, exact[None], "")[0].reshape(shape),
         "labels": np.asarray(prepared.picture_labels),
     }
     names: list[str] = []
-    has_learned = prepared.auditing.learned_decoder is not None
+    has_learned = prepared.evaluator.learned_decoder is not None
     for method, shown, control, chosen_by in SHOWN:
         attack = shown.removesuffix(LEARNED)
         if attack not in rebuilt.get(method, {}) or (shown != attack and not has_learned):
@@ -103,11 +105,11 @@ def _falling(linkage: Mapping[int, float], highest: float) -> list[int]:
     return sorted(chosen, key=lambda draw: -linkage[draw])
 
 
-def _pixels(prepared: Prepared, rebuilt: npt.NDArray[Any], attack: str) -> npt.NDArray[np.uint8]:
+def _pixels(prepared: PreparedDeployment, rebuilt: npt.NDArray[Any], attack: str) -> npt.NDArray[np.uint8]:
     """Decode rows of shape (c, k, h) to bytes of shape (c, k, d), by the decoder that the attack's name tells."""
     flat = on_device(rebuilt.reshape(-1, rebuilt.shape[-1]), str(prepared.deployment.device), "float32")
-    auditing = prepared.auditing
-    decoder: Decoder | None = auditing.learned_decoder if attack.endswith(LEARNED) else auditing.decoder
+    evaluator = prepared.evaluator
+    decoder: Decoder | None = evaluator.learned_decoder if attack.endswith(LEARNED) else evaluator.decoder
     assert decoder is not None
     decoded = decoder.images(flat).cpu().numpy()
     return np.asarray(np.round(decoded * 255), dtype=np.uint8).reshape(*rebuilt.shape[:2], -1)

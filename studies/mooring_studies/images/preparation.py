@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.learners import Architecture
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms import Projection
 from mooring.typing import Indices
-from mooring_studies.images.auditing import Auditing
 from mooring_studies.images.deployment import Deployment, Tensor
+from mooring_studies.images.evaluator import BatchEvaluator
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedDeployment:
     """One deployment, ready to run.
 
     Attributes
     ----------
     deployment : Deployment
-    auditing : Auditing
+    evaluator : BatchEvaluator
     projection : Projection
     architecture : Architecture
     identities_each : int or None
@@ -37,7 +37,7 @@ class Prepared:
     """
 
     deployment: Deployment
-    auditing: Auditing
+    evaluator: BatchEvaluator
     projection: Projection
     architecture: Architecture
     identities_each: int | None
@@ -45,11 +45,6 @@ class Prepared:
     pictures: npt.NDArray[np.uint8] = field(repr=False)
     picture_labels: Indices = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
-
-
-def root_mean_square(parts: Sequence[npt.NDArray[np.float64]]) -> float:
-    """The root mean square of all numbers in these matrices: the paper's s."""
-    return float(np.sqrt(sum(float(np.sum(part * part)) for part in parts) / sum(part.size for part in parts)))
 
 
 def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Tensor:

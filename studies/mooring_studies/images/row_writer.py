@@ -4,30 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring_studies.images.background import InBackground
+from mooring_studies.images.deployment import Levels
+from mooring_studies.images.execution import BackgroundTask
 from mooring_studies.images.leakage import Findings
-from mooring_studies.images.levels import Levels
-from mooring_studies.images.preparation import Prepared
-from mooring_studies.images.result_rows import Row, Store
+from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.storage.progress import Progress
 
+Row = dict[str, Any]
+"""One row of the result table."""
 Draws = npt.NDArray[np.intp]
 Parts = list[tuple[str, Findings, list[Row], list[Row]]]
 """Of each method: what attacks found, utilities, and the other columns."""
 
 
+class Store(Protocol):
+    """Where a study's rows go, and which of them are there."""
+
+    def append(self, rows: list[Row]) -> None:
+        """Keep rows for good."""
+
+    def done(self, **identity: Any) -> set[int]:
+        """Draws that are there."""
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep a named artefact."""
+
+
 @dataclass(frozen=True, eq=False)
-class Keeping:
+class RowWriter:
     """Where the rows of one deployment with one number of participants go; to be used in a `with`.
 
     Attributes
     ----------
-    prepared : Prepared
+    prepared : PreparedDeployment
     store : Store
     progress : Progress
     identity : Row
@@ -36,12 +50,12 @@ class Keeping:
         Whether to keep the rebuilt rows that pictures are made of.
     """
 
-    prepared: Prepared = field(repr=False)
+    prepared: PreparedDeployment = field(repr=False)
     store: Store
     progress: Progress
     identity: Row
     keep_rebuilt: bool
-    _background: InBackground = field(default_factory=InBackground, repr=False)
+    _background: BackgroundTask = field(default_factory=BackgroundTask, repr=False)
 
     def __enter__(self) -> Self:
         self._background.__enter__()
@@ -102,6 +116,6 @@ class Keeping:
         return {**self.identity, "method": method, "draw": draw, **noise}
 
 
-def rebuilt_name(prepared: Prepared, method: str) -> str:
+def rebuilt_name(prepared: PreparedDeployment, method: str) -> str:
     """Under which name the rebuilt rows of a method are kept, but for the first draw."""
     return f"rebuilt-{prepared.deployment.n_participants}-{prepared.identities_each or 0}-{method}"

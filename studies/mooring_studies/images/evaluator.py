@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.metrics import Galleries
+from mooring.metrics import Galleries, linked_shares, relative_errors
+from mooring.typing import Matrix
 from mooring_studies.images.deployment import Tensor
-from mooring_studies.images.memory import pieces_that_fit
+from mooring_studies.images.execution import pieces_that_fit
 
 _NUMBERS_AT_ONCE = 2**26
 LEARNED = "+learned"
@@ -48,7 +48,7 @@ class Decoder:
 
 
 @dataclass(frozen=True, eq=False)
-class Auditing:
+class BatchEvaluator:
     """The queries of one deployment, and how reconstructions of them are judged.
 
     Attributes
@@ -83,45 +83,29 @@ class Auditing:
     learned_decoder: Decoder | None = field(default=None, repr=False)
     works_beside: bool = False
 
-    def error(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
+    def error(self, rebuilt: Tensor) -> Matrix:
         """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
-        import torch
+        return relative_errors(self.queries, rebuilt)
 
-        gap = torch.linalg.vector_norm(rebuilt - self.queries, dim=(1, 2)) / torch.linalg.vector_norm(self.queries)
-        return np.asarray(gap.cpu(), dtype=np.float64)
-
-    def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, npt.NDArray[np.float64]]:
+    def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, Matrix]:
         """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""
         columns = {f"linkage:{attack}": self.linkage(rebuilt)}
         if self.learned_decoder is not None:
             columns[f"linkage:{attack}{LEARNED}"] = self.linkage(rebuilt, self.learned_decoder)
         return columns
 
-    def linkage(self, rebuilt: Tensor, decoder: Decoder | None = None) -> npt.NDArray[np.float64]:
+    def linkage(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Matrix:
         """The share of galleries in which the auditor names the true candidate, a draw of shape (q, h)."""
         n_draws, q, h = rebuilt.shape
         return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h), decoder).reshape(n_draws, q, -1))
 
-    def linkage_of(self, embedded: Tensor) -> npt.NDArray[np.float64]:
+    def linkage_of(self, embedded: Tensor) -> Matrix:
         """The same for what the auditor sees of the queries, of shape (D, q, k)."""
-        import torch
+        return linked_shares(embedded, self.references, self.galleries, metrics=("cosine",))
 
-        near, candidates = _shown(embedded, self.references, self.galleries)
-        return _hits(torch.einsum("dgk,gck->dgc", near, candidates), self.galleries)
-
-    def match(self, rebuilt: Tensor) -> npt.NDArray[np.float64]:
-        """The share of galleries in which the nearest candidate is the true one, by distance or by angle.
-
-        The attacker is given the better of the two.
-        """
-        import torch
-
-        near, candidates = _shown(rebuilt, self.queries, self.match_galleries)
-        product = torch.einsum("dgk,gck->dgc", near, candidates)
-        length = torch.linalg.vector_norm(candidates, dim=2)
-        return np.maximum(
-            _hits(2 * product - length**2, self.match_galleries), _hits(product / length, self.match_galleries)
-        )
+    def match(self, rebuilt: Tensor) -> Matrix:
+        """The share of galleries in which the nearest candidate is the true one, by distance or by angle."""
+        return linked_shares(rebuilt, self.queries, self.match_galleries)
 
     def embedded(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Tensor:
         """The auditor's view of reconstructions of shape (n, h); by F† unless another decoder is given."""
@@ -131,22 +115,3 @@ class Auditing:
         step = max(1, _NUMBERS_AT_ONCE // used.matrix.shape[1])
         seen = pieces_that_fit(lambda part: self.embed(used.images(part)), rebuilt, step)
         return torch.cat([vectors for _, vectors in seen])
-
-
-def _shown(near: Tensor, candidates: Tensor, galleries: Galleries) -> tuple[Tensor, Tensor]:
-    """Each gallery's query and candidates: shapes (D, g, k) and (g, c, k)."""
-    import torch
-
-    def index(places: Any) -> Tensor:
-        return torch.as_tensor(places, device=near.device)
-
-    return near[:, index(galleries.queries)], candidates[index(galleries.candidates)]
-
-
-def _hits(scores: Tensor, galleries: Galleries) -> npt.NDArray[np.float64]:
-    """The share of galleries whose best score is the true candidate's, a draw.
-
-    The true candidate stands anywhere in its gallery, so that ties favour nobody.
-    """
-    named = np.asarray(scores.argmax(dim=2).cpu())
-    return np.asarray(np.mean(named == galleries.answers, axis=1), dtype=np.float64)

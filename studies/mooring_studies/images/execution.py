@@ -1,9 +1,12 @@
-"""Work on many things at once, and on fewer where memory does not hold so many."""
+"""How a study computes: as many draws at once as memory holds, and the auditor behind the main thread."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from mooring.errors import InputError
 from mooring.geometry import is_out_of_memory
@@ -79,3 +82,53 @@ def _unless_out_of_memory(work: Callable[[Any], Found], piece: Any) -> tuple[Fou
     # Outside the handler: the error keeps the attempt's tensors alive until it is gone.
     torch.cuda.empty_cache()
     return None
+
+
+class BackgroundTask:
+    """Runs functions one after the other in the order given; what fails, fails where the next one is given.
+
+    Attributes
+    ----------
+    waited : float
+        Seconds in which whoever gave the functions waited for them.
+
+    Examples
+    --------
+    >>> done = []
+    >>> with BackgroundTask() as background:
+    ...     for k in range(3):
+    ...         background.run(lambda k=k: done.append(k))
+    >>> done
+    [0, 1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+        self.waited = 0.0
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Wait for the function before, then have this one run."""
+        self.wait()
+        self._last = self._pool.submit(function)
+
+    def wait(self) -> None:
+        """Wait until nothing runs."""
+        if self._last is not None:
+            last, self._last = self._last, None
+            began = time.perf_counter()
+            try:
+                last.result()
+            finally:
+                self.waited += time.perf_counter() - began
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.wait()  # also after an error or Ctrl-C: what is finished is to be kept
+        finally:
+            self._pool.shutdown()
