@@ -25,9 +25,9 @@ from mooring.protocol.analyst.intake import (
     RECEIVED,
     Intake,
     SetAside,
-    _copies_before,
-    _one_of,
-    _remembered,
+    _choose_bundle,
+    _read_accepted,
+    _read_copies,
 )
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
@@ -93,8 +93,8 @@ def collect_on_workers(
 
     study.require_roster()
     make_folder(folder, mode=0o700, what="the work folder")
-    remembered = _remembered(folder, study)
-    kept = kept_places(places, folder.absolute() / RECEIVED, _copies_before(folder, remembered))
+    remembered = _read_accepted(folder, study)
+    kept = kept_places(places, folder.absolute() / RECEIVED, _read_copies(folder, remembered))
     places = [*places, *kept]
     at_work = client.submit(StudyAtWork.of, study, pure=False)
     groups = in_groups(places, study)
@@ -142,7 +142,7 @@ def collect_on_workers(
             usable[found.place.path] = found.has_full_rank
     taken: list[BundleAway] = []
     for name in members:
-        one, refused = _one_of(valid.get(name, []), name, remembered.get(name))
+        one, refused = _choose_bundle(valid.get(name, []), name, remembered.get(name))
         aside += refused
         if isinstance(one, BundleAway):
             taken.append(one)
@@ -236,7 +236,7 @@ def _write_record(folder: Path, study: Study, intake: Intake, remembered: dict[s
         "study": study.digest,
         "remembered": remembered,
     }
-    copies = _copies_before(folder, remembered)  # of downloads that a local run made; there are none here
+    copies = _read_copies(folder, remembered)  # of downloads that a local run made; there are none here
     record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
     record["set_aside"] = record["set_aside"][:_MOST_RECORDED]
     write_atomically(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")

@@ -96,27 +96,27 @@ def collect(
     study.require_roster()
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
-    remembered = _remembered(folder, study)
-    copies = _copies_before(folder, remembered)
+    remembered = _read_accepted(folder, study)
+    copies = _read_copies(folder, remembered)
     valid: list[tuple[str, Bundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[SetAside] = []
-    for candidate in _candidates(source, folder, copies, most_bytes, progress):
+    for candidate in _list_candidates(source, folder, copies, most_bytes, progress):
         file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
-            taken = _verified(candidate.found, study)
+            taken = _verify(candidate.found, study)
             origins[candidate.found] = candidate.origin
         if isinstance(taken, Bundle):
             valid.append((file, taken))
         else:
             aside.append(SetAside(file, taken or str(candidate.found)))
-        for kept in (_verified(path, study) for path in candidate.kept):
+        for kept in (_verify(path, study) for path in candidate.kept):
             if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
                 valid.append((file, kept))
     bundles: list[Bundle] = []
     for member in study.participants:
         theirs = [(file, bundle) for file, bundle in valid if bundle.member.name == member.name]
-        taken, refused = _one_of(theirs, member.name, remembered.get(member.name))
+        taken, refused = _choose_bundle(theirs, member.name, remembered.get(member.name))
         aside += refused
         if taken is not None:
             bundles.append(taken)
@@ -125,7 +125,7 @@ def collect(
     missing = tuple(member.name for member in study.participants if member.name not in here)
     intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
     record = {"command": redact_command(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
-    copies = _copies_now(bundles, origins, copies)
+    copies = _list_copies(bundles, origins, copies)
     record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
     record["set_aside"] = record["set_aside"][
         :_MOST_RECORDED
@@ -137,7 +137,7 @@ def collect(
     return intake
 
 
-def _one_of(
+def _choose_bundle(
     theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
 ) -> tuple[Bundle | None, list[SetAside]]:
     """The one bundle of a participant that counts, and why the others do not."""
@@ -159,7 +159,7 @@ def _one_of(
     return next((bundle for _, bundle in kept.values()), None), aside
 
 
-def _verified(path: Path, study: Study) -> Bundle | str:
+def _verify(path: Path, study: Study) -> Bundle | str:
     """A bundle that holds up, or why it does not."""
     try:
         return verify_bundle(path, study)
@@ -169,7 +169,7 @@ def _verified(path: Path, study: Study) -> Bundle | str:
         return "it cannot be read"
 
 
-def _copies_now(
+def _list_copies(
     bundles: list[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
@@ -179,7 +179,7 @@ def _copies_now(
     return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
 
 
-def _copies_before(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
+def _read_copies(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
     """Copies of accepted bundles, as the record names them; one that cannot be made out is downloaded again."""
     if not remembered:
         return {}
@@ -195,7 +195,7 @@ def _copies_before(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
     return {name: copy for name, copy in copies.items() if copy.digest in accepted and Path(name).name == name}
 
 
-def _remembered(folder: Path, study: Study) -> dict[str, str]:
+def _read_accepted(folder: Path, study: Study) -> dict[str, str]:
     """Whose bundle was accepted before, by its digest; of this study only."""
     path = folder / INTAKE_FILE
     try:
@@ -221,7 +221,7 @@ def _remembered(folder: Path, study: Study) -> dict[str, str]:
     return found if same else {}
 
 
-def _candidates(
+def _list_candidates(
     source: str | Path, folder: Path, copies: dict[str, Copy], most_bytes: int, progress: Progress | None
 ) -> Iterator[Candidate]:
     """Every file that may be a bundle."""
@@ -236,12 +236,12 @@ def _candidates(
     for index, path in enumerate(paths):
         if progress:
             progress(index, len(paths))
-        yield Candidate(path.name, _local(path, most_bytes))
+        yield Candidate(path.name, _check_local(path, most_bytes))
     if progress and paths:
         progress(len(paths), len(paths))
 
 
-def _local(path: Path, most_bytes: int) -> Path | str:
+def _check_local(path: Path, most_bytes: int) -> Path | str:
     try:
         if path.is_dir():
             return "it is a folder"

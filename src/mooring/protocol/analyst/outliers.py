@@ -74,10 +74,10 @@ def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
 def measure_garbage(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
     """How well garbage fits a sum of aligned anchor representations: mean and standard deviation of a few draws."""
     rng = np.random.default_rng([_STREAM, seed])  # no stream that made an anchor in an experiment
-    drawn = [measure_fit(total, _garbage(total.shape, rng)) for _ in range(_DRAWS)]
+    drawn = [measure_fit(total, _draw_garbage(total.shape, rng)) for _ in range(_DRAWS)]
     return float(np.mean(drawn)), float(np.std(drawn))
 
 
-def _garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
+def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
     drawn = rng.standard_normal(shape)
     return np.asarray(drawn - drawn.mean(axis=0))

@@ -23,7 +23,7 @@ class Engine(Protocol):
     """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`; no result differs."""
 
     def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
-        """Take the bundles at `source` that hold up."""
+        """Take the bundles at `source` that hold up; the parameters are those of `intake.collect`."""
 
     def align(
         self,
@@ -35,12 +35,12 @@ class Engine(Protocol):
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
-        """Bring bundles that this engine collected into one space."""
+        """Bring bundles that this engine collected into one space; the parameters are those of `align_bundles`."""
 
     def train(
         self, study: Study, folder: Path, *, learner: str = "auto", seed: int = 0, progress: Progress | None = None
     ) -> Training:
-        """Train on the collaboration matrix, and score."""
+        """Train on the collaboration matrix, and score; the parameters are those of `training.train`."""
 
 
 class LocalEngine:

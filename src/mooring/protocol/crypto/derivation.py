@@ -33,7 +33,15 @@ _THREADS = min(8, os.cpu_count() or 1)
 
 
 def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any]) -> Secret:
-    """A key for one purpose in these circumstances."""
+    """A key for one purpose in these circumstances.
+
+    Parameters
+    ----------
+    secret : Secret
+    purpose : str
+    circumstances : mapping
+        Plain values that JSON can hold; any other value gives an unrelated key.
+    """
     info = json.dumps(
         {"mooring": VERSION, "purpose": purpose, **circumstances},
         sort_keys=True,

@@ -193,7 +193,7 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
     """
     with open_plain_file(path, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-        member = _entitled(fields, study)
+        member = _find_signer(fields, study)
         n_rows = fields["rows"]
         if not isinstance(n_rows, int) or not 1 <= n_rows <= _MOST_ROWS:
             raise _refuse("it has no rows, or claims more than there can be")
@@ -242,7 +242,7 @@ def read_bundle_header(path: Path) -> tuple[Header, Fields]:
         return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
 
 
-def _entitled(fields: Fields, study: Study) -> Member:
+def _find_signer(fields: Fields, study: Study) -> Member:
     member = study.member_with_key(str(fields["signer"]))
     if member is None:
         raise RefusedError(

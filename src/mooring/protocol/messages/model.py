@@ -54,17 +54,17 @@ def check_model(
         raise InputError("n_classes", expected="1 or more", got="0", cure="Take it from the study.")
     model = read_model(data)
     _require_versions(model)
-    graph = _one(model, "graph")
-    _require_value(_one(graph, "input"), INPUT, _SINGLE, n_components)
-    _require_value(_one(graph, "output"), OUTPUT, _WHOLE if kind == "classes" else _SINGLE, None)
-    numbers = _numbers(graph["initializer"])
+    graph = _take_one(model, "graph")
+    _require_value(_take_one(graph, "input"), INPUT, _SINGLE, n_components)
+    _require_value(_take_one(graph, "output"), OUTPUT, _WHOLE if kind == "classes" else _SINGLE, None)
+    numbers = _read_arrays(graph["initializer"])
     shapes: dict[str, Shape] = {INPUT: (ROWS_AT_ONCE, n_components)}
     shapes |= {name: array.shape for name, array in numbers.items()}
     if INPUT in numbers or OUTPUT in shapes:
         raise refuse("its input or output stands for something else")
     work = 0
     for node in graph["node"]:
-        work += _follow(node, shapes, numbers)
+        work += _infer_step(node, shapes, numbers)
     if sum(math.prod(shape) for shape in shapes.values()) > _MOST_NUMBERS_IN_ALL:
         raise refuse("it would take too much memory to use")
     if work > _MOST_WORK:
@@ -91,7 +91,14 @@ class Model:
 
     @classmethod
     def load(cls, data: bytes, *, n_components: int, kind: Kind, n_classes: int = 0, threads: int = 2) -> Model:
-        """Check a model and hand it to ONNX Runtime; the parameters are those of `check_model`."""
+        """Check a model and hand it to ONNX Runtime.
+
+        Parameters
+        ----------
+        data, n_components, kind, n_classes
+            As for `check_model`.
+        threads : int
+        """
         check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
         import onnxruntime
 
@@ -122,10 +129,10 @@ class Model:
         found = np.empty(len(given), dtype=np.int64 if self.kind == "classes" else np.float64)
         for start in range(0, len(given), ROWS_AT_ONCE):
             block = given[start : start + ROWS_AT_ONCE]
-            found[start : start + len(block)] = self._of_block(block)
+            found[start : start + len(block)] = self._predict_block(block)
         return found
 
-    def _of_block(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+    def _predict_block(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         try:
             (values,) = self._session.run([OUTPUT], {INPUT: block})
         except Exception:  # as above; a look-up beyond an array's end comes out here
@@ -139,7 +146,7 @@ class Model:
         return np.asarray(values)
 
 
-def _one(tree: Tree, name: str, default: Any = None) -> Any:
+def _take_one(tree: Tree, name: str, default: Any = None) -> Any:
     values = tree[name]
     if not values and default is None:
         raise refuse("a part of it is missing")
@@ -147,27 +154,27 @@ def _one(tree: Tree, name: str, default: Any = None) -> Any:
 
 
 def _require_versions(model: Tree) -> None:
-    opset = _one(model, "opset_import")
-    if _one(model, "ir_version") not in _IR_VERSIONS or _one(opset, "version") not in _OPSETS:
+    opset = _take_one(model, "opset_import")
+    if _take_one(model, "ir_version") not in _IR_VERSIONS or _take_one(opset, "version") not in _OPSETS:
         raise refuse("it is of a version of ONNX that this mooring does not use")
-    if _one(opset, "domain", "") != "":
+    if _take_one(opset, "domain", "") != "":
         raise refuse("it uses operators that are not ONNX's own")
 
 
 def _require_value(value: Tree, name: str, element: int, width: int | None) -> None:
-    kind = _one(_one(value, "type"), "tensor_type")
-    sides = _one(kind, "shape")["dim"]
-    widths = [_one(side, "dim_value", -1) for side in sides]
-    fine = _one(value, "name") == name and _one(kind, "elem_type") == element
+    kind = _take_one(_take_one(value, "type"), "tensor_type")
+    sides = _take_one(kind, "shape")["dim"]
+    widths = [_take_one(side, "dim_value", -1) for side in sides]
+    fine = _take_one(value, "name") == name and _take_one(kind, "elem_type") == element
     if not fine or widths != ([-1] if width is None else [-1, width]):
         raise refuse("its input or output is not what the study asks for")
 
 
-def _numbers(tensors: Sequence[Tree]) -> dict[str, npt.NDArray[Any]]:
+def _read_arrays(tensors: Sequence[Tree]) -> dict[str, npt.NDArray[Any]]:
     found: dict[str, npt.NDArray[Any]] = {}
     for tensor in tensors:
-        name, element = _one(tensor, "name"), _one(tensor, "data_type")
-        data, shape = _one(tensor, "raw_data", b""), tuple(tensor["dims"])
+        name, element = _take_one(tensor, "name"), _take_one(tensor, "data_type")
+        data, shape = _take_one(tensor, "raw_data", b""), tuple(tensor["dims"])
         if element not in _TYPES:
             raise refuse("it holds arrays of a type that mooring's models do not have")
         if any(not 1 <= side <= _MOST_NUMBERS for side in shape) or math.prod(shape) * np.dtype(
@@ -183,17 +190,17 @@ def _numbers(tensors: Sequence[Tree]) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _follow(node: Tree, shapes: dict[str, Shape], numbers: dict[str, npt.NDArray[Any]]) -> int:
+def _infer_step(node: Tree, shapes: dict[str, Shape], numbers: dict[str, npt.NDArray[Any]]) -> int:
     """Work out what one step makes, and return how many multiplications that takes."""
-    name = _one(node, "op_type")
-    if _one(node, "domain", "") != "" or name not in _OPERATORS:
+    name = _take_one(node, "op_type")
+    if _take_one(node, "domain", "") != "" or name not in _OPERATORS:
         raise refuse("it uses an operator that mooring's models do not use")
     operator = _OPERATORS[name]
-    attributes = {_one(entry, "name"): _one(entry, "i", 0) for entry in node["attribute"]}
+    attributes = {_take_one(entry, "name"): _take_one(entry, "i", 0) for entry in node["attribute"]}
     inputs = node["input"]
     if len(inputs) != operator.n_inputs or len(node["output"]) != 1 or any(given not in shapes for given in inputs):
         raise refuse("its steps do not follow from each other")
-    if len(attributes) != len(node["attribute"]) or any(_one(entry, "type") != 2 for entry in node["attribute"]):
+    if len(attributes) != len(node["attribute"]) or any(_take_one(entry, "type") != 2 for entry in node["attribute"]):
         raise refuse("a step of it has settings that mooring's models do not have")
     if any(attributes.get(key, missing) not in allowed for key, (missing, allowed) in operator.settings.items()):
         raise refuse("a step of it has settings that mooring's models do not have")
@@ -221,43 +228,46 @@ class _Operator:
     settings: dict[str, tuple[int, Sequence[int]]]
 
 
-def _broadcast(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+def _broadcast_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         return None
 
 
-def _product(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+def _matmul_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
     a, b = shapes
     return (a[0], b[1]) if len(a) == len(b) == 2 and a[1] == b[0] else None
 
 
-def _summed(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
+def _reduce_shape(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
     a = shapes[0]
     return (a[0], *((1,) if settings["keepdims"] else ()), *a[2:]) if 2 <= len(a) <= 3 else None
 
 
-def _looked_up(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
+def _gather_shape(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
     a, places = shapes
     axis = settings["axis"]
     fits = axis < len(a) and len(a) + len(places) <= 4
     return (*a[:axis], *places, *a[axis + 1 :]) if fits else None
 
 
-def _looked_up_by_row(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+def _gather_rows_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
     a, places = shapes
     return places if len(a) == len(places) == 2 and a[0] == places[0] else None
 
 
 _OPERATORS: dict[str, _Operator] = {
-    **{name: _Operator(1, _broadcast, {}) for name in ("Cos", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Tanh")},
-    **{name: _Operator(2, _broadcast, {}) for name in ("Add", "Sub", "Mul", "Greater", "LessOrEqual")},
-    "Where": _Operator(3, _broadcast, {}),
-    "Cast": _Operator(1, _broadcast, {"to": (-1, tuple(_TYPES))}),
-    "MatMul": _Operator(2, _product, {}),
-    "ReduceSum": _Operator(2, _summed, {"keepdims": (1, (0, 1))}),
-    "ArgMax": _Operator(1, _summed, {"axis": (0, (1,)), "keepdims": (1, (0,))}),
-    "Gather": _Operator(2, _looked_up, {"axis": (0, (0, 1))}),
-    "GatherElements": _Operator(2, _looked_up_by_row, {"axis": (0, (1,))}),
+    **{
+        name: _Operator(1, _broadcast_shape, {})
+        for name in ("Cos", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Tanh")
+    },
+    **{name: _Operator(2, _broadcast_shape, {}) for name in ("Add", "Sub", "Mul", "Greater", "LessOrEqual")},
+    "Where": _Operator(3, _broadcast_shape, {}),
+    "Cast": _Operator(1, _broadcast_shape, {"to": (-1, tuple(_TYPES))}),
+    "MatMul": _Operator(2, _matmul_shape, {}),
+    "ReduceSum": _Operator(2, _reduce_shape, {"keepdims": (1, (0, 1))}),
+    "ArgMax": _Operator(1, _reduce_shape, {"axis": (0, (1,)), "keepdims": (1, (0,))}),
+    "Gather": _Operator(2, _gather_shape, {"axis": (0, (0, 1))}),
+    "GatherElements": _Operator(2, _gather_rows_shape, {"axis": (0, (1,))}),
 }

@@ -128,11 +128,11 @@ def render_value(value: Any) -> str:
         line = f"[{', '.join(words)}]"
         if len(line) <= 100:
             return line
-        return "[\n" + "".join(f"    {word},\n" for word in _filled(words)) + "]"
+        return "[\n" + "".join(f"    {word},\n" for word in _wrap(words)) + "]"
     return str(int(value))
 
 
-def _filled(words: Sequence[str]) -> list[str]:
+def _wrap(words: Sequence[str]) -> list[str]:
     """Words in lines of a hundred signs, each line without its last comma."""
     lines, line = [], ""
     for word in words:

@@ -157,6 +157,13 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
 
     The mean that the map subtracts must be that of the participant's own anchor representation: a map with another one would
     have been made from something else, or shift every row to where the analyst wants it.
+
+    Parameters
+    ----------
+    delivered : Result
+    perturbation : Perturbation
+        The participant's own.
+    vault : Vault
     """
     entry = Ledger(vault.folder).entry(perturbation.study.digest)
     if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is

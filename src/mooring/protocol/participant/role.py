@@ -64,7 +64,17 @@ class Participant:
     def check(
         self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
     ) -> Inspection:
-        """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered."""
+        """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
+
+        Parameters
+        ----------
+        data : Path
+        ignore : collection of str
+            Columns to leave out.
+        seed : int
+            Of the sample and the self-attack.
+        progress : callable, optional
+        """
         from mooring.protocol.participant.inspection import inspect
 
         require_floors(self.study, self.vault.floors)
@@ -81,7 +91,7 @@ class Participant:
     def share(
         self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
     ) -> Shared:
-        """Write the one bundle, or the same bytes again."""
+        """Write the one bundle, or the same bytes again; the parameters are those of `share_rows`."""
         return share_rows(self.vault, self.study, data, anchor=anchor, output=output, ignore=ignore, progress=progress)
 
     def predict(
@@ -93,7 +103,15 @@ class Participant:
         ignore: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Predictions:
-        """Score new rows with the joint model, here; `result` is the folder that the analyst delivered, or its URL."""
+        """Score new rows with the joint model, on this machine.
+
+        Parameters
+        ----------
+        data, own_rows, ignore, progress
+            As for `predict_rows`.
+        result : str or Path
+            The folder that the analyst delivered, or its URL.
+        """
         from mooring.protocol.participant.prediction import fetch_result, predict_rows
 
         with fetch_result(result, self.study) as folder:

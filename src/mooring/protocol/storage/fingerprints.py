@@ -58,7 +58,7 @@ class Fingerprinter:
                 self._varies |= (mixed != self._first).any(axis=0)
             self._sums += mixed.sum(axis=0, dtype=np.uint64)
             prints[start : start + step] = np.einsum("nc,c->n", mixed, self._multipliers)
-        self._parts.append(self._encrypted(prints))
+        self._parts.append(self._encrypt(prints))
         self.n_rows += prints.size
         return self._parts[-1]
 
@@ -75,7 +75,7 @@ class Fingerprinter:
             if varies
         )
 
-    def _encrypted(self, prints: Words) -> Words:
+    def _encrypt(self, prints: Words) -> Words:
         """Each print through a block cipher: the sums are linear in the multipliers, and many would give them away."""
         blocks = np.zeros((prints.size, 2), dtype="<u8")
         blocks[:, 0] = prints
@@ -92,7 +92,17 @@ def hash_rows(
     labels: npt.NDArray[Any] | None = None,
     order: npt.NDArray[np.unsignedinteger] | None = None,
 ) -> str:
-    """A keyed digest of the rows whatever their order, from their sorted fingerprints and the labels in that order."""
+    """A keyed digest of rows that does not depend on their order.
+
+    Parameters
+    ----------
+    key : Secret
+    sorted_prints : array of uint64
+    labels : array, optional
+        In the order of the file.
+    order : array of int, optional
+        Of the fingerprints in the file.
+    """
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
     whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
     if labels is not None and order is not None:

@@ -73,13 +73,13 @@ class Ledger:
 
     def entry(self, study_digest: str) -> Entry | None:
         """What is written down for a study."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             row = connection.execute("SELECT * FROM uploads WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
 
     def entries(self) -> tuple[Entry, ...]:
         """Everything that is written down."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
 
     def record_intent(self, study_digest: str, name: str, rows: RowSummary) -> Entry:
@@ -87,6 +87,11 @@ class Ledger:
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
         never finished gives way to another.
+
+        Parameters
+        ----------
+        study_digest, name : str
+        rows : RowSummary
         """
         found = self.entry(study_digest)
         if found is not None and found.rows_digest == rows.digest:
@@ -102,7 +107,7 @@ class Ledger:
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
             file.write(np.ascontiguousarray(rows.prints, "<u8").data.cast("B"))
         entry = Entry(study_digest, name, rows.digest, int(rows.prints.size), rows.column_tags, None)
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.execute(
                 "INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, NULL)",
                 (study_digest, name, rows.digest, entry.n_rows, " ".join(rows.column_tags)),
@@ -111,7 +116,7 @@ class Ledger:
 
     def record_bundle(self, study_digest: str, bundle_digest: str) -> None:
         """Write down that the bundle is finished; from here on it may have left."""
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
     def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
@@ -144,7 +149,7 @@ class Ledger:
         return self._prints / f"rows-{study_digest[:32]}.prints"
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         try:
             with explain_os_errors("the ledger"), closing(sqlite3.connect(self._path, timeout=60.0)) as connection:
                 self._path.chmod(0o600)
@@ -167,6 +172,14 @@ def summarise_rows(
 
     Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
     are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
+
+    Parameters
+    ----------
+    key : Secret
+    prints : array of uint64
+        Sorted in place.
+    column_tags : sequence of str
+    labels : array, optional
     """
     order = shrink_indices(np.argsort(prints), prints.size)
     prints.sort()

@@ -44,7 +44,7 @@ def read_scheme(address: str | Path) -> str:
 
 def redact_word(word: str) -> str:
     """One word of a command line; an address in it is cut down to what anybody may see."""
-    return _cut(word, "?…")
+    return _redact(word, "?…")
 
 
 def redact_command(text: str) -> str:
@@ -54,17 +54,17 @@ def redact_command(text: str) -> str:
     try:
         return shlex.join(redact_word(word) for word in shlex.split(text))
     except ValueError:  # a quotation mark too few: then nobody can say where a secret ends
-        return _cut(text, "?…").partition("://")[0] + "://…"
+        return _redact(text, "?…").partition("://")[0] + "://…"
 
 
 def redact_address(address: str | Path) -> str:
     """An address as people may see it: no query, no password, no control characters."""
-    text = _cut(str(address), "") if is_url(address) else str(address)
+    text = _redact(str(address), "") if is_url(address) else str(address)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
-def _cut(word: str, instead_of_query: str) -> str:
+def _redact(word: str, instead_of_query: str) -> str:
     """What comes before an address, its scheme, and of the rest what is surely neither a password nor a signature."""
     found = _SCHEME.search(word)
     if not found:
@@ -103,7 +103,15 @@ def read_address(given: str) -> str:
 
 
 def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult:
-    """The parts of an address to PUT to; what cannot be one, or would carry `what` in the open, is refused."""
+    """The parts of an address to PUT to, or a refusal.
+
+    Parameters
+    ----------
+    address : str
+    allow_http : bool
+        Whether `what` may travel over a connection that is not protected.
+    what : str
+    """
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port

@@ -98,18 +98,20 @@ def download_bundles(
     for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
         if progress:
             progress(index, len(listed))
-        yield _candidate(system, entry, received, copies, most_bytes)
+        yield _fetch_candidate(system, entry, received, copies, most_bytes)
     if progress and listed:
         progress(len(listed), len(listed))
 
 
-def _candidate(
+def _fetch_candidate(
     system: Any, entry: dict[str, Any], received: Path, copies: Mapping[str, Copy], most_bytes: int
 ) -> Candidate:
     path = str(entry["name"])
-    shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _mark(entry)
+    shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _hash_listing(entry)
     identity = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
-    mine = {name: copy for name, copy in copies.items() if copy.object == identity and _intact(received / name, copy)}
+    mine = {
+        name: copy for name, copy in copies.items() if copy.object == identity and _is_intact(received / name, copy)
+    }
     current = next((name for name, copy in mine.items() if mark and copy.mark == mark), None)
     kept = tuple(received / name for name in mine if name != current)
     if current is not None:
@@ -131,7 +133,7 @@ def _candidate(
     return Candidate(shown, target if reason is None else reason, kept, (identity, mark))
 
 
-def _mark(entry: Mapping[str, Any]) -> str:
+def _hash_listing(entry: Mapping[str, Any]) -> str:
     """What a listing tells of an object that would not stay the same if its content changed; empty if it tells nothing."""
     told = {str(name).lower(): value for name, value in entry.items()}
     for names in (_VERSIONS, _TIMES):
@@ -141,7 +143,7 @@ def _mark(entry: Mapping[str, Any]) -> str:
     return ""
 
 
-def _intact(path: Path, copy: Copy) -> bool:
+def _is_intact(path: Path, copy: Copy) -> bool:
     try:
         return hash_file(path, what="the copy of a bundle") == copy.digest
     except (MooringError, OSError):

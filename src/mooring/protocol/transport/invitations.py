@@ -73,7 +73,7 @@ def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collecti
         raise InputError(
             "participant", expected="one of the roster", got=", ".join(unknown), cure="'mooring study show' lists it."
         )
-    system, root = _signing(bundles)
+    system, root = _open_signing_store(bundles)
     names = [member.name for member in study.participants if not only or member.name in only]
     try:
         if not system.exists(bucket := root.split("/", 1)[0]):
@@ -95,7 +95,7 @@ def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict
     return paths
 
 
-def _signing(bundles: str) -> tuple[Any, str]:
+def _open_signing_store(bundles: str) -> tuple[Any, str]:
     scheme = "" if "::" in bundles else read_scheme(bundles)
     if not is_url(bundles) or scheme not in _SIGNERS:
         raise InputError(

@@ -148,7 +148,7 @@ def put_file(
         body = _Body(file, size, progress)
         answer = _exchange(parts, body, size, TIMEOUT if timeout is None else timeout)
         if answer.status in (307, 308) and "location" in answer.headers:
-            parts = _redirected(parts, answer.headers["location"], allow_http=allow_http)
+            parts = _follow_redirect(parts, answer.headers["location"], allow_http=allow_http)
             continue
         if 200 <= answer.status < 300:
             body.require(digest)
@@ -157,10 +157,10 @@ def put_file(
 
 
 def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Answer:
-    proxy = _proxy_for(parts)
+    proxy = _find_proxy(parts)
     way = f" through the proxy that {parts.scheme.lower()}_proxy names" if proxy else ""
     try:
-        connection, target, headers = _connected(parts, proxy, timeout)
+        connection, target, headers = _connect(parts, proxy, timeout)
         try:
             broken: OSError | None = None
             try:
@@ -203,7 +203,7 @@ def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Ans
     )
 
 
-def _proxy_for(parts: SplitResult) -> SplitResult | None:
+def _find_proxy(parts: SplitResult) -> SplitResult | None:
     """The proxy that the environment names for an address, if any; its value, which may hold a password, is not told."""
     host, scheme = str(parts.hostname), parts.scheme.lower()
     try:
@@ -224,7 +224,7 @@ def _proxy_for(parts: SplitResult) -> SplitResult | None:
     return via
 
 
-def _connected(
+def _connect(
     parts: SplitResult, via: SplitResult | None, timeout: float
 ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
     """A connection, straight or through a proxy; what to ask it for, and headers for it."""
@@ -244,7 +244,7 @@ def _connected(
     return connection, f"http://{parts.netloc}{target}", headers
 
 
-def _redirected(parts: SplitResult, location: str, *, allow_http: bool) -> SplitResult:
+def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> SplitResult:
     """Where a store sends us on to, as a bucket's own region; never from a protected connection to an open one.
 
     Nor from this machine to another one over an open connection, unless that is allowed.
