@@ -1,0 +1,167 @@
+"""Bundles at a store: what stays accepted, and what is downloaded again."""
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.atomic_io import open_atomically
+from mooring.errors import StorageError
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.transport import inbox as inbox_module
+from mooring.protocol.transport import object_stores as stores
+from tests.protocol.transport.support import QUICK, Cut, make_study, raises
+
+
+def names(intake: Any) -> list[str]:
+    return [bundle.member.name for bundle in intake.bundles]
+
+
+def test_what_was_accepted_is_not_downloaded_again(
+    inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, work = make_study(), tmp_path / "work"
+    opened: list[str] = []
+    really = type(memory).open
+    monkeypatch.setattr(
+        type(memory), "open", lambda self, path, *rest, **more: opened.append(path) or really(self, path, *rest, **more)
+    )
+    assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
+    assert len(opened) == 3
+    again = collect(study, "memory://inbox", work)
+    assert names(again) == ["site-0", "site-1", "site-2"]
+    assert again.set_aside == ()
+    assert len(opened) == 3
+    damaged = sorted((work / "received").iterdir())[0]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")  # the copy here is not what was accepted any more
+    assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
+    assert len(opened) == 4
+    record = json.loads((work / "intake.json").read_text())
+    for entry in record["copies"].values():
+        entry["mark"] = ""  # a listing that told no more than a size
+    (work / "intake.json").write_text(json.dumps(record))
+    assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
+    assert len(opened) == 7
+
+
+def test_another_bundle_at_the_same_address_does_not_undo_the_first(
+    inbox: Callable[..., bytes], tmp_path: Path, memory: Any
+) -> None:
+    study, work = make_study(), tmp_path / "work"
+    first = {bundle.member.name: bundle.digest for bundle in collect(study, "memory://inbox", work).bundles}
+    inbox(1, seed=9)
+    for _ in range(2):
+        intake = collect(study, "memory://inbox", work)
+        assert {bundle.member.name: bundle.digest for bundle in intake.bundles} == first
+        assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
+            ("site-1.bundle", "another bundle of site-1 was accepted before, and the first one counts")
+        ]
+        assert len(intake.bundles[1].representation()) == 30
+    inbox(1)  # the first bytes again, at another time
+    intake = collect(study, "memory://inbox", work)
+    assert intake.set_aside == ()
+    assert names(intake) == ["site-0", "site-1", "site-2"]
+    memory.rm_file("/inbox/site-1.bundle")  # who takes a bundle back is not counted any more
+    intake = collect(study, "memory://inbox", work)
+    assert names(intake) == ["site-0", "site-2"]
+    assert intake.gone == ("site-1",)
+
+
+@pytest.mark.parametrize("problem", [None, OSError("reset")], ids=["short", "broken"])
+def test_half_a_file_is_fetched_again_and_then_set_aside(
+    problem: Exception | None,
+    inbox: Callable[..., bytes],
+    memory: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stores, "WAITS", QUICK)
+    study, work, data = make_study(), tmp_path / "work", memory.cat_file("/inbox/site-1.bundle")
+    really, faults = type(memory).open, [2]
+
+    def opened(self: Any, path: str, *rest: Any, **more: Any) -> Any:
+        if "site-1" in path and faults[0] > 0:
+            faults[0] -= 1
+            return Cut(data, problem)
+        return really(self, path, *rest, **more)
+
+    monkeypatch.setattr(type(memory), "open", opened)
+    intake = collect(study, "memory://inbox", tmp_path / "other")
+    assert (names(intake), intake.set_aside, faults) == (["site-0", "site-1", "site-2"], (), [0])
+    faults[0] = 4
+    intake = collect(study, "memory://inbox", work)
+    assert names(intake) == ["site-0", "site-2"]
+    assert [(entry.file, entry.reason) for entry in intake.set_aside] == [("site-1.bundle", "it came only in part")]
+    assert len(list((work / "received").iterdir())) == 2
+    intake = collect(study, "memory://inbox", work)  # nothing is lost: the next run takes it
+    assert (names(intake), intake.set_aside) == (["site-0", "site-1", "site-2"], ())
+    inbox(1)  # written again, so it is fetched again; what was accepted stays
+    faults[0] = 4
+    intake = collect(study, "memory://inbox", work)
+    assert names(intake) == ["site-0", "site-1", "site-2"]
+    assert [entry.reason for entry in intake.set_aside] == ["it came only in part"]
+
+
+def test_what_is_not_taken_does_not_stay(inbox: Callable[..., bytes], memory: Any, tmp_path: Path) -> None:
+    study, work = make_study(), tmp_path / "work"
+    memory.pipe_file("/inbox/noise.bundle", bytes(1000))
+    memory.pipe_file("/inbox/site-1.bundle", memory.cat_file("/inbox/site-1.bundle")[:-1])
+    for _ in range(2):
+        intake = collect(study, "memory://inbox", work)
+        assert names(intake) == ["site-0", "site-2"]
+        assert {entry.file for entry in intake.set_aside} == {"noise.bundle", "site-1.bundle"}
+        assert len(list((work / "received").iterdir())) == 2
+    inbox(1)
+    inbox(2, seed=9)  # and a second one of the same site, which does not count
+    intake = collect(study, "memory://inbox", work)
+    assert names(intake) == ["site-0", "site-1", "site-2"]
+    assert len(list((work / "received").iterdir())) == 3
+    assert all(len(bundle.representation()) == 30 for bundle in intake.bundles)
+
+
+def test_one_file_that_fills_the_disk_does_not_keep_the_others_out(
+    inbox: Callable[..., bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, really, trouble = make_study(), inbox_module.download, [errno.ENOSPC]
+
+    def full(system: Any, name: str, target: Path, **rest: Any) -> str | None:
+        if "site-1" in name:
+            with open_atomically(target, what=rest["what"]):
+                raise OSError(trouble[0], "")
+        return really(system, name, target, **rest)
+
+    monkeypatch.setattr(inbox_module, "download", full)
+    for trouble[0], told in ((errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota is used up")):
+        intake = collect(study, "memory://inbox", tmp_path / "work")
+        assert names(intake) == ["site-0", "site-2"]
+        assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
+            ("site-1.bundle", f"there is no room for it here: {told}")
+        ]
+    trouble[0] = errno.EROFS  # which concerns all of them
+    with pytest.raises(StorageError, match="read-only"):
+        collect(study, "memory://inbox", tmp_path / "work")
+
+
+def test_a_store_that_does_not_hand_out_or_list(
+    inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, work = make_study(), tmp_path / "work"
+    asked: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(type(memory), "open", raises(PermissionError("5ec2e7"), asked))
+        intake = collect(study, "memory://inbox", work)
+    assert {entry.reason for entry in intake.set_aside} == {"the store refuses to hand it out"}
+    assert len(asked) == 3
+    for trouble, told in (
+        (PermissionError("5ec2e7"), r"refuses access \(403\)"),
+        (FileNotFoundError("5ec2e7"), r"nothing is there \(404\)"),
+        (RuntimeError("5ec2e7"), "could not be reached"),
+    ):
+        monkeypatch.setattr(type(memory), "ls", raises(trouble))
+        with pytest.raises(StorageError, match=told) as caught:
+            collect(study, "memory://inbox", work)
+        assert "memory://inbox cannot be listed" in str(caught.value)
+        assert "5ec2e7" not in str(caught.value)

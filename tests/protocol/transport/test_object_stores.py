@@ -1,0 +1,118 @@
+"""Stores that break off, refuse, or keep half; results through a store."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from mooring.errors import InputError, MissingExtraError, StorageError
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.messages.result import read_result
+from mooring.protocol.participant.prediction import fetch_result
+from mooring.protocol.transport import object_stores as stores
+from mooring.protocol.transport.transfer import send_file
+from tests.protocol.transport.support import ANALYST, QUICK, Cut, make_bundle, make_study, raises
+
+
+def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    put, steps = type(memory).put_file, ["break", "half", "whole"]
+
+    def faulty(self: Any, source: str, target: str, **rest: Any) -> None:
+        match steps.pop(0):
+            case "break":
+                raise OSError("connection reset, token=5ec2e7")
+            case "half":
+                self.pipe_file(target, data[: len(data) // 2])
+            case _:
+                put(self, source, target, **rest)
+
+    monkeypatch.setattr(type(memory), "put_file", faulty)
+    assert send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK).tries == 3
+    assert memory.cat_file("/inbox/a.bundle") == data
+    for trouble, told, tries in (
+        (PermissionError("5ec2e7"), r"refuses access \(403\)", 1),
+        (FileNotFoundError("5ec2e7"), r"nothing is there \(404\)", 1),
+        (type("NoCredentialsError", (Exception,), {})("5ec2e7"), "no credentials", 1),
+        (OSError("5ec2e7"), "broke off", 4),
+    ):
+        asked: list[int] = []
+        memory.store.clear()
+        monkeypatch.setattr(type(memory), "put_file", raises(trouble, asked))
+        with pytest.raises(StorageError, match=told) as caught:
+            send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK)
+        assert "5ec2e7" not in str(caught.value)
+        assert len(asked) == tries
+
+
+def test_a_kind_of_address_that_is_not_installed_or_not_known(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="fsspec knows"):
+        send_file(bundle, "nonsense://x/")
+    monkeypatch.setattr(fsspec.core, "url_to_fs", raises(ImportError))
+    with pytest.raises(MissingExtraError, match=r"pip install 'mooring\[s3\]'"):
+        send_file(bundle, "s3://ward/inbox/")
+    with pytest.raises(InputError, match="Install the package"):
+        collect(make_study(), "gs://ward/inbox", tmp_path / "work")
+
+
+def test_no_try_relies_on_what_a_listing_told_before(
+    inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda *_: steps.append("forget"))
+    monkeypatch.setattr(type(memory), "open", lambda *_, **__: steps.append("open") or Cut(b"xx", OSError("reset")))
+    reason = stores.download(
+        memory, "/inbox/site-0.bundle", tmp_path / "x", size=None, most_bytes=10, what="x", waits=QUICK
+    )
+    assert reason == "it came only in part"
+    assert steps == ["forget", "open"] * 4
+
+
+def test_results_travel_through_a_store_unchanged(
+    inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, work = make_study(), tmp_path / "work"
+    align_bundles(study, collect(study, "memory://inbox", work).bundles, work)
+    deliver(study, work, tmp_path / "results", ANALYST)
+    done: list[tuple[float, float]] = []
+    deliver(study, work, "memory://results/", ANALYST, progress=lambda *now: done.append(now))
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    for member in study.participants:
+        file = tmp_path / "results" / member.name / "map.safetensors"
+        assert memory.cat_file(f"/results/{member.name}/map.safetensors") == file.read_bytes()
+    with fetch_result("memory://results/site-1", study) as place:
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert [path.name for path in place.iterdir()] == ["map.safetensors"]
+        found = read_result(place, study, study.participants[1])
+    assert not place.exists()
+    here = read_result(tmp_path / "results" / "site-1", study, study.participants[1])
+    assert np.array_equal(found.orthogonal, here.orthogonal)
+    with fetch_result(tmp_path / "results" / "site-1", study) as place:
+        assert place == tmp_path / "results" / "site-1"
+    for address, told in (
+        ("memory://results/nobody", "it is not there any more"),
+        ("memory://large", "larger than such a file may be"),
+    ):
+        memory.pipe_file("/large/map.safetensors", bytes(100_000))
+        with pytest.raises(StorageError, match=told), fetch_result(address, study):
+            pass
+    for call in (
+        lambda: deliver(study, work, "https://store.example/results", ANALYST),
+        lambda: fetch_result("https://store.example/results", study).__enter__(),
+    ):
+        with pytest.raises(InputError, match="one for a single file"):
+            call()
+    monkeypatch.setattr(type(memory), "put_file", raises(PermissionError("5ec2e7")))
+    (work / "delivery.json").unlink()
+    with pytest.raises(StorageError, match=r"memory://results/site-0/map.safetensors cannot be written"):
+        deliver(study, work, "memory://results", ANALYST)
+    assert not (work / "delivery.json").exists()

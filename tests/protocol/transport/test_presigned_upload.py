@@ -1,0 +1,242 @@
+"""PUT to a presigned address: what is sent, what is tried again, and what nobody gets to see."""
+
+import datetime
+import hashlib
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.transport import object_stores as stores
+from mooring.protocol.transport import presigned_upload
+from mooring.protocol.transport.transfer import send_file
+from tests.loopback import serving
+from tests.protocol.transport.support import (
+    DENIED,
+    EXPIRED,
+    QUICK,
+    SECRET,
+    Store,
+    handle_by,
+    make_bundle,
+)
+
+
+def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, store: Store) -> None:
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    done: list[tuple[float, float]] = []
+    sent = send_file(tmp_path / "a.bundle", store.address, progress=lambda *now: done.append(now))
+    assert store.taken == [data]
+    assert (sent.bytes, sent.digest, sent.tries, sent.confirmed) == (
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+        1,
+        True,
+    )
+    assert sent.to == f"http://127.0.0.1:{store.port}/ward/inbox/site-0.bundle"
+    ((path, headers),) = store.seen
+    assert path.endswith(SECRET)
+    assert headers["Content-Length"] == str(len(data))
+    assert {name.lower() for name in headers} == {"host", "accept-encoding", "content-length"}
+    assert done[-1] == (len(data), len(data))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [(503, b""), (503, b"")],
+        ["drop"],
+        ["drop", "drop", "drop"],
+        [(429, b""), (500, b"")],
+        [(400, b"<Code>RequestTimeout</Code>")],
+        ["etag"],
+        ["away"],
+    ],
+    ids=str,
+)
+def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tmp_path: Path, store: Store) -> None:
+    data = make_bundle(tmp_path / "a.bundle", 0, rows=40_000)
+    store.script, tries = list(script), len([step for step in script if step != "away"]) + 1
+    sent = send_file(tmp_path / "a.bundle", store.address, waits=QUICK)
+    assert sent.tries == tries
+    assert store.taken[-1] == data
+    assert sent.digest == hashlib.sha256(data).hexdigest()
+    assert len(store.seen) == len(script) + 1
+
+
+def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
+    bundle: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(stores.time, "sleep", waited.append)
+    store.script = [(503, b"")] * 4
+    with pytest.raises(StorageError, match="the store answered 503"):
+        send_file(bundle, store.address)
+    assert waited == list(stores.WAITS)
+    assert list(stores.WAITS) == sorted(stores.WAITS)
+    assert len(store.seen) == 4
+    assert store.taken == []
+    waited.clear()
+    store.script = [(503, b"", "7"), (429, b"", "100000"), (503, b"", "soon")]
+    assert send_file(bundle, store.address).tries == 4
+    assert waited == [7.0, 60.0, stores.WAITS[2]]
+
+
+def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, store: Store) -> None:
+    store.script = ["etag"] * 4
+    with pytest.raises(StorageError, match="another checksum"):
+        send_file(bundle, store.address, waits=QUICK)
+    store.extra, store.script = {"x_amz_server_side_encryption": "aws:kms"}, ["etag"]
+    assert not send_file(bundle, store.address, waits=QUICK).confirmed  # under a key, an ETag is no MD5
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((403, DENIED), "the store refuses it (403, AccessDenied)"),
+        ((403, EXPIRED), "the address has expired (403, AccessDenied)"),
+        ((404, b"<Code>NoSuchBucket</Code>"), "there is no such place (404, NoSuchBucket)"),
+        ((400, b"\xff" * 100), "the store refuses it (400)"),
+        ((400, b"<Code>EntityTooLarge</Code>"), "no file of this size in one piece"),
+        ((301, b"<Code>PermanentRedirect</Code>"), "elsewhere (301, PermanentRedirect)"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_a_refusal_is_told_at_once_with_a_cure_and_without_a_secret(
+    answer: tuple[int, bytes], told: str, bundle: Path, store: Store
+) -> None:
+    store.script = [answer]
+    with pytest.raises(StorageError) as caught:
+        send_file(bundle, store.address)
+    assert told in str(caught.value)
+    assert "Ask the analyst" in caught.value.cure
+    assert "X-Amz" not in str(caught.value)
+    assert "5ec2e7" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert len(store.seen) == 1
+
+
+def test_a_store_that_refuses_before_it_has_read_everything_is_heard(tmp_path: Path, store: Store) -> None:
+    make_bundle(tmp_path / "a.bundle", 0, rows=400_000)  # more than the sockets hold
+    store.script = ["early"]
+    with pytest.raises(StorageError, match=r"refuses it \(403, AccessDenied\)"):
+        send_file(tmp_path / "a.bundle", store.address, waits=())
+
+
+def test_nobody_there_and_nobody_who_answers(
+    bundle: Path, store: Store, monkeypatch: pytest.MonkeyPatch, refusing_port: int
+) -> None:
+    with pytest.raises(StorageError, match="the store cannot be reached"):
+        send_file(bundle, f"http://127.0.0.1:{refusing_port}/x?{SECRET}", waits=QUICK)
+    monkeypatch.setattr(presigned_upload, "TIMEOUT", 0.1)
+    store.script = ["silent"] * 4
+    with pytest.raises(StorageError, match="did not answer in time"):
+        send_file(bundle, store.address, waits=QUICK)
+    assert len(store.seen) == 4
+
+
+def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{store.port}")  # all that is sent on would come here
+    elsewhere = f"http://store.invalid/y.bundle?{SECRET}"
+    store.script = [elsewhere]
+    with pytest.raises(RefusedError, match=r"http://store\.invalid, .*--allow-http") as caught:
+        send_file(tmp_path / "a.bundle", store.address, waits=())
+    assert "5ec2e7" not in str(caught.value)
+    assert store.taken == []
+    store.script = [elsewhere]
+    sent = send_file(tmp_path / "a.bundle", store.address, allow_http=True, waits=())
+    assert sent.to == "http://store.invalid/y.bundle"  # where it went in the end
+    assert store.taken == [data]
+    store.script = [elsewhere, (403, DENIED)]
+    with pytest.raises(StorageError, match=r"http://store\.invalid/y\.bundle cannot be written"):
+        send_file(tmp_path / "a.bundle", store.address, allow_http=True, waits=())
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example", ".example", "xn--a\x2e\x2e"])
+def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, bundle: Path, store: Store) -> None:
+    with pytest.raises(InputError, match="presigned address"):
+        send_file(bundle, f"https://{host}/x?{SECRET}", waits=())
+    store.script = [f"https://{host}/x?{SECRET}"]
+    with pytest.raises(StorageError, match=r"cannot be used|nothing can be sent"):
+        send_file(bundle, store.address, waits=())
+
+
+@pytest.mark.parametrize("proxy", ["http://[5ec2e7", "http://me:5ec2e7@host:99999", "http://5ec2e7..b:80", "http://"])
+def test_a_proxy_that_is_none_is_named_but_not_quoted(
+    proxy: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(StorageError, match="https_proxy names") as caught:
+        send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
+    assert "5ec2e7" not in str(caught.value)
+
+
+def test_a_proxy_that_is_not_there_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch, refusing_port: int) -> None:
+    monkeypatch.setenv("https_proxy", f"http://me:5ec2e7@127.0.0.1:{refusing_port}")
+    with pytest.raises(StorageError, match="through the proxy that https_proxy names") as caught:
+        send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
+    assert "5ec2e7" not in str(caught.value)
+
+
+def test_a_bundle_does_not_go_over_an_open_connection_unless_told(bundle: Path) -> None:
+    with pytest.raises(RefusedError, match="--allow-http"):
+        send_file(bundle, f"http://store.invalid/x?{SECRET}")
+    with pytest.raises(StorageError, match="cannot be reached"):
+        send_file(bundle, f"http://store.invalid/x?{SECRET}", allow_http=True, waits=())
+
+
+def test_a_proxy_of_the_environment_is_used(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_bundle(tmp_path / "a.bundle", 0)
+    monkeypatch.setenv("http_proxy", f"http://me:pass@127.0.0.1:{store.port}")
+    send_file(tmp_path / "a.bundle", f"http://store.invalid/x?{SECRET}", allow_http=True, waits=())
+    assert store.taken == [data]
+    ((path, headers),) = store.seen
+    assert path == f"http://store.invalid/x?{SECRET}"
+    assert headers["Host"] == "store.invalid"
+    assert headers["Proxy-Authorization"].startswith("Basic ")
+
+
+def certificate_in(folder: Path) -> Path:
+    """A certificate of this machine's own, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    found = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "certificate.pem").write_bytes(found.public_bytes(serialization.Encoding.PEM) + secret)
+    return folder / "certificate.pem"
+
+
+def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, pem, found = make_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with serving(handle_by(found), tls=context) as port:
+        address = f"https://localhost:{port}/x?{SECRET}"
+        with pytest.raises(StorageError, match="certificate is not one that this machine trusts"):
+            send_file(tmp_path / "a.bundle", address)
+        assert found.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+        assert send_file(tmp_path / "a.bundle", address, waits=()).confirmed
+        assert found.taken == [data]
