@@ -215,10 +215,11 @@ def test_parquet_columns_keep_their_types(write_parquet: Callable[..., Path]) ->
     assert read_records(path).feature_names == records.feature_names
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    for read, name in ((read_table, "no.csv"), (read_records, "no.csv"), (read_table, "")):
+def test_a_missing_file_is_refused(tmp_path: Path, refused: Refused) -> None:
+    for name in ("no.csv", ""):
         with pytest.raises(StorageError, match="the data file"):
-            read(tmp_path / name)
+            read_table(tmp_path / name)
+    refused(lambda: read_records(tmp_path / "no.csv"), what="path", expected="a file or a folder", got="not there")
 
 
 @pytest.mark.parametrize(

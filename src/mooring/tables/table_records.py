@@ -57,10 +57,14 @@ def read_records(
     path = Path(path)
     for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
     for_images = {"size": size, "image_column": image_column}
+    if not path.exists():
+        raise InputError(
+            "path", expected="a file or a folder", got=f"{str(path)!r}, which is not there", cure="Check the spelling."
+        )
     if image_column is not None or holds_images(path):
         _require_left_out(for_tables, "images")
         return read_images(path, label=label, group_by=group_by, size=size, image_column=image_column)
-    if path.is_file() and not is_table_file(path):
+    if not is_table_file(path):
         raise InputError(
             "data file",
             expected="a table (.csv, .csv.gz, .parquet) or images (a folder, .npz, IDX, .parquet)",
