@@ -13,13 +13,10 @@ from mooring.alignment import power_method
 from mooring.alignment.power_method import spectral_maps
 from mooring.alignment.problem import batch_from
 from mooring.attacks import CollusionView, DoesNotApply, run
-from mooring.attacks.anchor_estimates import (
-    alignment_map_estimate,
-    procrustes_estimate,
-    pseudoinverse_estimate,
-    pseudoinverses,
-)
+from mooring.attacks.alignment_map import alignment_map_estimate
 from mooring.attacks.moments import moments, moments_batch
+from mooring.attacks.procrustes import procrustes_estimate
+from mooring.attacks.pseudoinverse import pseudoinverse_estimate, pseudoinverses
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy

@@ -1,10 +1,12 @@
-"""Alignment-map calibration: the analyst's own maps, and one colluder's secret to fix the gauge (eqs. pdp_am_attack_*)."""
+"""Alignment-map calibration: the analyst's own maps, and one colluder's secret to fix the gauge (eqs. pdp_am_attack_*).
+
+Legend: R_c, R_i the analyst's maps of a colluder and of the target; O_c the colluder's secret; Π the polar factor.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.anchor_estimates import alignment_map_estimate
 from mooring.attacks.reconstruction import (
     DoesNotApply,
     Reconstruction,
@@ -14,7 +16,9 @@ from mooring.attacks.reconstruction import (
     undone,
 )
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import namespace_of
+from mooring.geometry.backend import namespace_of, transposed
+from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 
 def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -30,3 +34,25 @@ def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     xp = namespace_of(*own, *theirs)
     O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), maps[view.target].orthogonal)
     return undone(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
+
+
+def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:
+    """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation).
+
+    Parameters
+    ----------
+    secrets : array of shape (h, h) or (m, h, h)
+        O_c of one colluder, or of m of them, the mean of whose O_c R_c is then taken.
+    colluder_maps : array of shape (..., h, h) or (..., m, h, h)
+        R_c.
+    target_maps : array of shape (..., h, h)
+        R_i.
+
+    Returns
+    -------
+    array of shape (..., h, h)
+    """
+    effective = secrets @ colluder_maps
+    if len(secrets.shape) > 2:
+        effective = namespace_of(effective).mean(effective, axis=-3)
+    return polar_factor(effective) @ transposed(target_maps)

@@ -1,10 +1,12 @@
-"""Orthogonal Procrustes: the maximum-likelihood map given the noisy anchor alone (eqs. pdp_op_attack_objective and on)."""
+"""Orthogonal Procrustes: the maximum-likelihood map given the noisy anchor alone (eqs. pdp_op_attack_objective and on).
+
+Legend: Ā the anchor and B̄ its uploaded representation, both centred; Π the polar factor.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.anchor_estimates import procrustes_estimate
 from mooring.attacks.reconstruction import (
     Reconstruction,
     anchor_map,
@@ -13,6 +15,9 @@ from mooring.attacks.reconstruction import (
     undone,
 )
 from mooring.attacks.view import CollusionView
+from mooring.geometry.backend import transposed
+from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
 
 
 def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -20,3 +25,20 @@ def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     A, a, B, b = centred_anchor_pair(view)
     estimate = anchor_map(procrustes_estimate(A, B), a, b)
     return undone(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))
+
+
+def procrustes_estimate(anchor: Array, representations: Array) -> Array:
+    """Ô = Π(Āᵀ B̄) (eq. pdp_op_attack_rotation).
+
+    Parameters
+    ----------
+    anchor : array of shape (r, h)
+        Ā.
+    representations : array of shape (..., r, h)
+        B̄, for each draw.
+
+    Returns
+    -------
+    array of shape (..., h, h)
+    """
+    return polar_factor(transposed(anchor) @ representations)

@@ -1,13 +1,19 @@
-"""Moore–Penrose: least squares for the map, orthogonality ignored (eqs. pdp_mp_attack_objective to _reconstruction)."""
+"""Moore–Penrose: least squares for the map, orthogonality ignored (eqs. pdp_mp_attack_objective to _reconstruction).
+
+Legend: Ā the anchor and B̄ its uploaded representation, both centred; † the pseudoinverse. With the paper's anchor Ā† = Āᵀ.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.anchor_estimates import least_squares_estimate, pseudoinverses
 from mooring.attacks.reconstruction import Reconstruction, anchor_map, centred_anchor_pair
 from mooring.attacks.view import CollusionView
+from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transposed
 from mooring.geometry.orthogonal import polar_factor
+from mooring.typing import Array
+
+_TRUSTED_RESIDUAL = 1e-8
 
 
 def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -17,3 +23,34 @@ def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     translation = b - a @ O
     rows = (view.target_upload.representation - translation) @ pseudoinverses(O)
     return Reconstruction(rows, anchor_map(polar_factor(O), a, b))
+
+
+def least_squares_estimate(anchor: Array, representations: Array) -> Array:
+    """Ô = Ā† B̄, of shape (..., h, h), which need not be orthogonal (eq. pdp_mp_attack_rotation)."""
+    gram = transposed(anchor) @ anchor  # Ā† = (Āᵀ Ā)† Āᵀ, and for an orthonormal anchor the first factor is I
+    return pseudoinverses(gram) @ (transposed(anchor) @ representations)
+
+
+def pseudoinverse_estimate(anchor: Array, representations: Array) -> Array:
+    """(Ā† B̄)†, of shape (..., h, h): what takes uploaded rows back (eq. pdp_mp_attack_reconstruction)."""
+    return pseudoinverses(least_squares_estimate(anchor, representations))
+
+
+def pseudoinverses(matrices: Array) -> Array:
+    """M† of square matrices: by elimination where that is accurate, by singular values elsewhere.
+
+    The two agree wherever M is far from singular, as noisy matrices nearly always are; a GPU eliminates a whole batch at
+    once, but decomposes matrices one after the other.
+    """
+    xp = namespace_of(matrices)
+    try:
+        inverses = xp.linalg.inv(matrices)
+    except (np.linalg.LinAlgError, RuntimeError):  # one is exactly singular; torch's error is a RuntimeError
+        return xp.linalg.pinv(matrices)
+    residual = xp.max(xp.abs(matrices @ inverses - identity_like(matrices)), axis=(-2, -1))
+    if bool(xp.all(residual <= _TRUSTED_RESIDUAL)):
+        return inverses
+    flat, inverses = (xp.reshape(stack, (-1, *matrices.shape[-2:])) for stack in (matrices, inverses))
+    for index in np.flatnonzero(~(to_numpy(xp.reshape(residual, (-1,))) <= _TRUSTED_RESIDUAL)):
+        inverses[int(index), ...] = xp.linalg.pinv(flat[int(index), ...])
+    return xp.reshape(inverses, matrices.shape)
