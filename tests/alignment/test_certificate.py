@@ -9,7 +9,7 @@ import pytest
 
 from mooring import Certificate, RigidMap, align
 from mooring.alignment.certificate import prove_optimal
-from mooring.alignment.problem import problem_from
+from mooring.alignment.problem import make_problem
 from mooring.geometry.orthogonal import sample_orthogonal
 
 
@@ -123,7 +123,7 @@ def test_against_all_choices_of_sign_the_certificate_never_errs(noise: float, ma
         signs = np.concatenate([np.ones((64, 1)), signs], axis=1)
         best = np.max(np.sum((signs @ centred(uploads)[:, :, 0]) ** 2, axis=1))
         for choice in signs[:: 5 + seed]:
-            certificate = prove_optimal(problem_from(uploads), choice[:, None, None])
+            certificate = prove_optimal(make_problem(uploads), choice[:, None, None])
             reached = objective(uploads, choice[:, None, None])
             assert not certificate.certified or reached == pytest.approx(best, rel=1e-7)
             if certificate.optimality_gap < 1:
@@ -135,7 +135,7 @@ def test_flipped_maps_are_never_certified(
     noise: float, make_study: Callable[..., Any], on_backend: Callable[[Any], Any]
 ) -> None:
     uploads = make_study(5, 3, 12, noise=noise, seed=6).uploads
-    problem = problem_from(on_backend(uploads))
+    problem = make_problem(on_backend(uploads))
     maps = stacked(align(uploads))
     assert prove_optimal(problem, on_backend(maps)).certified
     for participant in range(5):
@@ -168,7 +168,7 @@ def test_local_optima_of_noisy_problems_are_never_certified(make_study: Callable
             rest = power_method(uploads, flipped)
             if objective(uploads, rest) < best.objective * (1 - 1e-6):
                 n_worse += 1
-                assert not prove_optimal(problem_from(uploads), rest).certified
+                assert not prove_optimal(make_problem(uploads), rest).certified
     assert n_worse >= 3
 
 
@@ -192,7 +192,7 @@ def test_the_gap_bounds_the_optimum_even_when_the_maps_are_poor(solver: str) -> 
 
 def test_maps_that_cancel_are_not_certified() -> None:
     column = np.array([[1.0], [-1.0]])
-    certificate = prove_optimal(problem_from(np.stack([column, column])), np.array([[[1.0]], [[-1.0]]]))
+    certificate = prove_optimal(make_problem(np.stack([column, column])), np.array([[[1.0]], [[-1.0]]]))
     assert not certificate.certified
 
 

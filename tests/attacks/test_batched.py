@@ -11,7 +11,7 @@ import pytest
 from mooring import align, make_anchor
 from mooring.alignment import power_method
 from mooring.alignment.power_method import spectral_maps
-from mooring.alignment.problem import batch_from
+from mooring.alignment.problem import make_batch
 from mooring.attacks import CollusionView, DoesNotApply, run
 from mooring.attacks.alignment_map import alignment_map_estimate
 from mooring.attacks.moments import moments, moments_batch
@@ -216,7 +216,7 @@ def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> No
 def test_the_power_method_goes_the_way_of_singular_value_decompositions(
     h: int, noise: float, make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = batch_from(np.stack([make_study(10, h, 4 * h, noise=noise, seed=seed).uploads for seed in range(3)]))
+    problem = make_batch(np.stack([make_study(10, h, 4 * h, noise=noise, seed=seed).uploads for seed in range(3)]))
     ours = power_method.solve_by_power_method(problem, max_iterations=150, tolerance=1e-7)
     monkeypatch.setattr(power_method, "polar_factor", svd_polar_factor)
     theirs = power_method.solve_by_power_method(problem, max_iterations=150, tolerance=1e-7)
@@ -229,9 +229,9 @@ def test_the_power_method_goes_the_way_of_singular_value_decompositions(
 def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Callable[..., Any]) -> None:
     noises = [0.0, 0.15, 0.02, 0.1, 0.05]
     uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
-    together = power_method.solve_by_power_method(batch_from(uploads), max_iterations=400, tolerance=1e-7)
+    together = power_method.solve_by_power_method(make_batch(uploads), max_iterations=400, tolerance=1e-7)
     for index, one in enumerate(uploads):
-        alone = power_method.solve_by_power_method(batch_from(one[None]), max_iterations=400, tolerance=1e-7)
+        alone = power_method.solve_by_power_method(make_batch(one[None]), max_iterations=400, tolerance=1e-7)
         assert together.iterations[index] == alone.iterations[0]
         assert together.step[index] == pytest.approx(alone.step[0], rel=1e-6)
     assert len(set(together.iterations)) >= 4
@@ -251,7 +251,7 @@ def test_the_host_waits_once_an_iteration_whatever_the_number_of_problems(
     noises = [0.0, 0.05, 0.1, 0.15, 0.3]
     uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
     outcome = power_method.solve_by_power_method(
-        batch_from(torch.as_tensor(uploads)), max_iterations=60, tolerance=1e-7
+        make_batch(torch.as_tensor(uploads)), max_iterations=60, tolerance=1e-7
     )
     assert len(waits) == outcome.iterations.max()
     assert len(set(outcome.iterations)) > 2
@@ -267,7 +267,7 @@ def test_the_spectral_start_is_that_of_the_gram_matrix_whichever_side_is_smaller
     centred = np.concatenate([B - B.mean(axis=0) for B in uploads], axis=1)
     V = np.linalg.eigh(centred.T @ centred)[1][:, -d:]
     expected = svd_polar_factor(V.reshape(p, d, d))
-    got = spectral_maps(batch_from(uploads[None]))[0]
+    got = spectral_maps(make_batch(uploads[None]))[0]
     turns = got.transpose(0, 2, 1) @ expected
     assert np.allclose(turns, turns[0], atol=1e-10)
     assert align(uploads, solver="spectral").converged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mooring.attacks.decoding import _PENALTIES, learned_decoder
+from mooring.attacks.decoding import _PENALTIES, learn_decoder
 from mooring.errors import InputError
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 
@@ -32,14 +32,14 @@ def test_it_recovers_what_the_pseudoinverse_leaves_out() -> None:
     F, known, unseen = projection(), population(300, seed=1), population(200, seed=2)
     projected = F.encode(unseen)
     assert error(F.decode(projected), unseen) > 1.0
-    assert error(learned_decoder(F, known).decode(projected), unseen) < 0.1
+    assert error(learn_decoder(F, known).decode(projected), unseen) < 0.1
 
 
 @pytest.mark.parametrize("n", [2, 5, 9, 10, 11, 30])
 def test_few_records_already_help(n: int) -> None:
     F, unseen = projection(), population(200, seed=2)
     projected = F.encode(unseen)
-    assert error(learned_decoder(F, population(n, seed=1)).decode(projected), unseen) < 0.95 * error(
+    assert error(learn_decoder(F, population(n, seed=1)).decode(projected), unseen) < 0.95 * error(
         F.decode(projected), unseen
     )
 
@@ -48,7 +48,7 @@ def test_where_columns_do_not_go_together_it_does_no_harm() -> None:
     rng = np.random.default_rng(3)
     F, known, unseen = projection(), rng.standard_normal((15, D)), rng.standard_normal((500, D))
     projected = F.encode(unseen)
-    found = learned_decoder(F, known)
+    found = learn_decoder(F, known)
     assert found.penalty >= 1
     assert error(found.decode(projected), unseen) < 1.1 * error(F.decode(projected), unseen)
 
@@ -70,18 +70,18 @@ def test_the_penalty_is_the_one_that_leaving_out_each_record_in_turn_chooses() -
             gaps.append(m.mean(axis=0) + (Z[k] - z.mean(axis=0)) @ W - left_out[k])
         errors.append(np.mean(np.square(gaps)))
     assert 0 < np.argmin(errors) < len(_PENALTIES) - 1
-    assert learned_decoder(F, known).penalty == _PENALTIES[np.argmin(errors)]
+    assert learn_decoder(F, known).penalty == _PENALTIES[np.argmin(errors)]
 
 
 def test_it_projects_to_the_rows_it_was_given() -> None:
     F, unseen = projection(), population(50, seed=5)
-    back = learned_decoder(F, population(100, seed=6)).decode(F.encode(unseen))
+    back = learn_decoder(F, population(100, seed=6)).decode(F.encode(unseen))
     np.testing.assert_allclose(F.encode(back), F.encode(unseen), atol=1e-9)
 
 
 def test_without_a_projection_there_is_nothing_to_learn() -> None:
     records = population(20, seed=8)
-    np.testing.assert_allclose(learned_decoder(no_projection(D), records).decode(records), records, atol=1e-9)
+    np.testing.assert_allclose(learn_decoder(no_projection(D), records).decode(records), records, atol=1e-9)
 
 
 @pytest.mark.parametrize("copies", [2, 5, 7])
@@ -89,7 +89,7 @@ def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies:
     alike = np.tile(population(1, seed=9), (copies, 1))
     alike[-1] *= 1 + 1e-15
     F, other = projection(), population(50, seed=2)
-    found = learned_decoder(F, alike)
+    found = learn_decoder(F, alike)
     np.testing.assert_allclose(found.decode(F.encode(alike)), alike)
     np.testing.assert_array_equal(found.matrix, F.decoder)
     assert error(found.decode(F.encode(other)), other) < 1.5 * error(F.decode(F.encode(other)), other)
@@ -97,11 +97,11 @@ def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies:
 
 def test_copies_of_records_change_nothing() -> None:
     known = population(12, seed=4, spread=1.0)
-    once, twice = (learned_decoder(projection(), rows) for rows in (known, np.repeat(known, 2, axis=0)))
+    once, twice = (learn_decoder(projection(), rows) for rows in (known, np.repeat(known, 2, axis=0)))
     assert once.penalty == twice.penalty
     np.testing.assert_allclose(once.matrix, twice.matrix, atol=1e-12)
 
 
 def test_one_record_is_refused() -> None:
     with pytest.raises(InputError, match="two rows at least"):
-        learned_decoder(projection(), population(1, seed=1))
+        learn_decoder(projection(), population(1, seed=1))

@@ -17,7 +17,7 @@ import pytest
 import mooring
 from mooring import METHODS
 from mooring.attacks import REGISTRY
-from mooring.attacks.decoding import learned_decoder
+from mooring.attacks.decoding import learn_decoder
 from mooring.audit import DENOISED, AuditResult, EvaluationSpec, OperatingPoint, PointResult
 from mooring.metrics import Figure
 from mooring.report import draw_audit
@@ -133,7 +133,7 @@ def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> Non
     assert figure.floor == 0.0
     decoded = figures_of(one.points[0], "decoded_error")[0]
     raw = deal.train[1] - deal.train[1].mean(axis=0)
-    ways = projection.decode, learned_decoder(projection, deal.train[0]).decode
+    ways = projection.decode, learn_decoder(projection, deal.train[0]).decode
     lost = [np.linalg.norm(decode(truth) - deal.train[1]) for decode in ways]
     assert decoded.floor == pytest.approx(min(lost) / np.linalg.norm(raw))
     assert decoded.floor > 0.1

@@ -10,7 +10,7 @@ import pytest
 
 from mooring import SimulationSettings, gaussian_projection, no_projection, simulate
 from mooring.attacks import CollusionView
-from mooring.attacks.decoding import RecordDecoder, fit_decoder, learned_decoder
+from mooring.attacks.decoding import RecordDecoder, fit_decoder, learn_decoder
 from mooring.audit import AuditResult, EvaluationSpec
 from mooring.mechanisms.projection import Projection
 from mooring.metrics import Figure
@@ -88,7 +88,7 @@ def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[
     deal = dealt(mixing_seed=mixing_seed)
     result = audited(deal, projection=F(), colluders=colluders, **POINTS)
     known, truth = np.concatenate([deal.train[c] for c in colluders]), deal.train[2]
-    ways = RecordDecoder(F(), learned_decoder(F(), known))
+    ways = RecordDecoder(F(), learn_decoder(F(), known))
 
     def level(projected: np.ndarray) -> float:
         return min(error(rows, truth) for rows in ways.tried(projected))
@@ -97,7 +97,7 @@ def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[
     assert figure.floor == pytest.approx(level(truth @ F().matrix))
     assert figure.chance == pytest.approx(level(np.tile((known @ F().matrix).mean(axis=0), (truth.shape[0], 1))))
     if mixing_seed != 7:
-        told = learned_decoder(F(), truth).decode(truth @ F().matrix)
+        told = learn_decoder(F(), truth).decode(truth @ F().matrix)
         assert error(told, truth) < 0.5 * figure.floor
 
 
@@ -142,7 +142,7 @@ def test_thousands_of_records_are_learnt_from_and_some_are_tried() -> None:
     ways = fit_decoder(view_of([records(2500, seed=1), records(20, seed=2), records(20, seed=3)], F()))
     assert ways.trusts_learned
     assert ways.learned is not None
-    assert np.array_equal(ways.learned.matrix, learned_decoder(F(), records(2500, seed=1)).matrix)
+    assert np.array_equal(ways.learned.matrix, learn_decoder(F(), records(2500, seed=1)).matrix)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_the_auditor_is_asked_once_an_attack_and_shown_the_way_that_the_attacker
     n_audited = sum("exact_source_linkage" in one.figures for one in result.points[0].outcomes)
     assert n_audited == 2
     assert len(asked) == 3 + n_audited  # candidates, control, floor; plain and denoised rows
-    exact = learned_decoder(F(), deal.train[0]).decode(deal.train[2] @ F().matrix)
+    exact = learn_decoder(F(), deal.train[0]).decode(deal.train[2] @ F().matrix)
     assert any(rows.shape == exact.shape and np.allclose(rows, exact) for rows in asked)
     figure = worst(result, "exact_source_linkage")
     assert figure.floor is not None

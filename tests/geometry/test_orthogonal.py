@@ -7,7 +7,7 @@ import pytest
 from mooring import InputError
 from mooring.geometry import orthogonality_defect, polar_factor, rotation_spread, sample_orthogonal
 from mooring.geometry.backend import to_numpy
-from mooring.geometry.orthogonal import inverse_square_root, reorthogonalised, svd_polar_factor
+from mooring.geometry.orthogonal import inverse_square_root, reorthogonalise, svd_polar_factor
 
 
 def conditioned(condition: float, n: int, *, rng: np.random.Generator) -> np.ndarray:
@@ -131,14 +131,14 @@ def test_reorthogonalised_brings_nearly_orthogonal_matrices_back(on_backend: Cal
     rng = np.random.default_rng(0)
     exact = sample_orthogonal(5, rng=rng, batch_shape=(4,))
     bent = exact + 1e-3 * rng.standard_normal(exact.shape)
-    back = to_numpy(reorthogonalised(on_backend(bent), tolerance=1e-15))
+    back = to_numpy(reorthogonalise(on_backend(bent), tolerance=1e-15))
     assert orthogonality_defect(back) < 1e-14
     assert np.allclose(back, svd_polar_factor(bent), atol=1e-12)
 
 
 def test_reorthogonalised_falls_back_on_the_polar_factor_far_from_orthogonal() -> None:
     matrices = 5.0 * np.random.default_rng(0).standard_normal((3, 4, 4))
-    assert np.allclose(reorthogonalised(matrices, tolerance=1e-15), svd_polar_factor(matrices), atol=1e-11)
+    assert np.allclose(reorthogonalise(matrices, tolerance=1e-15), svd_polar_factor(matrices), atol=1e-11)
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0, 1e4])

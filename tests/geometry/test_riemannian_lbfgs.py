@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mooring.geometry import polar_factor, sample_orthogonal
-from mooring.geometry.backend import namespace_of, to_numpy, transposed, vector_norms
+from mooring.geometry.backend import namespace_of, to_numpy, transpose, vector_norms
 from mooring.geometry.orthogonal import cayley
 from mooring.geometry.riemannian_lbfgs import Evaluation, RiemannianLBFGS
 
@@ -23,8 +23,8 @@ class Linear:
         xp = namespace_of(O)
         n = O.shape[0]
         self.n_evaluated.append(n)
-        product = -transposed(O) @ self.M
-        turns = xp.reshape(0.5 * (product - transposed(product)), (n, -1))
+        product = -transpose(O) @ self.M
+        turns = xp.reshape(0.5 * (product - transpose(product)), (n, -1))
         values = -xp.sum(self.M * O, axis=(1, 2)) + 0.5 * xp.sum((x - self.c) ** 2, axis=1)
         return Evaluation(values, xp.concat([turns, x - self.c], axis=1))
 
@@ -61,7 +61,7 @@ def problems(n: int, h: int, *, seed: int, spread: float = 1.0) -> tuple[np.ndar
     return M, rng.standard_normal((n, h)), starts
 
 
-def minimised(
+def minimise(
     objective: Linear, starts: Any, *, max_iterations: int, tolerance: float = 1e-14, **options: Any
 ) -> RiemannianLBFGS:
     optimiser = RiemannianLBFGS(objective, (starts, namespace_of(starts).zeros_like(objective.c)), **options)
@@ -73,7 +73,7 @@ def minimised(
 @pytest.mark.parametrize("options", [{}, {"memory_size": 1}, {"refresh_at": frozenset({3, 9})}], ids=str)
 def test_it_finds_the_optimum(h: int, options: dict[str, Any], on_backend: Callable[[Any], Any]) -> None:
     M, c, starts = problems(3, h, seed=h)
-    found = minimised(Linear(on_backend(M), on_backend(c)), on_backend(starts), max_iterations=3000, **options)
+    found = minimise(Linear(on_backend(M), on_backend(c)), on_backend(starts), max_iterations=3000, **options)
     O, x = map(to_numpy, found.points)
     best = polar_factor(M)
     assert (found.converged | found.stalled).all()
@@ -85,8 +85,8 @@ def test_it_finds_the_optimum(h: int, options: dict[str, Any], on_backend: Calla
 
 def test_the_memory_makes_it_much_faster_than_the_preconditioned_gradient() -> None:
     M, c, starts = problems(4, 12, seed=0)
-    quick = minimised(Linear(M, c), starts, max_iterations=3000).iterations
-    slow = minimised(Linear(M, c), starts, max_iterations=3000, refresh_at=frozenset(range(10**4))).iterations
+    quick = minimise(Linear(M, c), starts, max_iterations=3000).iterations
+    slow = minimise(Linear(M, c), starts, max_iterations=3000, refresh_at=frozenset(range(10**4))).iterations
     assert 2 * quick.sum() < slow.sum()
 
 
@@ -94,7 +94,7 @@ def test_values_never_rise_and_the_limit_is_kept() -> None:
     M, c, starts = problems(3, 6, seed=1)
     values = []
     for limit in (0, 1, 3, 10, 500):
-        found = minimised(Linear(M, c, curvature=0.02), starts, max_iterations=limit)
+        found = minimise(Linear(M, c, curvature=0.02), starts, max_iterations=limit)
         assert (found.iterations <= limit).all()
         assert found.converged.all() == (limit == 500)
         assert not found.stalled.any()
@@ -104,8 +104,8 @@ def test_values_never_rise_and_the_limit_is_kept() -> None:
 
 def test_runs_go_on_from_where_the_last_one_ended() -> None:
     M, c, starts = problems(3, 6, seed=2)
-    whole = minimised(Linear(M, c), starts, max_iterations=20)
-    parts = minimised(Linear(M, c), starts, max_iterations=8)
+    whole = minimise(Linear(M, c), starts, max_iterations=20)
+    parts = minimise(Linear(M, c), starts, max_iterations=8)
     parts.run(lambda at: at.decrease < 1e-14, max_iterations=20)
     assert np.array_equal(whole.iterations, parts.iterations)
     assert np.allclose(whole.points[0], parts.points[0], atol=1e-12)
@@ -117,10 +117,10 @@ def test_problems_of_a_batch_go_the_way_they_would_go_alone() -> None:
     M, c, starts = problems(n, h, seed=7, spread=1e4)
     for limit in (0, 3, 300):
         objective = Linear(M, c, curvature=0.1)
-        together = minimised(objective, starts, max_iterations=limit, tolerance=1e-5)
+        together = minimise(objective, starts, max_iterations=limit, tolerance=1e-5)
         for i in range(n):
             one = slice(i, i + 1)
-            alone = minimised(Linear(M[one], c[one], curvature=0.1), starts[one], max_iterations=limit, tolerance=1e-5)
+            alone = minimise(Linear(M[one], c[one], curvature=0.1), starts[one], max_iterations=limit, tolerance=1e-5)
             assert together.iterations[i] == alone.iterations[0] <= limit
             assert together.converged[i] == alone.converged[0]
             assert together.value[i] == pytest.approx(alone.value[0], rel=1e-9)
@@ -132,7 +132,7 @@ def test_problems_of_a_batch_go_the_way_they_would_go_alone() -> None:
 
 def test_a_problem_that_is_relocated_starts_afresh_and_the_others_go_on() -> None:
     M, c, starts = problems(2, 5, seed=3)
-    optimiser = minimised(Linear(M, c), starts, max_iterations=10)
+    optimiser = minimise(Linear(M, c), starts, max_iterations=10)
     elsewhere = sample_orthogonal(5, rng=np.random.default_rng(0), batch_shape=(2,))
     kept = optimiser.points[0][1].copy()
     optimiser.relocate(np.array([True, False]), (elsewhere, optimiser.points[1]))

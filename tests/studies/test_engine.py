@@ -44,7 +44,7 @@ from mooring_studies.storage.store import ResultStore
 from mooring.attacks import Colluder, CollusionView
 from mooring.attacks.denoising import denoised
 from mooring.attacks.procrustes import procrustes
-from mooring.attacks.reconstruction import undone
+from mooring.attacks.reconstruction import reconstruct
 from mooring.geometry.rigid import RigidMap
 from mooring.learners import DIGITS
 from mooring.mechanisms.kernel import Upload
@@ -162,7 +162,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         if view.target_upload.anchor_representation is not None:
             return procrustes(view, rng=rng)
         centre = view.target_upload.representation.mean(dim=0)
-        return undone(view, RigidMap(torch.eye(H).double(), centre), row_error=torch.eye(H).double())
+        return reconstruct(view, RigidMap(torch.eye(H).double(), centre), row_error=torch.eye(H).double())
 
     signature = inspect.signature(Attacker.on_noisy_anchor)
     on_noisy_anchor = Attacker.on_noisy_anchor
@@ -392,7 +392,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
             colluders=(Colluder(COLLUDER, known, known, secrets[COLLUDER]),),
             anchor=None,
         )
-        torch.testing.assert_close(found[k], denoised(undone(view, used), view).rows, rtol=0, atol=1e-9)
+        torch.testing.assert_close(found[k], denoised(reconstruct(view, used), view).rows, rtol=0, atol=1e-9)
 
 
 def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
@@ -526,7 +526,7 @@ def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeyp
         {"digits": "0" * 64},
     )
     given: list[Any] = []
-    learn: Callable[..., Any] = digit_study.learned_decoder
+    learn: Callable[..., Any] = digit_study.learn_decoder
 
     def spy(projection: Any, images: Any, *arguments: Any, **options: Any) -> Any:
         given.append(images)
@@ -535,7 +535,7 @@ def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeyp
     monkeypatch.setattr(digit_study, "load_digits", lambda folder: digits)
     monkeypatch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
     monkeypatch.setattr(digit_study, "_VALIDATION_ROWS", 60)
-    monkeypatch.setattr(digit_study, "learned_decoder", spy)
+    monkeypatch.setattr(digit_study, "learn_decoder", spy)
     seeing = SimpleNamespace(embedded=lambda images: images[:, :20], validation_accuracy=0.9)
     monkeypatch.setattr(DigitStudy, "auditor", seeing)
     DigitStudy(spec_of(data=1, anchor=1), data_dir=None, device="cpu").prepare(STREAMS, n_participants=P)

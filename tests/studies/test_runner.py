@@ -25,7 +25,7 @@ from mooring_studies.storage.progress import expected_stages
 from mooring_studies.storage.store import ResultStore
 
 from mooring.attacks.procrustes import procrustes
-from mooring.attacks.reconstruction import undone
+from mooring.attacks.reconstruction import reconstruct
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
 from mooring.learners import ensemble as ensembles
@@ -91,7 +91,9 @@ def stand_in(view: Any, *, rng: Any) -> Any:
     if view.target_upload.anchor_representation is not None:
         return procrustes(view, rng=rng)
     like = view.target_upload.representation
-    return undone(view, RigidMap(torch.eye(H, dtype=like.dtype), like.mean(dim=0)), row_error=torch.eye(H).double())
+    return reconstruct(
+        view, RigidMap(torch.eye(H, dtype=like.dtype), like.mean(dim=0)), row_error=torch.eye(H).double()
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ from mooring.alignment.problem import ProcrustesProblem
 from mooring.alignment.rank_relaxation import relaxed_maps
 from mooring.alignment.result import BatchSolution, Termination
 from mooring.alignment.trace_objective import FixedPointGap, change_precision, trace_optimiser
-from mooring.geometry.backend import identity_like, indices_beside, namespace_of, transposed
+from mooring.geometry.backend import identity_like, indices_beside, namespace_of, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.riemannian_lbfgs import RiemannianLBFGS
 from mooring.typing import Array
@@ -92,7 +92,7 @@ def _two_participants(problem: ProcrustesProblem) -> BatchSolution:
     """Two participants are one orthogonal Procrustes problem: R_1 = I, R_2 = Π(B̄_2ᵀ B̄_1) is the global optimum."""
     xp = namespace_of(problem.blocks)
     d = problem.n_components
-    R = polar_factor(transposed(problem.blocks[..., d:]) @ problem.blocks[..., :d])
+    R = polar_factor(transpose(problem.blocks[..., d:]) @ problem.blocks[..., :d])
     identity = xp.broadcast_to(identity_like(R), R.shape)
     return BatchSolution.in_one_step(xp.stack([identity, R], axis=1), Termination.CLOSED_FORM)
 

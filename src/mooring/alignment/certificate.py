@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import are_positive_definite, device_of, identity_like, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import are_positive_definite, device_of, identity_like, namespace_of, to_numpy, transpose
 from mooring.typing import Array
 
 CERTIFIED_GAP = 1e-7
@@ -115,8 +115,8 @@ class _Dual:
         blocks = problem.blocks[index]
         p, d, _ = maps.shape
         S = blocks @ xp.reshape(maps, (p * d, d))
-        M = transposed(maps) @ xp.reshape(blocks.T @ S, (p, d, d))
-        return cls(blocks, maps, S, 0.5 * (M + transposed(M)))
+        M = transpose(maps) @ xp.reshape(blocks.T @ S, (p, d, d))
+        return cls(blocks, maps, S, 0.5 * (M + transpose(M)))
 
     def schur_complement(self, P: Array, *, roughly: bool = False) -> Array:
         """I_r − Σ C_i P_i⁻¹ C_iᵀ; roughly by explicit inverses, which are quicker, and by linear solves for a proof."""
@@ -129,7 +129,7 @@ class _Dual:
             some = slice(start, min(start + at_once, p))
             blocks = xp.reshape(self.blocks[:, some.start * d : some.stop * d], (n_rows, -1, d))
             C = xp.permute_dims(blocks, (1, 0, 2)) @ self.maps[some]
-            solved = xp.linalg.inv(P[some]) @ transposed(C) if roughly else xp.linalg.solve(P[some], transposed(C))
+            solved = xp.linalg.inv(P[some]) @ transpose(C) if roughly else xp.linalg.solve(P[some], transpose(C))
             side_by_side = xp.reshape(xp.permute_dims(C, (1, 0, 2)), (n_rows, -1))
             explained += side_by_side @ xp.reshape(solved, (-1, n_rows))
         return identity_like(explained) - 0.5 * (explained + explained.T)

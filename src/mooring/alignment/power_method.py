@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.alignment.problem import ProcrustesProblem
 from mooring.alignment.result import BatchSolution, Termination
-from mooring.geometry.backend import indices_beside, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import indices_beside, namespace_of, to_numpy, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
@@ -64,8 +64,8 @@ def spectral_maps(problem: ProcrustesProblem) -> Array:
     n, n_rows, width = problem.blocks.shape
     d = problem.n_components
     if width < n_rows:
-        eigenvectors = xp.linalg.eigh(transposed(problem.blocks) @ problem.blocks)[1]
+        eigenvectors = xp.linalg.eigh(transpose(problem.blocks) @ problem.blocks)[1]
         return polar_factor(xp.reshape(eigenvectors[..., -d:], (n, problem.n_participants, d, d)))
-    eigenvalues, eigenvectors = xp.linalg.eigh(problem.blocks @ transposed(problem.blocks))
+    eigenvalues, eigenvectors = xp.linalg.eigh(problem.blocks @ transpose(problem.blocks))
     scale = xp.sqrt(xp.clip(eigenvalues[..., -d:], min=float(xp.finfo(eigenvalues.dtype).tiny)))
     return polar_factor(problem.pulled_back(eigenvectors[..., -d:] / scale[..., None, :]))

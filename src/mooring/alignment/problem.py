@@ -21,7 +21,7 @@ from mooring.geometry.backend import (
     as_float64,
     identity_like,
     namespace_of,
-    transposed,
+    transpose,
     vector_norms,
 )
 from mooring.geometry.orthogonal import polar_factor
@@ -68,7 +68,7 @@ class ProcrustesProblem:
         """(G R)_i = B̄_iᵀ S, of shape (n_problems, p, d, d)."""
         xp = namespace_of(weighted_sum)
         shape = (self.n_problems, self.n_participants, self.n_components, weighted_sum.shape[-1])
-        return xp.reshape(transposed(self.blocks) @ weighted_sum, shape)
+        return xp.reshape(transpose(self.blocks) @ weighted_sum, shape)
 
     def objective(self, maps: Array) -> Array:
         """tr(Rᵀ G R) of each problem, in squares of its unit."""
@@ -102,7 +102,7 @@ class ProcrustesProblem:
         return replace(self, blocks=xp.astype(self.blocks, dtype))
 
 
-def problem_from(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
+def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
     """Check one problem's anchor representations and centre them.
 
     Parameters
@@ -154,7 +154,7 @@ def require_batch(anchor_representations: Array) -> None:
         )
 
 
-def batch_from(anchor_representations: Array) -> ProcrustesProblem:
+def make_batch(anchor_representations: Array) -> ProcrustesProblem:
     """Check and centre a whole batch given as one array of shape (n_problems, p, r, d)."""
     require_batch(anchor_representations)
     array = as_float64(anchor_representations)
@@ -162,7 +162,7 @@ def batch_from(anchor_representations: Array) -> ProcrustesProblem:
     return _centred(xp.asarray(xp.permute_dims(array, (0, 2, 1, 3)), copy=True))
 
 
-def centred_newcomer(anchor_representation: Array, *, template: Array) -> tuple[Array, Array]:
+def centre_newcomer(anchor_representation: Array, *, template: Array) -> tuple[Array, Array]:
     """Check one late joiner's anchor representation against the template; return it centred, and its mean row."""
     array = as_float64(anchor_representation)
     xp = namespace_of(array, template)
@@ -246,6 +246,6 @@ def _require_full_rank(stacked: Array) -> None:
 
 def _have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:
     xp = namespace_of(centred)
-    gram = transposed(centred) @ centred
+    gram = transpose(centred) @ centred
     typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / gram.shape[-1]
     return are_positive_definite(gram - _SMALLEST_RELATIVE_VARIANCE * typical * identity_like(gram))

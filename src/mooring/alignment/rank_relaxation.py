@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mooring.alignment.problem import ProcrustesProblem
 from mooring.alignment.trace_objective import FixedPointGap, trace_optimiser
-from mooring.geometry.backend import device_of, identity_like, like, namespace_of, transposed
+from mooring.geometry.backend import device_of, identity_like, like, namespace_of, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
@@ -80,5 +80,5 @@ def _lifted(maps: Array, k: int) -> Array:
 def _rounded(problem: ProcrustesProblem, maps: Array, d: int) -> Array:
     xp = namespace_of(maps)
     S = problem.weighted_sum(maps)
-    _, directions = xp.linalg.eigh(transposed(S) @ S)
+    _, directions = xp.linalg.eigh(transpose(S) @ S)
     return polar_factor(maps[..., :d, :] @ directions[:, None, :, -d:])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mooring.alignment.problem import problem_from
+from mooring.alignment.problem import make_problem
 from mooring.alignment.result import Alignment, BatchSolution, Termination
 from mooring.errors import InputError
-from mooring.geometry.backend import identity_like, namespace_of, transposed
+from mooring.geometry.backend import identity_like, namespace_of, transpose
 from mooring.geometry.orthogonal import svd_polar_factor
 from mooring.typing import Array
 
@@ -29,7 +29,7 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
     Alignment
         Every map lands in the reference's own coordinates; the reference's map is the identity.
     """
-    problem = problem_from(anchor_representations)
+    problem = make_problem(anchor_representations)
     if not 0 <= reference < problem.n_participants:
         raise InputError(
             "reference",
@@ -39,7 +39,7 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
         )
     xp = namespace_of(problem.blocks)
     centred, means = problem.centred_block(0), problem.means[0]
-    R = svd_polar_factor(transposed(centred) @ centred[reference])
+    R = svd_polar_factor(transpose(centred) @ centred[reference])
     here = xp.reshape(xp.arange(problem.n_participants, device=R.device), (-1, 1, 1)) == reference
     R = xp.where(here, identity_like(R), R)
     solution = BatchSolution.in_one_step(R[None, ...], Termination.REFERENCE)

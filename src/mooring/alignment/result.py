@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.certificate import Certificate, prove_optimal
-from mooring.alignment.problem import ProcrustesProblem, centred_newcomer
+from mooring.alignment.problem import ProcrustesProblem, centre_newcomer
 from mooring.geometry.backend import namespace_of, to_numpy
-from mooring.geometry.orthogonal import polar_factor, reorthogonalised
+from mooring.geometry.orthogonal import polar_factor, reorthogonalise
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
@@ -91,7 +91,7 @@ class Alignment:
         anchor_representation : array of shape (r, d)
             The newcomer's upload, made with the same anchor.
         """
-        centred, mean = centred_newcomer(anchor_representation, template=self.template)
+        centred, mean = centre_newcomer(anchor_representation, template=self.template)
         return map_around(polar_factor(centred.T @ self.template), mean, self.origin)
 
 
@@ -135,7 +135,7 @@ class BatchSolution:
             Maps whose gap is no larger have converged, whatever the solver said: it may have been with its last iteration.
         certify : bool, default False
         """
-        maps = reorthogonalised(self.maps, tolerance=1e-15)
+        maps = reorthogonalise(self.maps, tolerance=1e-15)
         xp = namespace_of(maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap
         p, d = problem.n_participants, problem.n_components

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from mooring.alignment.accelerated import solve_accelerated
 from mooring.alignment.power_method import solve_by_power_method, spectral_maps
-from mooring.alignment.problem import ProcrustesProblem, batch_from, problem_from, require_batch
+from mooring.alignment.problem import ProcrustesProblem, make_batch, make_problem, require_batch
 from mooring.alignment.result import Alignment, BatchSolution, Termination
 from mooring.errors import InputError
 from mooring.typing import Array
@@ -59,7 +59,7 @@ def align(
     >>> bool(np.allclose(aligned[0], aligned[1])), alignment.certificate.certified
     (True, True)
     """
-    problem = problem_from(anchor_representations)
+    problem = make_problem(anchor_representations)
     return _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)[0]
 
 
@@ -89,7 +89,7 @@ def align_batch(
     at_once = max(1, _NUMBERS_AT_ONCE // math.prod(shape))
     solved: list[Alignment] = []
     for start in range(0, n_problems, at_once):
-        problem = batch_from(anchor_representations[start : start + at_once])
+        problem = make_batch(anchor_representations[start : start + at_once])
         solved += _solved(problem, solver=solver, max_iterations=max_iterations, tolerance=tolerance, certify=certify)
     return tuple(solved)
 

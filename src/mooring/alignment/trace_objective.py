@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import blockwise, identity_like, indices_beside, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import blockwise, identity_like, indices_beside, namespace_of, to_numpy, transpose
 from mooring.geometry.backend import vector_norms as norms
-from mooring.geometry.orthogonal import inverse_square_root, polar_factor, reorthogonalised, retracted
+from mooring.geometry.orthogonal import inverse_square_root, polar_factor, reorthogonalise, retract
 from mooring.geometry.riemannian_lbfgs import Evaluation, Mask, Points, RiemannianLBFGS
 from mooring.typing import Array
 
@@ -46,8 +46,8 @@ class TraceObjective:
         (maps,) = points
         xp = namespace_of(maps)
         S = self.problem.weighted_sum(maps)
-        M = transposed(maps) @ self.problem.pulled_back(S)
-        gradient = transposed(M) - M
+        M = transpose(maps) @ self.problem.pulled_back(S)
+        gradient = transpose(M) - M
         gradient *= 0.5
         S = xp.reshape(S, (S.shape[0], -1))
         return Evaluation(-0.5 * xp.linalg.vecdot(S, S), self._flat(xp.astype(gradient, xp.float32)), (M,))
@@ -56,7 +56,7 @@ class TraceObjective:
         """P^(−1/2) in float32, or one over the root of the mean eigenvalue where P is far from positive definite."""
         (M,) = evaluation.extra
         xp = namespace_of(M)
-        P = xp.astype(0.5 * (M + transposed(M)), xp.float32)
+        P = xp.astype(0.5 * (M + transpose(M)), xp.float32)
         mean = xp.mean(xp.linalg.diagonal(P), axis=(-2, -1))[:, None, None, None]
         mean = xp.clip(mean, min=float(xp.finfo(P.dtype).tiny))
         # The shift keeps soft directions from being trusted too far, and P definite while the maps are still rough.
@@ -72,7 +72,7 @@ class TraceObjective:
         """R exp(Ω), to third order."""
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
-        return (retracted(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
+        return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
 
     def turn_sizes(self, tangents: Array) -> Array:
         """The root mean square of the rows of the block that turns furthest."""
@@ -158,4 +158,4 @@ def change_precision(optimiser: RiemannianLBFGS, problem: ProcrustesProblem) -> 
 
 
 def _on_the_group(maps: Array) -> Array:
-    return reorthogonalised(maps, tolerance=float(namespace_of(maps).finfo(maps.dtype).eps))
+    return reorthogonalise(maps, tolerance=float(namespace_of(maps).finfo(maps.dtype).eps))

@@ -13,10 +13,10 @@ from mooring.attacks.reconstruction import (
     anchor_map,
     anchor_row_error,
     centred_anchor_pair,
-    undone,
+    reconstruct,
 )
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import namespace_of, transposed
+from mooring.geometry.backend import namespace_of, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
@@ -33,7 +33,7 @@ def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     theirs = [maps[colluder.index].orthogonal for colluder in view.colluders]
     xp = namespace_of(*own, *theirs)
     O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), maps[view.target].orthogonal)
-    return undone(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
+    return reconstruct(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
 
 
 def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:
@@ -55,4 +55,4 @@ def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Ar
     effective = secrets @ colluder_maps
     if len(secrets.shape) > 2:
         effective = namespace_of(effective).mean(effective, axis=-3)
-    return polar_factor(effective) @ transposed(target_maps)
+    return polar_factor(effective) @ transpose(target_maps)

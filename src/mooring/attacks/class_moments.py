@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.view import Codes
-from mooring.geometry.backend import device_of, indices_beside, like, namespace_of, transposed
+from mooring.geometry.backend import device_of, indices_beside, like, namespace_of, transpose
 from mooring.typing import Array
 
 
@@ -63,7 +63,7 @@ class ClassMoments:
 
     def seen_from(self, origin: Array, axes: Array) -> ClassMoments:
         """The moments in coordinates with this origin and these orthonormal axes (columns)."""
-        return ClassMoments(self.counts, (self.means - origin) @ axes, transposed(axes) @ self.covariances @ axes)
+        return ClassMoments(self.counts, (self.means - origin) @ axes, transpose(axes) @ self.covariances @ axes)
 
     def with_noise(self, variance: float) -> ClassMoments:
         """The moments these rows would have with independent noise of this variance added."""

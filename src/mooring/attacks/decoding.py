@@ -51,7 +51,7 @@ class LearnedDecoder:
         return np.asarray(to_numpy(projected) @ self.matrix + self.offset)
 
 
-def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
+def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     """Learn the way back from the colluder's records.
 
     Parameters
@@ -66,7 +66,7 @@ def learned_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     >>> from mooring.mechanisms.projection import gaussian_projection
     >>> records = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 30))
     >>> projection = gaussian_projection(30, 6, rng=rng)
-    >>> back = learned_decoder(projection, records[:100]).decode(projection.encode(records[100:]))
+    >>> back = learn_decoder(projection, records[:100]).decode(projection.encode(records[100:]))
     >>> bool(np.allclose(back, records[100:], atol=1e-4))
     True
     """
@@ -146,7 +146,7 @@ def fit_decoder(view: CollusionView) -> RecordDecoder:
     if not loses or sum(part.shape[0] for part in records) < 2:
         return RecordDecoder(projection)
     known = np.concatenate(records)
-    return RecordDecoder(projection, learned_decoder(projection, known), _comes_nearer(projection, known))
+    return RecordDecoder(projection, learn_decoder(projection, known), _comes_nearer(projection, known))
 
 
 def _comes_nearer(projection: Projection, records: Matrix) -> bool:
@@ -161,6 +161,6 @@ def _comes_nearer(projection: Projection, records: Matrix) -> bool:
     missed = np.zeros(2)
     for k in range(_FOLDS):
         unseen = some[fold == k]
-        ways = RecordDecoder(projection, learned_decoder(projection, some[fold != k]))
+        ways = RecordDecoder(projection, learn_decoder(projection, some[fold != k]))
         missed += [float(((found - unseen) ** 2).sum()) for found in ways.tried(unseen @ to_numpy(projection.matrix))]
     return bool(missed[1] < missed[0])

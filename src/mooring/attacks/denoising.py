@@ -16,7 +16,7 @@ import numpy as np
 from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transposed
+from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transpose
 from mooring.typing import Array
 
 
@@ -95,4 +95,4 @@ def _without_noise(covariances: Array, variance: float) -> Array:
     xp = namespace_of(covariances)
     values, axes = xp.linalg.eigh(covariances)
     left = xp.clip(values - variance, min=0.0)
-    return (axes * left[..., None, :]) @ transposed(axes)
+    return (axes * left[..., None, :]) @ transpose(axes)

@@ -15,7 +15,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from mooring.attacks.principal_axes import translation_for
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import like, namespace_of, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -45,7 +45,7 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
     turned = like(svd_polar_factor(orthogonal), reference)
     xp = namespace_of(reference)
     mean = xp.zeros_like(reference[0, :]) if known is None else xp.mean(known, axis=0)
-    return undone(view, RigidMap(turned, translation_for(view, turned, mean)))
+    return reconstruct(view, RigidMap(turned, translation_for(view, turned, mean)))
 
 
 def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:

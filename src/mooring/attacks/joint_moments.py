@@ -12,9 +12,9 @@ import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.moment_search import minimised, plain_starts
+from mooring.attacks.moment_search import minimise, plain_starts
 from mooring.attacks.moments import anchor_evidence, moments
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
@@ -44,7 +44,9 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     maps = {i: RigidMap(polar_factor(e.cross[0, ...]), e.mean[0, ...]) for i, e in evidence.items()}
     if view.anchor_noise_scale == 0:
         population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
-        return undone(view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",))
+        return reconstruct(
+            view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",)
+        )
     maps = {i: _matched(own, seen[i], evidence[i], None, _ITERATIONS)[0] for i in others}
     for _ in range(_ROUNDS):
         back = {i: _mapped_back(seen[i], maps[i]) for i in others}
@@ -57,7 +59,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
         population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
     )
     note = f"population: {len(others)} other participants and the colluders"
-    return undone(view, estimate, row_error=row_error, population=population, notes=(note,))
+    return reconstruct(view, estimate, row_error=row_error, population=population, notes=(note,))
 
 
 def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
@@ -116,8 +118,8 @@ def _matched(
         smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
         starts = list(plain_starts(smooth).values())
         starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
-        looks = [minimised(smooth, O, smooth.anchor_shift, _ITERATIONS) for O in starts]
+        looks = [minimise(smooth, O, smooth.anchor_shift, _ITERATIONS) for O in starts]
         best = min(looks, key=lambda look: float(look.value[0]))
         O, shift = best.orthogonal, best.shift
-    found = minimised(match, O, shift, max_iterations)
+    found = minimise(match, O, shift, max_iterations)
     return match.to_map(found.orthogonal[0, ...], found.shift[0, ...]), match.row_error(found.orthogonal)[0, ...]

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -48,7 +48,9 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
         )
     orthogonal = svd_polar_factor(tied if rank == view.n_components or base is None else _FIRM * tied + base.orthogonal)
     estimate = RigidMap(orthogonal, centre_y - centre_x @ orthogonal)
-    return undone(view, estimate, notes=(f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions",))
+    return reconstruct(
+        view, estimate, notes=(f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions",)
+    )
 
 
 def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import CollusionView
 
 
@@ -14,4 +14,4 @@ def known_secret(view: CollusionView, *, rng: np.random.Generator) -> Reconstruc
         raise DoesNotApply(f"Under {view.method.title} every participant has a map of its own.")
     if not view.colluders:
         raise DoesNotApply("The common map is known only to participants, and none colludes.")
-    return undone(view, view.colluders[0].secret)
+    return reconstruct(view, view.colluders[0].secret)

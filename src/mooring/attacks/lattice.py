@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.signal import correlate
 
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import like, to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -151,7 +151,7 @@ def _turned_back(
     orthogonal = svd_polar_factor(naming.frame.T @ naming.image)
     place = naming.first + elsewhere - (elsewhere @ naming.frame.T) @ naming.frame
     translation = to_numpy(reference)[0] - place @ orthogonal
-    return undone(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
+    return reconstruct(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
 
 
 def side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:

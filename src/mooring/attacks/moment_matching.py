@@ -26,7 +26,7 @@ from mooring.geometry.backend import (
     indices_beside,
     like,
     namespace_of,
-    transposed,
+    transpose,
     vector_norms,
 )
 from mooring.geometry.orthogonal import cayley
@@ -106,7 +106,7 @@ class MomentMatch:
         self.has_anchor = anchor is not None
         if anchor is not None:
             self._precision = like(anchor.noise_scale**-2.0, target.means)
-            self.pull = self._precision[:, None, None] * (transposed(self.axes_x) @ anchor.cross @ self.axes_y)
+            self.pull = self._precision[:, None, None] * (transpose(self.axes_x) @ anchor.cross @ self.axes_y)
             self._shift_precision = self._precision * anchor.n_rows
             self.anchor_shift = (anchor.mean - self.centre_y) @ self.axes_y
             self._origin_x = self.centre_x @ self.axes_x
@@ -148,8 +148,8 @@ class MomentMatch:
         O, shift = points
         xp = namespace_of(O)
         values, gradient, shift_gradient = self.values_and_gradients(O, shift)
-        product = transposed(O) @ gradient
-        turns = xp.reshape(0.5 * (product - transposed(product)), (shift.shape[0], -1))
+        product = transpose(O) @ gradient
+        turns = xp.reshape(0.5 * (product - transpose(product)), (shift.shape[0], -1))
         return Evaluation(values, xp.concat([turns, shift_gradient], axis=1))
 
     def curvature(self, evaluation: Evaluation) -> Array:
@@ -181,9 +181,9 @@ class MomentMatch:
         xp = namespace_of(O)
         translation = shift + self._origin_x @ O
         moved_means = self.target.means - translation[:, None, :]
-        gaps = moved_means @ transposed(O) - self.population.means
+        gaps = moved_means @ transpose(O) - self.population.means
         OS = O[:, None, :, :] @ self.target.covariances
-        within = self._known_part + self._share_t[:, None, None] * (OS @ transposed(O)[:, None, :, :])
+        within = self._known_part + self._share_t[:, None, None] * (OS @ transpose(O)[:, None, :, :])
         within = within + (gaps * self._share_both[:, None])[..., :, None] * gaps[..., None, :]
         share = self._total / xp.sum(self._total)
         mean = weighted_sum(share, within)
@@ -196,7 +196,7 @@ class MomentMatch:
         D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)[:, None, :, :]
         gradient = 2 * weighted_sum(self._share_t, D @ OS)
         pushes = 2 * self._share_both[:, None] * (D @ gaps[..., :, None])[..., 0]
-        gradient = gradient + transposed(pushes) @ moved_means
+        gradient = gradient + transpose(pushes) @ moved_means
         shift_gradient = -xp.sum(pushes @ O, axis=-2)
         gradient = gradient + self._origin_x[:, None] * shift_gradient[:, None, :]
         if self.has_anchor:
@@ -230,7 +230,7 @@ class MomentMatch:
         second = xp.linalg.diagonal(self.target.within) + share @ (pivot * pivot)
         spread = (second[..., None, :] @ turn_variance)[..., 0, :] + 1 / self.shift_curvature
         axes = self.axes_x @ O
-        return (axes * spread[..., None, :]) @ transposed(axes)
+        return (axes * spread[..., None, :]) @ transpose(axes)
 
     def _curvatures(self) -> tuple[Array, Array]:
         """Diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
@@ -245,8 +245,8 @@ class MomentMatch:
         crossed = (w[:, None] * p).T @ s
         turns = crossed + crossed.T - 2 * weighted_sum(w, P * S) - 2 * xp.sum(w)
         means = self.target.means - self.anchor_shift[:, None, :]
-        lifted = transposed(w[:, None] * means * means) @ p
-        H = 0.5 * (turns + lifted + transposed(lifted)) + self._precision[..., None, None]
+        lifted = transpose(w[:, None] * means * means) @ p
+        H = 0.5 * (turns + lifted + transpose(lifted)) + self._precision[..., None, None]
         shifts = w @ p + self._shift_precision[..., None]
         return xp.maximum(H, _FLATTEST * xp.max(H, axis=(-2, -1), keepdims=True)), shifts
 
@@ -258,13 +258,13 @@ def _inverse(matrices: Array, factors: Array) -> Array:
     if solve_triangular is None:
         return xp.linalg.inv(matrices)
     rest = solve_triangular(factors, xp.broadcast_to(identity_like(factors), factors.shape), upper=False)
-    return transposed(rest) @ rest
+    return transpose(rest) @ rest
 
 
 def _principal_axes(moments: ClassMoments) -> Array:
     xp = namespace_of(moments.means)
     centred = moments.means - moments.overall_mean
-    between = transposed(centred * like(moments.counts / moments.n_rows, centred)[:, None]) @ centred
+    between = transpose(centred * like(moments.counts / moments.n_rows, centred)[:, None]) @ centred
     return xp.linalg.eigh(moments.within + 0.1 * between)[1]
 
 

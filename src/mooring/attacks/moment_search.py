@@ -86,14 +86,14 @@ def best_matches(population: Side, target: Side, anchor: AnchorEvidence | None) 
     signs = _Signs(match, population, target)
     starts = _starts(match, signs)
     # One start after the other: memory for one at a time.
-    looks = [minimised(match, O, match.anchor_shift, _FIRST_LOOK) for O in starts.values()]
+    looks = [minimise(match, O, match.anchor_shift, _FIRST_LOOK) for O in starts.values()]
     scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
     winners = np.argmin(scores, axis=0)
     found = _chosen(looks, winners)
     for smoothing in _SMOOTHING:
         match = match if smoothing == _SMOOTHING[0] else match.smoothed(smoothing)
         limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
-        found = minimised(match, found.orthogonal, found.shift, limit)
+        found = minimise(match, found.orthogonal, found.shift, limit)
         found = _with_better_signs(match, signs, found, limit)
     names = list(starts)
     return Matches(match, found, tuple(names[int(winner)] for winner in winners))
@@ -112,7 +112,7 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
     return starts | {"anchor": polar_factor(match.pull)} if match.has_anchor else starts
 
 
-def minimised(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:
+def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:
     """Minimise a match for all its draws.
 
     Parameters
@@ -208,7 +208,7 @@ def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: 
         rows = indices_beside(trying, found.shift)
         old = found.orthogonal[rows, ...]
         start = old * _sign(votes + _CLEAR_VOTE)[..., None, :]
-        turned = minimised(match.taken(trying), start, found.shift[rows, :], limit)
+        turned = minimise(match.taken(trying), start, found.shift[rows, :], limit)
         before = found.value[trying] - signs.agreement(old)
         after = turned.value - signs.agreement(turned.orthogonal)
         better = after < before - _CLEAR_VOTE

@@ -17,7 +17,7 @@ from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence
 from mooring.attacks.moment_search import Side, best_matches
 from mooring.attacks.procrustes import procrustes
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of
@@ -63,7 +63,7 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     errors = matches.match.row_error(matches.found.orthogonal)
     draws = range(len(views)) if _has_anchor(first) else [0] * len(views)
     return tuple(
-        undone(
+        reconstruct(
             view,
             matches.match.to_map(matches.found.orthogonal[draw, ...], matches.found.shift[draw, ...]),
             row_error=errors[draw, ...],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.attacks.class_moments import sign_votes, third_moments
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, undone
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import identity_like, namespace_of
 from mooring.geometry.rigid import RigidMap
@@ -36,7 +36,7 @@ def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstr
         mean = xp.zeros_like(Y[0, :])
     signs = xp.where(votes < 0, -xp.ones_like(votes), xp.ones_like(votes))
     orthogonal = (axes_x * signs) @ axes_y.T
-    return undone(view, RigidMap(orthogonal, translation_for(view, orthogonal, mean)))
+    return reconstruct(view, RigidMap(orthogonal, translation_for(view, orthogonal, mean)))
 
 
 def translation_for(view: CollusionView, orthogonal: Array, mean: Array) -> Array:

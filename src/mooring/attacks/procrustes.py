@@ -12,10 +12,10 @@ from mooring.attacks.reconstruction import (
     anchor_map,
     anchor_row_error,
     centred_anchor_pair,
-    undone,
+    reconstruct,
 )
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import transposed
+from mooring.geometry.backend import transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
@@ -24,7 +24,7 @@ def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     """Estimate Ô = Π(Āᵀ B̄)."""
     A, a, B, b = centred_anchor_pair(view)
     estimate = anchor_map(procrustes_estimate(A, B), a, b)
-    return undone(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))
+    return reconstruct(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))
 
 
 def procrustes_estimate(anchor: Array, representations: Array) -> Array:
@@ -41,4 +41,4 @@ def procrustes_estimate(anchor: Array, representations: Array) -> Array:
     -------
     array of shape (..., h, h)
     """
-    return polar_factor(transposed(anchor) @ representations)
+    return polar_factor(transpose(anchor) @ representations)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mooring.attacks.reconstruction import Reconstruction, anchor_map, centred_anchor_pair
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transposed
+from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
@@ -27,8 +27,8 @@ def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
 
 def least_squares_estimate(anchor: Array, representations: Array) -> Array:
     """Ô = Ā† B̄, of shape (..., h, h), which need not be orthogonal (eq. pdp_mp_attack_rotation)."""
-    gram = transposed(anchor) @ anchor  # Ā† = (Āᵀ Ā)† Āᵀ, and for an orthonormal anchor the first factor is I
-    return pseudoinverses(gram) @ (transposed(anchor) @ representations)
+    gram = transpose(anchor) @ anchor  # Ā† = (Āᵀ Ā)† Āᵀ, and for an orthonormal anchor the first factor is I
+    return pseudoinverses(gram) @ (transpose(anchor) @ representations)
 
 
 def pseudoinverse_estimate(anchor: Array, representations: Array) -> Array:

@@ -52,7 +52,7 @@ class Reconstruction:
     notes: tuple[str, ...] = field(default=())
 
 
-def undone(
+def reconstruct(
     view: CollusionView,
     estimate: RigidMap,
     *,

@@ -71,7 +71,7 @@ def indices_beside(indices: npt.NDArray[Any], reference: Array) -> Array:
     return namespace_of(reference).asarray(indices, device=device_of(reference))
 
 
-def transposed(matrices: Array) -> Array:
+def transpose(matrices: Array) -> Array:
     """Return the transpose of the last two axes."""
     return namespace_of(matrices).matrix_transpose(matrices)
 
@@ -100,7 +100,7 @@ def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
     return xp.reshape(results, stacks[0].shape)
 
 
-def plus_product(addend: Array, left: Array, right: Array, *, weight: float = 1.0, scale: float = 1.0) -> Array:
+def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.0, scale: float = 1.0) -> Array:
     """Return weight · addend + scale · left @ right, for stacks of square matrices of one shape.
 
     Torch does that in the product itself; the sum would otherwise move as many bytes through a GPU's memory again.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import blockwise, identity_like, namespace_of, plus_product, transposed, vector_norms
+from mooring.geometry.backend import blockwise, identity_like, multiply_add, namespace_of, transpose, vector_norms
 from mooring.typing import Array
 
 _MAX_SCHULZ_STEPS = 40
@@ -77,7 +77,7 @@ def require_components(n_components: int) -> None:
 def orthogonality_defect(matrices: Array) -> float:
     """Return the largest entry of |MᵀM − I| over a batch of matrices."""
     xp = namespace_of(matrices)
-    return float(xp.max(xp.abs(transposed(matrices) @ matrices - identity_like(matrices))))
+    return float(xp.max(xp.abs(transpose(matrices) @ matrices - identity_like(matrices))))
 
 
 def polar_factor(matrices: Array) -> Array:
@@ -95,15 +95,15 @@ def svd_polar_factor(matrices: Array) -> Array:
     return U @ Vt
 
 
-def reorthogonalised(matrices: Array, *, tolerance: float) -> Array:
+def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
     """Bring nearly orthogonal matrices back onto O(d): Newton–Schulz without scaling.
 
     Each step squares the defect, so one or two steps are enough for what a retraction leaves behind.
     """
-    return blockwise(lambda block: _reorthogonalised(block, tolerance), matrices)
+    return blockwise(lambda block: _reorthogonalise(block, tolerance), matrices)
 
 
-def retracted(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
+def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
     """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω.
 
     I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is, unless
@@ -120,7 +120,7 @@ def retracted(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> 
         largest_square = 4 * float(xp.max(_frobenius(square))) / math.sqrt(maps.shape[-1])
         if not exactly and largest_square * largest_square / 4 <= tolerance:
             return result
-        return _reorthogonalised(result, tolerance)
+        return _reorthogonalise(result, tolerance)
 
     return blockwise(moved, maps, turns)
 
@@ -131,10 +131,10 @@ def cayley(turns: Array) -> Array:
     return namespace_of(turns).linalg.solve(identity - 0.5 * turns, identity + 0.5 * turns)
 
 
-def _reorthogonalised(matrices: Array, tolerance: float) -> Array:
+def _reorthogonalise(matrices: Array, tolerance: float) -> Array:
     xp = namespace_of(matrices)
     for _ in range(_MAX_SCHULZ_STEPS):
-        defect = transposed(matrices) @ matrices - identity_like(matrices)
+        defect = transpose(matrices) @ matrices - identity_like(matrices)
         size = float(xp.max(_frobenius(defect)))  # a bound on the largest eigenvalue, which must stay below two
         if not size < 1.0:
             return _polar_factors(matrices)
@@ -187,16 +187,16 @@ def _schulz_polar(matrices: Array) -> tuple[Array, Array]:
     settled_at = (3 * float(xp.finfo(matrices.dtype).eps)) ** (1 / 3)
     X, gram, square = _within_unit_ball(matrices)
     for step, (a, b, c) in enumerate(_STEEP_STEPS):
-        polynomial = plus_product(gram, gram, gram, weight=b, scale=c) if step else b * gram + c * square
-        X = plus_product(X, X, polynomial, weight=a)
-        gram = transposed(X) @ X
+        polynomial = multiply_add(gram, gram, gram, weight=b, scale=c) if step else b * gram + c * square
+        X = multiply_add(X, X, polynomial, weight=a)
+        gram = transpose(X) @ X
     for _ in range(_MAX_SCHULZ_STEPS - len(_STEEP_STEPS)):
         defect = _frobenius(identity - gram)[..., 0, 0]
         # I + ½ (I − G) + ⅜ (I − G)², sorted by powers of G
-        X = plus_product(X, X, plus_product(gram, gram, gram, weight=-1.25, scale=0.375), weight=1.875)
+        X = multiply_add(X, X, multiply_add(gram, gram, gram, weight=-1.25, scale=0.375), weight=1.875)
         if bool(xp.all(defect <= settled_at)):
             break
-        gram = transposed(X) @ X
+        gram = transpose(X) @ X
     return X, defect <= settled_at
 
 
@@ -206,7 +206,7 @@ def _within_unit_ball(matrices: Array) -> tuple[Array, Array, Array]:
     The Schatten-8 norm bounds σ_max from above by at most d^(1/8), and costs nothing: the two products are needed anyway.
     """
     xp = namespace_of(matrices)
-    gram = transposed(matrices) @ matrices
+    gram = transpose(matrices) @ matrices
     coarse = xp.sqrt(_frobenius(gram))
     coarse = xp.where(coarse > 0, coarse, xp.ones_like(coarse))
     gram = gram / (coarse * coarse)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, like, namespace_of, transposed
+from mooring.geometry.backend import as_float64, like, namespace_of, transpose
 from mooring.geometry.orthogonal import (
     orthogonality_defect,
     polar_factor,
@@ -112,7 +112,7 @@ class RigidMap:
     def invert(self, rows: Array) -> Array:
         """Map rows back: (S − 1 Ψᵀ) Oᵀ."""
         rows = self._checked(rows)
-        return (rows - self.translation[..., None, :]) @ transposed(self.orthogonal)
+        return (rows - self.translation[..., None, :]) @ transpose(self.orthogonal)
 
     def compose(self, then: RigidMap) -> RigidMap:
         """Return the map that applies this one and then `then`."""
@@ -128,7 +128,7 @@ class RigidMap:
 
     def inverse(self) -> RigidMap:
         """Return the map that undoes this one."""
-        back = transposed(self.orthogonal)
+        back = transpose(self.orthogonal)
         return RigidMap(back, -(self.translation[..., None, :] @ back)[..., 0, :])
 
     def moved_to(self, reference: Array) -> RigidMap:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.attacks import learned_decoder
+from mooring.attacks import learn_decoder
 from mooring.audit import root_mean_square
 from mooring.learners import DIGITS
 from mooring.mechanisms import gaussian_projection
@@ -103,7 +103,7 @@ class DigitStudy:
         shown = np.array([int(np.flatnonzero(query_labels == digit)[0]) for digit in np.unique(query_labels)])
         clean = on_device(images.test_images[queries] / 255.0, self.device, "float32")
         known_images = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
-        learned = learned_decoder(projection, images.train_images[known_images] / 255.0)
+        learned = learn_decoder(projection, images.train_images[known_images] / 255.0)
         evaluator = BatchEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(projection.decoder, self.device, "float32")),

@@ -27,7 +27,7 @@ from mooring.attacks import (
     moments_batch,
     procrustes_estimate,
     pseudoinverse_estimate,
-    undone,
+    reconstruct,
 )
 from mooring.geometry import RigidMap
 from mooring.mechanisms import METHODS, Projection, Upload
@@ -127,7 +127,7 @@ class Attacker:
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
         for k in np.flatnonzero(strong & (scales > 0)):
             seen = self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]))
-            rows = denoised(undone(seen, known), seen).rows
+            rows = denoised(reconstruct(seen, known), seen).rows
             findings.add(f"{attack}+denoised", rows[None], np.array([k]))
         return findings
 
@@ -208,7 +208,7 @@ class Attacker:
         self, findings: Findings, attack: str, found: Reconstruction, seen: CollusionView, *, draw: int
     ) -> None:
         """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
-        on_queries = undone(seen, found.rigid_map, row_error=found.row_error, population=found.population)
+        on_queries = reconstruct(seen, found.rigid_map, row_error=found.row_error, population=found.population)
         where = np.array([draw])
         if f"error:{attack}" not in findings.columns[draw]:
             findings.add(attack, on_queries.rows[None], where)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.alignment import align, align_to_reference
 from mooring.alignment.certificate import Certificate
-from mooring.alignment.problem import centred_newcomer
+from mooring.alignment.problem import centre_newcomer
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_fits
@@ -141,7 +141,7 @@ def fit_newcomer(template: Matrix, centre: Matrix, mean: Matrix) -> Newcomer:
 def has_full_rank(upload: Matrix) -> bool:
     """Whether an anchor representation spans all directions."""
     try:
-        centred_newcomer(upload, template=upload)
+        centre_newcomer(upload, template=upload)
     except InputError:
         return False
     return True
