@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import r2_score
 
 from mooring import InputError
-from mooring.metrics import AttributeInference, infer_attribute
+from mooring.metrics import AttributeInference, InferenceSettings, KnownRows, infer_attribute
 
 Refused = Callable[..., None]
 
@@ -34,7 +34,9 @@ def study(rng: np.random.Generator, n: int = 600) -> dict[str, Any]:
 
 def infer(inputs: dict[str, Any], rng: np.random.Generator, **options: Any) -> AttributeInference:
     inputs = dict(inputs)
-    return infer_attribute(inputs.pop("attribute"), **inputs, rng=rng, **options)
+    population = KnownRows(*(inputs.pop(f"population_{name}") for name in ("rows", "attribute", "labels")))
+    settings = InferenceSettings(**options)
+    return infer_attribute(inputs.pop("attribute"), population=population, **inputs, rng=rng, settings=settings)
 
 
 def test_a_category_in_the_rows_is_found_and_labels_alone_are_at_chance(rng: np.random.Generator) -> None:
@@ -89,9 +91,7 @@ def test_the_baseline_makes_the_most_of_a_label_even_of_a_rare_category(rng: np.
     rows = rng.standard_normal((2 * n, 2))
     found = infer_attribute(
         yes[n:],
-        population_rows=rows[:n],
-        population_attribute=yes[:n],
-        population_labels=labels[:n],
+        population=KnownRows(rows[:n], yes[:n], labels[:n]),
         target_reconstruction=rows[n:],
         target_labels=labels[n:],
         rng=rng,
@@ -196,15 +196,11 @@ def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.G
     known, labels = np.arange(5.0), np.zeros(8)
     found = infer_attribute(
         truth,
-        population_rows=known[:, None],
-        population_attribute=known,
-        population_labels=labels[:5],
+        population=KnownRows(known[:, None], known, labels[:5]),
         target_reconstruction=truth[:, None] + 0.3 * rows,
         target_labels=labels,
         rng=np.random.default_rng(3),
-        kind="number",
-        attribute_column=0,
-        n_resamples=500,
+        settings=InferenceSettings("number", attribute_column=0, n_resamples=500),
     )
     resamples = np.random.default_rng(3).multinomial(8, np.full(8, 1 / 8), size=500)
     scores = [r2_score(truth, truth + 0.3 * rows[:, 0], sample_weight=times) for times in resamples]
@@ -236,7 +232,7 @@ def test_unusable_inputs_are_refused(refused: Refused, rng: np.random.Generator)
     refused(changed(target_labels=[1]), what="target_labels", expected="600 values", got="shape (1,)")
     refused(
         changed(population_attribute=["no"] * 600),
-        what="population_attribute",
+        what="population.attribute",
         expected="at least two categories",
         got="1",
     )
@@ -252,7 +248,7 @@ def test_unusable_inputs_are_refused(refused: Refused, rng: np.random.Generator)
     numbers = {"attribute": np.arange(600.0), "population_attribute": np.arange(600.0)}
     refused(
         changed({"attribute_column": 0, "kind": "number"}, **numbers),
-        what="population_attribute",
+        what="population.attribute",
         expected="the values of attribute_column",
         got="other values",
     )

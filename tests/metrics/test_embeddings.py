@@ -62,7 +62,7 @@ def test_a_model_is_fed_scaled_pixels_with_channels_in_its_order(rng: np.random.
     for first in (True, False):
         for flip in (True, False):
             session = FakeSession(("batch", 3, 4, 4) if first else ("batch", 4, 4, 3))
-            onnx_embedding("m", **MODEL, channels_first=first, flip_channels=flip, _session=session)(rows)
+            onnx_embedding(session)(rows, **MODEL, channels_first=first, flip_channels=flip)
             expected = images[..., ::-1] if flip else images
             expected = expected.transpose(0, 3, 1, 2) if first else expected
             assert np.allclose(session.fed[0], 2 * expected - 1, atol=1e-6)
@@ -70,7 +70,7 @@ def test_a_model_is_fed_scaled_pixels_with_channels_in_its_order(rng: np.random.
 
 def test_pixels_are_clamped_before_anything_else() -> None:
     session = FakeSession()
-    onnx_embedding("m", **MODEL, _session=session)(np.array([[-5.0] * 24 + [7.0] * 24]))
+    onnx_embedding(session, **MODEL)(np.array([[-5.0] * 24 + [7.0] * 24]))
     assert sorted(set(session.fed[0].ravel().tolist())) == [-1.0, 1.0]
 
 
@@ -78,7 +78,7 @@ def test_images_are_resized_to_what_the_model_takes(rng: np.random.Generator) ->
     session = FakeSession((None, 1, 6, 8))
     options = {"image_shape": (3, 4), "input_size": (6, 8), "scale": 1.0, "offset": 0.0}
     images = rng.random((2, 3, 4))
-    onnx_embedding("m", **options, _session=session)(images.reshape(2, -1))
+    onnx_embedding(session, **options)(images.reshape(2, -1))
     assert np.allclose(session.fed[0][:, 0], resize_bilinear(images[..., None], (6, 8))[..., 0], atol=1e-6)
 
 
@@ -88,7 +88,7 @@ def test_batches_change_nothing_and_vectors_have_length_one(
 ) -> None:
     rows = rng.random((7, 48))
     session = FakeSession((fixed, 3, 4, 4))
-    vectors = onnx_embedding("m", **MODEL, batch_size=3, _session=session)(rows)
+    vectors = onnx_embedding(session)(rows, **MODEL, batch_size=3)
     pixels = (2 * rows - 1).reshape(7, 4, 4, 3).transpose(0, 3, 1, 2).reshape(7, -1)
     assert [len(batch) for batch in session.fed] == sizes
     assert np.allclose(vectors, pixels / np.linalg.norm(pixels, axis=1, keepdims=True), atol=1e-6)
@@ -98,7 +98,7 @@ def test_batches_change_nothing_and_vectors_have_length_one(
 def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
     for session in (FakeSession(("batch", 3, 5, 4)), FakeSession(("batch", 1, 4, 4)), FakeSession(("batch", 48))):
         refused(
-            lambda session=session: onnx_embedding("m", **MODEL, _session=session),
+            lambda session=session: onnx_embedding(session, **MODEL),
             what="input_size",
             expected=str(tuple(session.shape[1:])),
             got="(3, 4, 4)",
@@ -107,13 +107,13 @@ def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
 
 def test_unusable_images_are_refused(refused: Refused) -> None:
     refused(
-        lambda: onnx_embedding("m", **MODEL, _session=FakeSession())(np.ones((2, 47))),
+        lambda: onnx_embedding(FakeSession(), **MODEL)(np.ones((2, 47))),
         what="rows",
         expected="48 pixel values",
         got="47",
     )
     refused(
-        lambda: onnx_embedding("m", **{**MODEL, "image_shape": (4,)}, _session=FakeSession()),
+        lambda: onnx_embedding(FakeSession(), **{**MODEL, "image_shape": (4,)}),
         what="image_shape",
         expected="(H, W)",
         got="(4,)",

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.images import background as background_module
-from mooring_studies.images import digit_study, utility
+from mooring_studies.images import digit_study, execution, utility
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.execution import BackgroundTask, pieces_that_fit
@@ -350,7 +349,7 @@ def test_waiting_for_what_runs_behind_is_counted_and_work_of_ones_own_is_not(mon
         go.set()  # the work goes on only once somebody has begun to wait
         return read
 
-    monkeypatch.setattr(background_module.time, "perf_counter", clock)
+    monkeypatch.setattr(execution.time, "perf_counter", clock)
     with BackgroundTask() as background:
         background.run(work)
         now[0] += 100  # work of one's own

@@ -19,7 +19,9 @@ from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
     Figure,
+    InferenceSettings,
     Interval,
+    KnownRows,
     bootstrap_ratio,
     feature_r2,
     infer_attribute,
@@ -48,6 +50,17 @@ class Guess:
 
 
 @dataclass(frozen=True, eq=False)
+class AttributeQuestion:
+    """The targets' attribute and labels, and what colluders know: their rows decoded in every way, attribute, labels."""
+
+    truth: npt.NDArray[Any]
+    population_rows: tuple[Matrix, ...]
+    population_attribute: npt.NDArray[Any]
+    population_labels: npt.NDArray[Any]
+    target_labels: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
 class LeakageEvaluator:
     """The targets of one simulation, ready to measure rebuilt rows against.
 
@@ -65,8 +78,8 @@ class LeakageEvaluator:
         None where no class has enough look-alikes.
     audited_linkages : tuple of LinkageTest
         On decoded rows: through the auditor, and across rows of one person.
-    attribute : dict or None
-        Arguments of `infer_attribute`.
+    attribute : AttributeQuestion or None
+        None where there is nothing to infer, or nobody to learn it from.
     seed : int
     """
 
@@ -78,7 +91,7 @@ class LeakageEvaluator:
     spec: EvaluationSpec
     linkage: LinkageTest | None
     audited_linkages: tuple[LinkageTest, ...]
-    attribute: dict[str, Any] | None
+    attribute: AttributeQuestion | None
     seed: int
 
     @classmethod
@@ -271,16 +284,18 @@ class LeakageEvaluator:
     def _inferred(self, projected: Matrix) -> Figure:
         """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
         assert self.attribute is not None
+        asked = self.attribute
+        kind, n = self.spec.attribute_kind, _N_RESAMPLES
         tries = [
             infer_attribute(
+                asked.truth,
+                population=KnownRows(population, asked.population_attribute, asked.population_labels),
                 target_reconstruction=rows,
-                population_rows=population,
+                target_labels=asked.target_labels,
                 rng=np.random.default_rng([self.seed, 5]),
-                n_resamples=_N_RESAMPLES,
-                with_labels=with_labels,
-                **{name: value for name, value in self.attribute.items() if name != "population_rows"},
+                settings=InferenceSettings(kind, with_labels=with_labels, n_resamples=n),
             )
-            for rows, population in zip(self._cleaned(projected), self.attribute["population_rows"], strict=True)
+            for rows, population in zip(self._cleaned(projected), asked.population_rows, strict=True)
             for with_labels in (False, True)
         ]
         best = max(tries, key=lambda one: one.attack.value)
@@ -314,7 +329,7 @@ def _attribute(
     dealt: Partition,
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
-) -> dict[str, Any] | None:
+) -> AttributeQuestion | None:
     """What attribute inference needs; None where there is no attribute, or nobody to learn it from."""
     rows = view.colluder_rows
     if spec.attribute is None or rows is None:
@@ -322,15 +337,9 @@ def _attribute(
     known = np.concatenate([dealt.train_indices[colluder.index] for colluder in view.colluders])
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
-    return {
-        "attribute": spec.attribute[where],
-        "population_rows": decoder.tried(to_numpy(rows)),
-        "population_attribute": spec.attribute[known],
-        "population_labels": _colluder_codes(view),
-        "target_labels": codes,
-        "kind": spec.attribute_kind,
-        "name": "attribute",
-    }
+    return AttributeQuestion(
+        spec.attribute[where], decoder.tried(to_numpy(rows)), spec.attribute[known], _colluder_codes(view), codes
+    )
 
 
 def _centred(rows: Matrix) -> Matrix:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mooring.attacks import REGISTRY
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.utility import References
 from mooring.learners import Score
-from mooring.metrics import Figure
+from mooring.metrics import Figure, strongest_value
 
 FORMAT = 1
 HEADLINE = "centred_error"
@@ -61,13 +63,12 @@ class AttackOutcome:
 
 def strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
-    having = [
-        one for one in outcomes if measure in one.figures and one.figures[measure].value == one.figures[measure].value
-    ]
+    having = [one for one in outcomes if measure in one.figures]
     if not having:
         return None
-    worst_first = max if having[0].figures[measure].higher_is_worse else min
-    return worst_first(having, key=lambda one: one.figures[measure].value)
+    values = np.array([one.figures[measure].value for one in having])
+    best = strongest_value(values, higher_is_worse=having[0].figures[measure].higher_is_worse)
+    return next((one for one, value in zip(having, values, strict=True) if value == best), None)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -59,10 +59,11 @@ def _require_empty(output: Path) -> None:
 
 def _say(console: Console, played: Played, output: Path) -> None:
     """The story, in a page."""
+    from mooring.audit import PointResult
     from mooring.demo import DATA_NOISE, ROWS_EACH
     from mooring.learners import Score
 
-    point = played.audit["points"][0]
+    point = PointResult.from_dict(played.audit["points"][0])
     console.print(
         f"{len(played.predictions)} participants with {ROWS_EACH} digits each took part in the study 'digits' "
         f"({played.fingerprint}).\nEach kept its rows, uploaded once, and got back a map and a model.",
@@ -79,12 +80,15 @@ def _say(console: Console, played: Played, output: Path) -> None:
     pooled = played.audit["references"]["pooled_raw"]
     table.add_row("pooled raw", str(Score.from_dict(pooled)), "no protection at all; only a simulation can know this")
     console.print(table)
-    attack, error, linked = _strongest(point)
+    worst, linked = point.worst(), point.worst("linkage")
+    assert worst is not None
+    assert linked is not None
+    attack, error = worst
     console.print(
         f"\nAt the chosen noise ({DATA_NOISE:g} on every uploaded number) the strongest attack we know, '{attack}', by an "
-        f"analyst who colludes with one participant, rebuilds another's rows with an error of {error['value']:.2f}; 0 is "
-        f"exact, and guessing without the upload gives {error['control']:.2f}. A row is told from nine look-alikes "
-        f"{linked:.0%} of the time (chance 10 %). A better attack may exist.",
+        f"analyst who colludes with one participant, rebuilds another's rows with an error of {error.value:.2f}; 0 is "
+        f"exact, and guessing without the upload gives {error.control:.2f}. A row is told from nine look-alikes "
+        f"{linked[1].value:.0%} of the time (chance 10 %). A better attack may exist.",
         style="red",
         highlight=False,
     )
@@ -99,11 +103,3 @@ def _say(console: Console, played: Played, output: Path) -> None:
 def _mean(played: Played, which: str) -> str:
     values = [one[which]["value"] for one in played.predictions if one[which] and one[which]["value"] is not None]
     return f"{sum(values) / len(values):.1%}"
-
-
-def _strongest(point: dict[str, Any]) -> tuple[str, dict[str, float], float]:
-    """The attack with the least error, that figure, and the most that any attack linked."""
-    having = [one for one in point["outcomes"] if one["figures"]]
-    best = min(having, key=lambda one: one["figures"]["centred_error"]["value"])
-    linked = max(one["figures"]["linkage"]["value"] for one in having if "linkage" in one["figures"])
-    return best["attack"], best["figures"]["centred_error"], linked

@@ -1,10 +1,10 @@
 """Measures of leakage: how close, how linkable and how telling a reconstruction is, each with its interval."""
 
-from mooring.metrics.attributes import AttributeInference, infer_attribute
+from mooring.metrics.attributes import AttributeInference, InferenceSettings, KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
-from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, wilson
+from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
 from mooring.metrics.reconstruction import (
     ReconstructionMeasures,
@@ -24,7 +24,9 @@ __all__ = [
     "Embedding",
     "Figure",
     "Galleries",
+    "InferenceSettings",
     "Interval",
+    "KnownRows",
     "Linkage",
     "OnnxEmbedding",
     "ReconstructionMeasures",
@@ -44,6 +46,7 @@ __all__ = [
     "relative_error",
     "relative_errors",
     "ssim",
+    "strongest_value",
     "train_digit_auditor",
     "wilson",
 ]

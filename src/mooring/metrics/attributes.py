@@ -50,35 +50,27 @@ class AttributeInference:
     advantage_interval: Interval
 
 
-def infer_attribute(
-    attribute: ArrayLike,
-    *,
-    population_rows: ArrayLike,
-    population_attribute: ArrayLike,
-    population_labels: ArrayLike,
-    target_reconstruction: ArrayLike,
-    target_labels: ArrayLike,
-    rng: np.random.Generator,
-    kind: Literal["category", "number"] = "category",
-    attribute_column: int | None = None,
-    with_labels: bool = False,
-    regularisation: float = 1.0,
-    name: str = "attribute",
-    level: float = 0.95,
-    n_resamples: int = 2000,
-) -> AttributeInference:
-    """Infer an attribute of the target's rows, as an attacker would that owns other rows of the same kind.
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """The colluder's rows, with their attribute and labels.
 
-    Parameters
+    Attributes
     ----------
-    attribute : array of shape (n,)
-        The true attribute of the target's rows.
-    population_rows, population_attribute, population_labels : array of shape (r, m), (r,), (r,)
-        The colluder's rows, with their attribute and labels.
-    target_reconstruction, target_labels : array of shape (n, m), (n,)
-        The target's reconstructed rows and its labels, which the attacker sees.
-    rng : numpy.random.Generator
-        Draws the resamples.
+    rows : array of shape (r, m)
+    attribute, labels : array of shape (r,)
+    """
+
+    rows: ArrayLike
+    attribute: ArrayLike
+    labels: ArrayLike
+
+
+@dataclass(frozen=True)
+class InferenceSettings:
+    """How an attribute is inferred.
+
+    Attributes
+    ----------
     kind : {"category", "number"}
         A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and
         scored by R²; either on standardised rows.
@@ -96,6 +88,49 @@ def infer_attribute(
         Confidence level.
     n_resamples : int
         How many resamples.
+    """
+
+    kind: Literal["category", "number"] = "category"
+    attribute_column: int | None = None
+    with_labels: bool = False
+    regularisation: float = 1.0
+    name: str = "attribute"
+    level: float = 0.95
+    n_resamples: int = 2000
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.regularisation) and self.regularisation > 0):
+            raise InputError(
+                "regularisation", expected="positive", got=f"{self.regularisation:g}", cure="Pass 1.0, say."
+            )
+        if self.kind not in ("category", "number"):
+            raise InputError(
+                "kind", expected="'category' or 'number'", got=repr(self.kind), cure="Pass one of the two."
+            )
+
+
+def infer_attribute(
+    attribute: ArrayLike,
+    *,
+    population: KnownRows,
+    target_reconstruction: ArrayLike,
+    target_labels: ArrayLike,
+    rng: np.random.Generator,
+    settings: InferenceSettings | None = None,
+) -> AttributeInference:
+    """Infer an attribute of the target's rows, as an attacker would that owns other rows of the same kind.
+
+    Parameters
+    ----------
+    attribute : array of shape (n,)
+        The true attribute of the target's rows.
+    population : KnownRows
+        The colluder's.
+    target_reconstruction, target_labels : array of shape (n, m), (n,)
+        The target's reconstructed rows and its labels, which the attacker sees.
+    rng : numpy.random.Generator
+        Draws the resamples.
+    settings : InferenceSettings, optional
 
     Notes
     -----
@@ -109,9 +144,7 @@ def infer_attribute(
     >>> smoker, label = rows[:, 0] > 0, np.zeros(100)
     >>> found = infer_attribute(
     ...     smoker[:100],
-    ...     population_rows=rows[100:],
-    ...     population_attribute=smoker[100:],
-    ...     population_labels=label,
+    ...     population=KnownRows(rows[100:], smoker[100:], label),
     ...     target_reconstruction=rows[:100],
     ...     target_labels=label,
     ...     rng=np.random.default_rng(1),
@@ -119,7 +152,8 @@ def infer_attribute(
     >>> found.attack.value > 0.9, found.baseline.value
     (True, 0.5)
     """
-    known_rows = finite_rows("population_rows", population_rows)
+    settings = settings or InferenceSettings()
+    known_rows = finite_rows("population.rows", population.rows)
     rows = finite_rows("target_reconstruction", target_reconstruction)
     if rows.shape[1] != known_rows.shape[1]:
         raise InputError(
@@ -128,33 +162,30 @@ def infer_attribute(
             got=f"{rows.shape[1]}",
             cure="Decode the reconstruction to the features of the records.",
         )
-    if not (math.isfinite(regularisation) and regularisation > 0):
-        raise InputError("regularisation", expected="positive", got=f"{regularisation:g}", cure="Pass 1.0, say.")
-    if kind not in ("category", "number"):
-        raise InputError("kind", expected="'category' or 'number'", got=repr(kind), cure="Pass one of the two.")
-    if attribute_column is not None and not 0 <= attribute_column < rows.shape[1]:
+    column = settings.attribute_column
+    if column is not None and not 0 <= column < rows.shape[1]:
         raise InputError(
             "attribute_column",
             expected=f"between 0 and {rows.shape[1] - 1}",
-            got=str(attribute_column),
+            got=str(column),
             cure="Count columns from 0.",
         )
     truth = one_a_row("attribute", attribute, n_rows=len(rows))
-    known = one_a_row("population_attribute", population_attribute, n_rows=len(known_rows))
-    known_labels = one_a_row("population_labels", population_labels, n_rows=len(known_rows))
+    known = one_a_row("population.attribute", population.attribute, n_rows=len(known_rows))
+    known_labels = one_a_row("population.labels", population.labels, n_rows=len(known_rows))
     labels = one_a_row("target_labels", target_labels, n_rows=len(rows))
-    attacker = _Attacker.knowing(known_rows, rows, known_labels, labels, attribute_column, with_labels, regularisation)
+    attacker = _Attacker.knowing(known_rows, rows, known_labels, labels, settings)
     measure: Callable[[Matrix], Matrix]
-    if kind == "category":
+    if settings.kind == "category":
         categories, codes = np.unique(known, return_inverse=True)
         guess, baseline = attacker.infer_category(codes)
         columns, measure = _recall_columns(truth, categories[guess], categories[baseline]), _balanced_accuracies
         chance = 1.0 / len(categories)
     else:
-        truth, known = finite_vector("attribute", truth), finite_vector("population_attribute", known)
+        truth, known = finite_vector("attribute", truth), finite_vector("population.attribute", known)
         columns, measure = _square_columns(truth, *attacker.infer_number(known)), _determinations
         chance = 0.0
-    return _compared(name, columns, measure, chance, rng=rng, level=level, n_resamples=n_resamples)
+    return _compared(columns, measure, chance, rng=rng, settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,24 +206,23 @@ class _Attacker:
         rows: Matrix,
         known_labels: NDArray[Any],
         labels: NDArray[Any],
-        attribute_column: int | None,
-        with_labels: bool,
-        regularisation: float,
+        settings: InferenceSettings,
     ) -> _Attacker:
         names, codes = np.unique(known_labels, return_inverse=True)
         label_columns = _one_hot(labels, names)
-        column = None if attribute_column is None else (known_rows[:, attribute_column], rows[:, attribute_column])
-        if with_labels:
+        chosen = settings.attribute_column
+        column = None if chosen is None else (known_rows[:, chosen], rows[:, chosen])
+        if settings.with_labels:
             known_rows = np.hstack([known_rows, _one_hot(known_labels, names)])
             rows = np.hstack([rows, label_columns])
-        return cls(known_rows, rows, codes, label_columns, column, regularisation)
+        return cls(known_rows, rows, codes, label_columns, column, settings.regularisation)
 
     def infer_category(self, codes: Integers) -> tuple[Integers, Integers]:
         """Infer the codes of categories from the rows, and from the labels alone."""
         counts = np.bincount(codes)
         if len(counts) < 2:
             raise InputError(
-                "population_attribute",
+                "population.attribute",
                 expected="of at least two categories",
                 got=f"{len(counts)}",
                 cure="Pass rows of a colluder that knows more than one category.",
@@ -223,7 +253,7 @@ class _Attacker:
             return self._learned(Ridge(alpha=self.regularisation), known), baseline
         if not np.allclose(self.column[0], known):
             raise InputError(
-                "population_attribute",
+                "population.attribute",
                 expected="the values of attribute_column, in its units",
                 got="other values",
                 cure="Undo the scaling of the rows, or scale the attribute like its column.",
@@ -274,20 +304,19 @@ def _determinations(sums: Matrix) -> Matrix:
 
 
 def _compared(
-    name: str,
     columns: Matrix,
     measure: Callable[[Matrix], Matrix],
     chance: float,
     *,
     rng: np.random.Generator,
-    level: float,
-    n_resamples: int,
+    settings: InferenceSettings,
 ) -> AttributeInference:
+    name = settings.name
     attack, baseline = measure(columns.sum(axis=0))
-    estimates = measure(resampled_sums(columns, rng=rng, n_resamples=n_resamples))
+    estimates = measure(resampled_sums(columns, rng=rng, n_resamples=settings.n_resamples))
     estimates = estimates[~np.isnan(estimates).any(axis=1)]
     intervals = [
-        percentile_interval(values, n_rows=len(columns), level=level)
+        percentile_interval(values, n_rows=len(columns), level=settings.level)
         for values in (estimates[:, 0], estimates[:, 1], estimates[:, 0] - estimates[:, 1])
     ]
     n = len(columns)

@@ -61,7 +61,7 @@ class OnnxEmbedding:
 
 
 def onnx_embedding(
-    path: str | Path,
+    model: str | Path | Any,
     *,
     image_shape: tuple[int, ...],
     input_size: tuple[int, int],
@@ -70,14 +70,13 @@ def onnx_embedding(
     channels_first: bool = True,
     flip_channels: bool = False,
     batch_size: int = 64,
-    _session: Any = None,
 ) -> OnnxEmbedding:
     """Read an embedding from an ONNX file, to run on the CPU with ONNX Runtime.
 
     Parameters
     ----------
-    path : str or Path
-        The model: its first input takes images, its first output gives vectors.
+    model : str, Path or onnxruntime.InferenceSession
+        A file, or a session that is open: its first input takes images, its first output gives vectors.
     image_shape : (H, W) or (H, W, C)
         The shape each row was flattened from.
     input_size : (height, width)
@@ -94,7 +93,7 @@ def onnx_embedding(
     require_image_shape(image_shape)
     at_least("input_size", min(input_size), 1)
     at_least("batch_size", batch_size, 1)
-    session = _open_session(Path(path)) if _session is None else _session
+    session = _open_session(Path(model)) if isinstance(model, str | Path) else model
     embedding = OnnxEmbedding(
         tuple(image_shape), input_size, scale, offset, channels_first, flip_channels, batch_size, session
     )

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mooring import InputError, StorageError
 from mooring.atomic_io import make_folder, write_atomically
+from mooring.metrics import strongest_value
 
 Kind = Literal["linkage", "match", "error"]
 Column = NDArray[Any]
@@ -146,8 +147,8 @@ class Results:
     def envelope(self, kind: Kind = "linkage") -> Array:
         """The strongest attack on each row: the highest share linked or matched, the lowest error; NaN where none ran."""
         measured = [self[f"{kind}:{name}"] for name in self.attacks(kind)]
-        strongest = np.fmin if kind == "error" else np.fmax  # unlike nanmin, silent where no attack ran
-        return np.asarray(strongest.reduce([np.full(len(self), np.nan), *measured]), dtype=np.float64)
+        nothing = np.full(len(self), np.nan)
+        return strongest_value([nothing, *measured], higher_is_worse=kind != "error")
 
     def strongest(self, kind: Kind = "linkage") -> Array:
         """The envelope on the draws on which every attack was run, NaN on the others; shares, not percent.

@@ -58,14 +58,13 @@ def open_face_model(
         Rows of shape (n, 12288), clamped to [0, 1], become unit vectors of shape (n, 512).
     """
     return onnx_embedding(
-        path,
+        _open(Path(path), n_threads),
         image_shape=IMAGE_SHAPE,
         input_size=INPUT_SIZE,
         scale=2.0,  # (x − 127.5) / 127.5 on bytes is 2 x − 1 on pixels from 0 to 1
         offset=-1.0,
         flip_channels=flip_channels,
         batch_size=batch_size,
-        _session=_open(Path(path), n_threads),
     )
 
 
