@@ -11,17 +11,17 @@ difference gets a reason: the most likely one, which `paper.toml` names.
 
 from __future__ import annotations
 
+import inspect
 import math
-import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from mooring_studies.comparison import claims_counts, claims_fits, claims_settings
-from mooring_studies.comparison.claims_study import Answer, Study
+from mooring_studies.comparison import claims_counts, claims_fits
+from mooring_studies.comparison.claims_study import NoAnswer, Study, read_paper
 from mooring_studies.comparison.results import Results
 
 Kind = Literal["setting", "result", "beside"]
@@ -36,47 +36,14 @@ FORMULA = "transition"
 """The function whose answer takes no run: v_PT."""
 _SAME = 1e-9
 
-_VARYING = (  # what every deployment has a value of its own for, whatever its number of draws
-    claims_counts.mean_of,
-    claims_fits.fitted,
-    claims_fits.crossing_of,
-    claims_fits.mean_fitted,
-    claims_fits.extreme_fitted,
-    claims_fits.on_linkage,
-    claims_fits.on_linkage_gain,
-    claims_fits.utility_at_linkage,
-    claims_fits.gain_at_linkage,
-    claims_fits.linkage_at_utility,
-    claims_fits.extreme_over_participants,
-    claims_fits.farthest_from_control,
+FUNCTIONS: Mapping[str, Callable[..., float]] = MappingProxyType(
+    {
+        name: each
+        for module in (claims_counts, claims_fits)
+        for name, each in inspect.getmembers(module, inspect.isfunction)
+        if each.__module__ == module.__name__ and not name.startswith("_")
+    }
 )
-_FIXED = (
-    claims_counts.largest_of,
-    claims_counts.median_of,
-    claims_counts.n_identical_pairs,
-    claims_counts.n_strongest,
-    claims_counts.by_luck,
-    claims_counts.n_stopped,
-    claims_counts.largest_converged,
-    claims_counts.smallest_capped,
-    claims_counts.middle_of_stopping,
-    claims_counts.transition,
-    claims_counts.n_draws,
-    claims_counts.n_methods,
-    claims_fits.fitted_band,
-    claims_fits.n_crossings,
-    claims_fits.on_linkage_band,
-    claims_fits.bands_overlap,
-    claims_settings.as_built,
-    claims_settings.from_facts,
-    claims_settings.sum_of_facts,
-    claims_settings.highest_noise,
-    claims_settings.identities_each,
-    claims_settings.identities_in,
-    claims_settings.episodes,
-    claims_settings.participants_run,
-)
-FUNCTIONS: Mapping[str, Callable[..., Answer]] = MappingProxyType({each.__name__: each for each in _VARYING + _FIXED})
 
 
 @dataclass(frozen=True)
@@ -159,9 +126,8 @@ class Comparison:
 @cache
 def paper_numbers() -> tuple[Number, ...]:
     """Every number of `paper.toml`, in its order."""
-    plain = _file()
-    stated = [Number(**entry | {"value": float(entry["value"])}) for entry in plain["number"]]
-    return (*stated, *(Number(kind="beside", **entry) for entry in plain["beside"]))
+    stated = [Number(**entry | {"value": float(entry["value"])}) for entry in read_paper()["number"]]
+    return (*stated, *(Number(kind="beside", **entry) for entry in read_paper()["beside"]))
 
 
 def compare(study_results: Mapping[str, tuple[Results, Facts]]) -> list[Comparison]:
@@ -172,17 +138,18 @@ def compare(study_results: Mapping[str, tuple[Results, Facts]]) -> list[Comparis
     study_results : mapping of str to (Results, facts)
         The studies that were run, by name; the others' numbers come back as 'not run'.
     """
-    return [_compared(number, study_results.get(number.study)) for number in paper_numbers()]
+    return [_compare_one(number, study_results.get(number.study)) for number in paper_numbers()]
 
 
-def _compared(number: Number, found: tuple[Results, Facts] | None) -> Comparison:
+def _compare_one(number: Number, found: tuple[Results, Facts] | None) -> Comparison:
     if found is None:
         return Comparison(number, None, note=NOT_RUN)
     results, facts = found
     first = Study(results.where(deployment=0), facts)
-    answer = _answer(number, first)
-    if isinstance(answer, str):
-        return Comparison(number, None, note=answer)
+    try:
+        answer = _answer(number, first)
+    except NoAnswer as reason:
+        return Comparison(number, None, note=str(reason))
     spread, read_in = _spread(number, results, facts)
     if number.value is None:
         return Comparison(number, answer, spread=spread, read_in=read_in)
@@ -196,14 +163,15 @@ def _compared(number: Number, found: tuple[Results, Facts] | None) -> Comparison
     return Comparison(number, answer, difference, relative, large, "; ".join(filter(None, notes)), spread, read_in)
 
 
-def _answer(number: Number, study: Study) -> Answer:
+def _answer(number: Number, study: Study) -> float:
     """Ours, in the number's unit."""
-    args = dict(number.args)
-    p = args.pop("p", None)
-    answer = FUNCTIONS[number.ours](study if p is None else study.at(p), **args)
-    if isinstance(answer, str):
-        return answer
-    return answer * 100.0 if number.unit == "%" else answer
+    args = {name: value for name, value in number.args.items() if name != "p"}
+    return FUNCTIONS[number.ours](_rows_of(number, study), **args) * (100.0 if number.unit == "%" else 1.0)
+
+
+def _rows_of(number: Number, study: Study) -> Study:
+    """The rows that a number is about: those with its number of participants, where it has one."""
+    return study.at(number.args["p"]) if "p" in number.args else study
 
 
 def _spread(
@@ -214,17 +182,19 @@ def _spread(
     None for what depends on the number of draws, and where there is one deployment.
     """
     deployments = results.values("deployment")
-    if len(deployments) < 2 or FUNCTIONS[number.ours] not in _VARYING:
+    if len(deployments) < 2 or number.ours not in read_paper()["varying"]:
         return None, None
-    answers = [_answer(number, Study(results.where(deployment=each), facts)) for each in deployments]
-    numbers = [answer for answer in answers if not isinstance(answer, str)]
+    numbers = []
+    for each in deployments:
+        with suppress(NoAnswer):
+            numbers.append(_answer(number, Study(results.where(deployment=each), facts)))
     return (min(numbers), max(numbers)) if len(numbers) > 1 else None, (len(numbers), len(deployments))
 
 
 def _n_draws(number: Number, study: Study) -> int:
     """How many draws a count of ours is out of."""
-    p, method = number.args.get("p"), number.args.get("method") or number.args.get("first")
-    return len((study if p is None else study.at(p)).draws(method)) if number.of and method else 0
+    method = number.args.get("method") or number.args.get("first")
+    return len(_rows_of(number, study).draws(method)) if number.of and method else 0
 
 
 def _is_large(number: Number, ours: float, difference: float) -> bool:
@@ -240,14 +210,7 @@ def _is_large(number: Number, ours: float, difference: float) -> bool:
 
 def _reason(number: Number, study: Study) -> str:
     """The likely reason of a large difference: a quick run explains all; else what the entry names."""
-    if study.fact("spec.quick"):
-        return str(_file()["reasons"]["quick"])
-    reason = str(_file()["reasons"][number.reason]) if number.reason else ""
-    p = number.args.get("p")
-    identities = study.at(p).identities_each if p is not None else None
+    name = "quick" if study.fact("spec.quick") else number.reason
+    reason = str(read_paper()["reasons"][name]) if name else ""
+    identities = _rows_of(number, study).identities_each if "p" in number.args else None
     return reason.replace("{identities}", str(identities)) if identities else reason
-
-
-@cache
-def _file() -> Mapping[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Ours beside the paper's numbers: those that are read off fitted curves.
 
-Each function takes a `Study` and, by keyword, what `paper.toml` says; it returns a number or the reason why there is none.
-Shares are between 0 and 1. A curve is fitted to all draws of a method with the paper's spline; controls are not among
+Each function takes a `Study` and, by keyword, what `paper.toml` says; it returns a number or raises `NoAnswer`. Shares are
+between 0 and 1. A curve is fitted to all draws of a method with the paper's spline; controls are not among
 them. It is read neither far outside of what was drawn nor in a wide gap between draws, where a spline says nothing; and
 where it overshoots, a share is still one, from 0 to 1.
 
@@ -11,28 +11,28 @@ same noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
 
-from mooring.typing import Matrix
 from mooring_studies.comparison.claims_counts import mean_of
-from mooring_studies.comparison.claims_study import NOT_MEASURED, Answer, Study, column_of, noise_of, number_or
+from mooring_studies.comparison.claims_study import NOT_MEASURED, NoAnswer, Study, column_of, noise_of, require_number
 from mooring_studies.comparison.curves import N_RESAMPLES, WIDEST_GAP, Curve, crossing, crossings, fit, fit_together
+from mooring_studies.comparison.results import Array
 
 End = Literal["low", "high"]
 UTILITY = "balanced_accuracy"
 _BEYOND = 0.05  # how far past the draws a curve may be read, as a share of their range
 _GRID = 501
-_ENDS: tuple[End, End] = ("low", "high")
 _EXTREME = {"low": "min", "high": "max"}
 NEVER = "the fitted curve never crosses this level"
 OUTSIDE = "outside of what was drawn"
 GAP = "too few draws near"
 
 
-def fitted(study: Study, *, method: str, column: str, at: float) -> Answer:
+def fitted(study: Study, *, method: str, column: str, at: float) -> float:
     """A curve over the noise, at one noise; of the strongest attack, run on few draws, never past the last of them."""
     curve = _curve(study, method, column)
     if column.startswith("envelope:") and len(curve) and _within(curve, at):
@@ -40,111 +40,106 @@ def fitted(study: Study, *, method: str, column: str, at: float) -> Answer:
     return _read(curve, at)
 
 
-def fitted_band(study: Study, *, method: str, column: str, at: float, end: End) -> Answer:
+def fitted_band(study: Study, *, method: str, column: str, at: float, end: End) -> float:
     """One end of that curve's band at one noise."""
     return _read_band(_curve(study, method, column), at, end)
 
 
 def crossing_of(
     study: Study, *, method: str, column: str, level: float | None = None, level_of: str | None = None
-) -> Answer:
+) -> float:
     """The first noise at which a curve crosses a level, or a control's utility."""
-    wanted = _level(study, level, level_of)
-    curve = _curve(study, method, column)
-    if isinstance(wanted, str) or not len(curve):
-        return NOT_MEASURED
-    found = crossing(curve, wanted)
-    return GAP if found is not None and _is_gap(curve, found) else number_or(found, NEVER)
+    curve = _measured(_curve(study, method, column))
+    found = require_number(crossing(curve, _level(study, level, level_of)), NEVER)
+    if _is_gap(curve, found, found):
+        raise NoAnswer(GAP)
+    return found
 
 
-def n_crossings(study: Study, *, method: str, column: str, level: float) -> Answer:
+def n_crossings(study: Study, *, method: str, column: str, level: float) -> float:
     """How often a curve crosses a level over the range drawn."""
-    curve = _curve(study, method, column)
-    return float(len(crossings(curve, level))) if len(curve) else NOT_MEASURED
+    return float(len(crossings(_measured(_curve(study, method, column)), level)))
 
 
-def mean_fitted(study: Study, *, method: str, column: str, low: float, high: float) -> Answer:
+def mean_fitted(study: Study, *, method: str, column: str, low: float, high: float) -> float:
     """The mean of a curve between two noises."""
     return _over(_curve(study, method, column), low, high, lambda values: float(values.mean()))
 
 
-def extreme_fitted(study: Study, *, method: str, column: str, low: float, high: float, end: End) -> Answer:
+def extreme_fitted(study: Study, *, method: str, column: str, low: float, high: float, end: End) -> float:
     """The lowest or highest value of a curve between two noises."""
     return _over(_curve(study, method, column), low, high, lambda values: float(getattr(values, _EXTREME[end])()))
 
 
-def on_linkage(study: Study, *, method: str, attack: str, at: float) -> Answer:
+def on_linkage(study: Study, *, method: str, attack: str, at: float) -> float:
     """A spline of utility on linkage, at one linkage."""
     return _read(_curve_on_linkage(study, method, attack), at)
 
 
-def on_linkage_band(study: Study, *, method: str, attack: str, at: float, end: End) -> Answer:
+def on_linkage_band(study: Study, *, method: str, attack: str, at: float, end: End) -> float:
     """One end of that spline's band at one linkage."""
     return _read_band(_curve_on_linkage(study, method, attack), at, end)
 
 
-def on_linkage_gain(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> Answer:
+def on_linkage_gain(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> float:
     """How much higher one method's spline of utility on linkage is than another's."""
     one = on_linkage(study, method=method, attack=attack, at=at)
-    other = on_linkage(study, method=over, attack=over_attack, at=at)
-    if isinstance(one, str) or isinstance(other, str):
-        return one if isinstance(one, str) else other
-    return one - other
+    return one - on_linkage(study, method=over, attack=over_attack, at=at)
 
 
-def bands_overlap(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> Answer:
+def bands_overlap(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> float:
     """1 where the bands of the two splines overlap at one linkage, else 0."""
     curves = _curve_on_linkage(study, method, attack), _curve_on_linkage(study, over, over_attack)
-    lows, highs = ([_read_band(curve, at, end) for curve in curves] for end in _ENDS)
-    numbers = [end for end in (*lows, *highs) if not isinstance(end, str)]
-    if len(numbers) < 4:
-        return next(end for end in lows if isinstance(end, str))
-    return float(max(numbers[:2]) <= min(numbers[2:]))
+    return float(
+        max(_read_band(one, at, "low") for one in curves) <= min(_read_band(one, at, "high") for one in curves)
+    )
 
 
-def utility_at_linkage(study: Study, *, method: str, attack: str, level: float) -> Answer:
+def utility_at_linkage(study: Study, *, method: str, attack: str, level: float) -> float:
     """Fitted utility at the first noise at which fitted linkage crosses a level."""
     linkage, utility = _linkage_and_utility(study, method, attack)
     return _along(linkage, utility, level)
 
 
-def gain_at_linkage(study: Study, *, method: str, attack: str, level: float, over: str) -> Answer:
+def gain_at_linkage(study: Study, *, method: str, attack: str, level: float, over: str) -> float:
     """How much that utility is above a control's."""
-    one, other = utility_at_linkage(study, method=method, attack=attack, level=level), _level(study, None, over)
-    if isinstance(one, str) or isinstance(other, str):
-        return one if isinstance(one, str) else other
-    return one - other
+    return utility_at_linkage(study, method=method, attack=attack, level=level) - _level(study, None, over)
 
 
 def linkage_at_utility(
     study: Study, *, method: str, attack: str, level: float | None = None, level_of: str | None = None
-) -> Answer:
+) -> float:
     """Fitted linkage at the first noise at which fitted utility crosses a level, or a control's utility."""
-    wanted = _level(study, level, level_of)
     linkage, utility = _linkage_and_utility(study, method, attack)
-    return wanted if isinstance(wanted, str) else _along(utility, linkage, wanted)
+    return _along(utility, linkage, _level(study, level, level_of))
 
 
 def extreme_over_participants(
     study: Study, *, method: str, column: str, at: float, participants: list[int], end: End
-) -> Answer:
+) -> float:
     """The lowest or highest of several participant counts' curves at one noise, all with as many identities each."""
     alike = study.allocated_alike(participants)
-    found = [fitted(alike.at(p), method=method, column=column, at=at) for p in participants]
-    numbers = [value for value in found if not isinstance(value, str)]
-    return number_or((min if end == "low" else max)(numbers, default=None), NOT_MEASURED)
+    found = _known(lambda p: fitted(alike.at(p), method=method, column=column, at=at), participants)
+    return require_number((min if end == "low" else max)(found, default=None), NOT_MEASURED)
 
 
-def farthest_from_control(study: Study, *, method: str, control: str, at: float, participants: list[int]) -> Answer:
+def farthest_from_control(study: Study, *, method: str, control: str, at: float, participants: list[int]) -> float:
     """The same of the distance of fitted utility at one noise from a control's: the largest."""
-    distances = []
     alike = study.allocated_alike(participants)
+
+    def distance(p: int) -> float:
+        return abs(fitted(alike.at(p), method=method, column=UTILITY, at=at) - _level(alike.at(p), None, control))
+
+    return require_number(max(_known(distance, participants), default=None), NOT_MEASURED)
+
+
+def _known(compute: Callable[[int], float], participants: Iterable[int]) -> list[float]:
+    """A number for each count of participants that has one."""
+    found = []
     for p in participants:
-        one = fitted(alike.at(p), method=method, column=UTILITY, at=at)
-        other = _level(alike.at(p), None, control)
-        if not isinstance(one, str) and not isinstance(other, str):
-            distances.append(abs(one - other))
-    return number_or(max(distances, default=None), NOT_MEASURED)
+        with suppress(NoAnswer):
+            found.append(compute(p))
+    return found
 
 
 def _curve(study: Study, method: str, column: str) -> Curve:
@@ -163,11 +158,11 @@ def _linkage_and_utility(study: Study, method: str, attack: str) -> list[Curve]:
     return fit_together(noise_of(rows, method), rows[f"linkage:{attack}"], rows[UTILITY])
 
 
-def _level(study: Study, level: float | None, level_of: str | None) -> Answer:
+def _level(study: Study, level: float | None, level_of: str | None) -> float:
     """A level as given, or the mean utility of a control."""
     if level_of is not None:
         return mean_of(study, method=level_of, column=UTILITY)
-    return number_or(level, NOT_MEASURED)
+    return require_number(level, NOT_MEASURED)
 
 
 def _within(curve: Curve, at: float) -> bool:
@@ -175,44 +170,47 @@ def _within(curve: Curve, at: float) -> bool:
     return bool(curve.low - margin <= at <= curve.high + margin)
 
 
-def _is_gap(curve: Curve, low: float, high: float | None = None) -> bool:
-    return curve.widest_gap(low, low if high is None else high) > WIDEST_GAP
+def _is_gap(curve: Curve, low: float, high: float) -> bool:
+    return curve.widest_gap(low, high) > WIDEST_GAP
 
 
-def _unread(curve: Curve, low: float, high: float) -> str | None:
-    """Why a curve is not read between two points; None where it is."""
+def _measured(curve: Curve) -> Curve:
     if not len(curve):
-        return NOT_MEASURED
+        raise NoAnswer(NOT_MEASURED)
+    return curve
+
+
+def _require_draws(curve: Curve, low: float, high: float) -> None:
+    """Refuse to read a curve between two points without enough draws."""
+    _measured(curve)
     if not (_within(curve, low) and _within(curve, high)):
-        return OUTSIDE
-    return GAP if _is_gap(curve, low, high) else None
+        raise NoAnswer(OUTSIDE)
+    if _is_gap(curve, low, high):
+        raise NoAnswer(GAP)
 
 
-def _read(curve: Curve, at: float) -> Answer:
-    return _unread(curve, at, at) or number_or(_share(float(curve.at(at))), NOT_MEASURED)
+def _read(curve: Curve, at: float) -> float:
+    _require_draws(curve, at, at)
+    return _share(float(curve.at(at)))
 
 
-def _over(curve: Curve, low: float, high: float, of: Callable[[Matrix], float]) -> Answer:
+def _over(curve: Curve, low: float, high: float, of: Callable[[Array], float]) -> float:
     """A curve between two points, by one number."""
-    return _unread(curve, low, high) or number_or(_share(of(curve.at(np.linspace(low, high, _GRID)))), NOT_MEASURED)
+    _require_draws(curve, low, high)
+    return _share(of(curve.at(np.linspace(low, high, _GRID))))
 
 
-def _along(crossed: Curve, read: Curve, level: float) -> Answer:
+def _along(crossed: Curve, read: Curve, level: float) -> float:
     """One curve at the first noise at which another, of the same draws, crosses a level."""
-    if not len(crossed):
-        return NOT_MEASURED
-    noise = crossing(crossed, level)
-    return NEVER if noise is None else _read(read, noise)
+    return _read(read, require_number(crossing(_measured(crossed), level), NEVER))
 
 
-def _read_band(curve: Curve, at: float, end: End) -> Answer:
-    unread = _unread(curve, at, at)
-    if unread:
-        return unread
+def _read_band(curve: Curve, at: float, end: End) -> float:
+    _require_draws(curve, at, at)
     low, high = curve.band([at], n_resamples=N_RESAMPLES)
-    return number_or(_share(float((low if end == "low" else high)[0])), NOT_MEASURED)
+    return _share(float((low if end == "low" else high)[0]))
 
 
 def _share(value: float) -> float:
-    """All curves that are read here are of shares; NaN stays what it is."""
-    return float(np.clip(value, 0.0, 1.0))
+    """A share from 0 to 1, as all curves that are read here are of; no answer where the value is NaN."""
+    return require_number(float(np.clip(value, 0.0, 1.0)), NOT_MEASURED)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mooring.mechanisms.methods import METHODS
-from mooring_studies.comparison.results import KINDS, Results
+from mooring.mechanisms import METHODS
+from mooring_studies.comparison.results import KINDS, Array, Results
 
-Answer = float | str  # a number, or why there is none
 NOT_RECORDED = "not recorded"
 NOT_MEASURED = "not measured"
+
+
+class NoAnswer(Exception):
+    """There is no number of ours; its text says why."""
+
+
+@cache
+def read_paper() -> Mapping[str, Any]:
+    """The contents of `paper.toml`."""
+    return tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +90,27 @@ class Study:
         return self.results.where(method=method)
 
 
-def noise_of(rows: Results, method: str) -> NDArray[np.float64]:
+def noise_of(rows: Results, method: str) -> Array:
     """The noise that a method's curves are drawn over: on the anchor if it has that, else on the private data."""
     return rows["anchor_noise_scale" if METHODS[method].anchor_noise else "data_noise_scale"]
 
 
-def column_of(rows: Results, column: str) -> NDArray[np.float64]:
+def column_of(rows: Results, column: str) -> Array:
     """A column, or "envelope:linkage" and the like for the strongest attack on each row (see `Results.strongest`)."""
-    for kind in KINDS:
-        if column == f"envelope:{kind}":
-            return rows.strongest(kind)
-    return rows[column]
+    kind = next((kind for kind in KINDS if column == f"envelope:{kind}"), None)
+    return rows[column] if kind is None else rows.strongest(kind)
 
 
-def number_or(value: float | None, reason: str) -> Answer:
-    """A number; the reason where it is missing or not finite."""
-    return reason if value is None or not np.isfinite(value) else float(value)
+def require_number(value: float | None, reason: str) -> float:
+    """A number; where it is missing or not finite, there is no answer for this reason."""
+    if value is None or not np.isfinite(value):
+        raise NoAnswer(reason)
+    return float(value)
+
+
+def require_values(values: Array, reason: str = NOT_MEASURED) -> Array:
+    """The finite ones of some values; where there are none, there is no answer for this reason."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        raise NoAnswer(reason)
+    return finite
