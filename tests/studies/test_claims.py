@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import claims, claims_counts, claims_fits, claims_page, claims_settings
+from mooring_studies.comparison import claims_fits, claims_page, curves
 from mooring_studies.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
-from mooring_studies.comparison.claims_settings import BUILT
-from mooring_studies.comparison.claims_study import Study
+from mooring_studies.comparison.claims_study import NoAnswer, Study, read_paper
 from mooring_studies.comparison.durations import tabulate_durations
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import faces
@@ -19,6 +18,7 @@ from mooring.theory import transition_scale
 
 ANCHOR, PRIVATE, COUPLED = "aa-i-gdp-anchor-noise", "c-gdp-data-noise", "aa-i-gdp-data-noise"
 PARTICIPANTS = (2, 5, 10, 20, 50)
+BUILT, REASONS = read_paper()["built"], read_paper()["reasons"]
 Rows = list[dict[str, Any]]
 
 
@@ -129,16 +129,8 @@ def participant_comparisons() -> dict[str, Comparison]:
 
 
 def test_every_number_has_a_function_and_every_function_a_number() -> None:
-    used = {number.ours for number in paper_numbers()}
-    assert used == set(FUNCTIONS)
-    modules = (claims_counts, claims_fits, claims_settings)
-    public = {
-        name
-        for module in modules
-        for name, each in inspect.getmembers(module, inspect.isfunction)
-        if each.__module__ == module.__name__ and not name.startswith("_")
-    }
-    assert public == set(FUNCTIONS)
+    assert {number.ours for number in paper_numbers()} == set(FUNCTIONS)
+    assert set(read_paper()["varying"]) < set(FUNCTIONS)
 
 
 def test_every_entry_fits_the_function_that_it_names() -> None:
@@ -337,30 +329,39 @@ def test_an_empty_table_and_empty_facts_give_no_number_and_no_error() -> None:
     assert all(one.note for one in found if one.ours is None)
 
 
+def unread(function: str, study: Study, **args: Any) -> str:
+    """Why a number cannot be read."""
+    with pytest.raises(NoAnswer) as reason:
+        FUNCTIONS[function](study, **args)
+    return str(reason.value)
+
+
 def test_curves_are_not_read_outside_of_what_was_drawn() -> None:
     rows = [row for row in digit_rows() if row.get("data_noise_scale", 0.0) < 30.0]
     study = Study(Results.from_rows(rows), digit_facts())
-    assert claims_fits.fitted(study, method=PRIVATE, column="balanced_accuracy", at=50) == claims_fits.OUTSIDE
-    assert isinstance(claims_fits.fitted(study, method=PRIVATE, column="balanced_accuracy", at=30.5), float)
+    how = {"method": PRIVATE, "column": "balanced_accuracy"}
+    assert unread("fitted", study, **how, at=50) == claims_fits.OUTSIDE
+    assert claims_fits.fitted(study, **how, at=30.5) == pytest.approx(0.9 - 0.016 * 30.5, abs=0.001)
 
 
 def test_curves_are_not_read_in_a_gap_between_draws() -> None:
-    noise = {"data_noise_scale": (20.0, 30.0)}
-    rows = [row for row in digit_rows() if not noise["data_noise_scale"][0] < row.get("data_noise_scale", 0.0) < 30.0]
-    study = Study(Results.from_rows(rows), digit_facts())
+    rows = [row for row in digit_rows() if not 20.0 < row.get("data_noise_scale", 0.0) < 30.0]
+    study, whole = (Study(Results.from_rows(each), digit_facts()) for each in (rows, digit_rows()))
     how = {"method": PRIVATE, "column": "balanced_accuracy"}
-    assert claims_fits.fitted(study, at=25, **how) == claims_fits.GAP
-    assert claims_fits.fitted_band(study, at=25, end="low", **how) == claims_fits.GAP
-    assert claims_fits.mean_fitted(study, low=10, high=40, **how) == claims_fits.GAP
-    assert claims_fits.extreme_fitted(study, low=22, high=24, end="high", **how) == claims_fits.GAP
-    assert claims_fits.mean_fitted(study, low=40, high=80, **how) == claims_fits.OUTSIDE
-    assert isinstance(claims_fits.mean_fitted(study, low=30.5, high=40, **how), float)
-    whole = Study(Results.from_rows(digit_rows()), digit_facts())
     level = claims_fits.fitted(whole, at=25, **how)
-    assert claims_fits.crossing_of(whole, level=level, **how) == pytest.approx(25, abs=0.01)
-    assert claims_fits.crossing_of(study, level=level, **how) == claims_fits.GAP
     linked = claims_fits.fitted(whole, at=25, method=PRIVATE, column="linkage:known-secret")
-    assert claims_fits.utility_at_linkage(study, method=PRIVATE, attack="known-secret", level=linked) == claims_fits.GAP
+    in_a_gap: list[tuple[str, dict[str, Any]]] = [
+        ("fitted", {"at": 25, **how}),
+        ("fitted_band", {"at": 25, "end": "low", **how}),
+        ("mean_fitted", {"low": 10, "high": 40, **how}),
+        ("extreme_fitted", {"low": 22, "high": 24, "end": "high", **how}),
+        ("crossing_of", {"level": level, **how}),
+        ("utility_at_linkage", {"method": PRIVATE, "attack": "known-secret", "level": linked}),
+    ]
+    assert {unread(function, study, **args) for function, args in in_a_gap} == {claims_fits.GAP}
+    assert unread("mean_fitted", study, low=40, high=80, **how) == claims_fits.OUTSIDE
+    assert claims_fits.mean_fitted(study, low=30.5, high=40, **how) > 0
+    assert claims_fits.crossing_of(whole, level=level, **how) == pytest.approx(25, abs=0.01)
 
 
 def test_the_page_says_in_how_many_deployments_a_number_could_be_read() -> None:
@@ -445,6 +446,8 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     projection = gaussian_projection(784, 100, rng=np.random.default_rng(0))
     assert np.std(projection.matrix) == pytest.approx(BUILT["projection: spread of entries"], abs=0.02)
     assert BUILT["gallery: chance"] == 1 / BUILT["gallery: candidates"]
+    assert (BUILT["spline: interior knots"], BUILT["bands: resamples"]) == (curves.N_KNOTS, curves.N_RESAMPLES)
+    assert BUILT["bands: level"] == curves.LEVEL
 
 
 def test_the_page_has_every_number_once_and_says_where_it_came_from() -> None:
@@ -500,31 +503,8 @@ def test_time_is_left_out_where_none_was_noted() -> None:
     assert told == {"time": "90 seconds"}
 
 
-def test_reasons_count_the_identities_that_there_are() -> None:
-    reasons = claims._file()["reasons"]
-    assert "988 identities" in reasons["identities"]
-    assert "98 for each of ten" in reasons["identities"]
-    assert "19 for each of fifty" in reasons["identities"]
-    assert not re.search(r"\b(998|99)\b", " ".join(reasons.values()))
-
-
-def test_where_faces_cross_chance_is_called_ill_determined() -> None:
-    crossing = [
-        number
-        for number in paper_numbers()
-        if number.study == "celeba" and number.kind == "result" and number.args.get("level") == 0.1
-    ]
-    assert len(crossing) == 9
-    assert {number.reason for number in crossing} == {"face-chance"}
-    assert "ill-determined" in claims._file()["reasons"]["face-chance"]
-
-
-def test_training_alone_says_how_it_was_trained() -> None:
-    alone = [number for number in paper_numbers() if number.args.get("method") == "local-only"]
-    assert len(alone) == 7
-    for number in alone:
-        assert "as many steps as the joint one" in number.says
-        assert "three ways of scaling" in number.says
+def test_every_reason_that_is_named_is_there_and_used() -> None:
+    assert {number.reason for number in paper_numbers() if number.reason} | {"quick"} == set(REASONS)
 
 
 def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
@@ -567,7 +547,7 @@ def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
     ]
     assert read[0] == read[1] == read[2]
     assert read[3] < read[2]  # a curve of the paper's kind is read a little beyond its draws, as the paper does
-    assert claims_fits.fitted(study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE
+    assert unread("fitted", study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE
 
 
 def test_a_share_that_is_read_off_an_overshooting_curve_is_still_one() -> None:

@@ -314,7 +314,7 @@ def test_seconds_of_stopped_runs_count(study: FakeStudy, tmp_path: Path, undrawn
     words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
     study.stop_after = 2
     run(*words, code=130)
-    (place,) = (tmp_path / "mnist" / "store").iterdir()
+    (place,) = (tmp_path / "mnist" / "store").glob("*/")
     kept = place / "kept" / "seconds.json"
     seconds = json.loads(kept.read_text())
     stage = "deployment 0, 10 participants: c-gdp"
@@ -342,7 +342,7 @@ def test_a_chunk_that_cannot_be_read_is_told_of_and_computed_again(
 ) -> None:
     words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
     run(*words)
-    (place,) = (tmp_path / "mnist" / "store").iterdir()
+    (place,) = (tmp_path / "mnist" / "store").glob("*/")
     (place / "rows-000003.parquet").write_bytes(b"PAR1")
     study.computed.clear()
     printed = flat(run(*words).output)
@@ -352,43 +352,21 @@ def test_a_chunk_that_cannot_be_read_is_told_of_and_computed_again(
     assert any("rows-000003.parquet" in note for note in notes)
 
 
-def test_two_runs_of_one_study_do_not_mix(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
-    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
-    run(*words)
-    (place,) = (tmp_path / "mnist" / "store").iterdir()
-    script = "import sys; from pathlib import Path; from mooring_studies.storage.locking import FolderLock\n"
-    script += "lock = FolderLock(Path(sys.argv[1])); sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "in\n"
-        assert "another run is working on them" in flat(run(*words, code=5).output)
-        other.communicate()
-    run(*words)
-
-
-@pytest.mark.parametrize("words", [["--draws", 2], ["--redraw"]])
-def test_runs_of_other_settings_do_not_write_the_same_files_at_once(
+@pytest.mark.parametrize("words", [["--draws", 1], ["--draws", 2], ["--redraw"]])
+def test_two_runs_do_not_write_the_same_files_at_once(
     words: list[Any], study: FakeStudy, tmp_path: Path, undrawn: None
 ) -> None:
     run("reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path)
     script = "import sys; from pathlib import Path; from mooring_studies.storage import locking\n"
     script += "with locking.one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
     script += "    sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
-    before = sorted(path.name for path in (tmp_path / "mnist").iterdir())
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path / "mnist")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
+    command = [sys.executable, "-c", script, str(tmp_path / "mnist")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
         printed = flat(run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5).output)
         assert "another run is working on them" in printed
         other.communicate()
-    assert sorted(path.name for path in (tmp_path / "mnist").iterdir()) == before  # no file is left by a lock
     run("reproduce", "mnist", "--quick", *words, "--output", tmp_path)
 
 

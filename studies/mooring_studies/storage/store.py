@@ -23,7 +23,7 @@ import numpy as np
 
 from mooring.errors import InputError, StorageError
 from mooring_studies.comparison.results import decode_rows, encode_rows, to_plain, write_results
-from mooring_studies.storage.locking import FolderLock
+from mooring_studies.storage.locking import lock_folder
 
 FACTS, PICTURES = "facts", "pictures"
 _CHUNK = "rows-{:06d}.parquet"
@@ -68,7 +68,7 @@ class ResultStore:
         self.place = folder / "store" / key
         self.notes: list[str] = []
         make_folder(self.place / "kept", what="the folder of results")
-        self._lock = FolderLock(self.place)
+        self._lock = lock_folder(self.place)
         try:
             with explain_os_errors("the folder of results"):
                 for left in sorted([*self.place.glob(f".*{PARTIAL}"), *self.place.glob(f"kept/.*{PARTIAL}")]):
