@@ -62,7 +62,7 @@ def test_a_model_is_fed_scaled_pixels_with_channels_in_its_order(rng: np.random.
     for first in (True, False):
         for flip in (True, False):
             session = FakeSession(("batch", 3, 4, 4) if first else ("batch", 4, 4, 3))
-            onnx_embedding(session)(rows, **MODEL, channels_first=first, flip_channels=flip)
+            onnx_embedding(session, **MODEL, channels_first=first, flip_channels=flip)(rows)
             expected = images[..., ::-1] if flip else images
             expected = expected.transpose(0, 3, 1, 2) if first else expected
             assert np.allclose(session.fed[0], 2 * expected - 1, atol=1e-6)
@@ -88,7 +88,7 @@ def test_batches_change_nothing_and_vectors_have_length_one(
 ) -> None:
     rows = rng.random((7, 48))
     session = FakeSession((fixed, 3, 4, 4))
-    vectors = onnx_embedding(session)(rows, **MODEL, batch_size=3)
+    vectors = onnx_embedding(session, **MODEL, batch_size=3)(rows)
     pixels = (2 * rows - 1).reshape(7, 4, 4, 3).transpose(0, 3, 1, 2).reshape(7, -1)
     assert [len(batch) for batch in session.fed] == sizes
     assert np.allclose(vectors, pixels / np.linalg.norm(pixels, axis=1, keepdims=True), atol=1e-6)
