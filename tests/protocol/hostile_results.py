@@ -52,6 +52,7 @@ mapped("of_rank_one", ORTHOGONAL, orthogonal=lambda R: np.ones((H, H)) / H)
 mapped("of_zeros", ORTHOGONAL, orthogonal=lambda R: np.zeros((H, H)))
 mapped("huge", "further than any map", orthogonal=lambda R: 1e300 * R)
 mapped("origin_far_away", "further than any map", origin=lambda t: t + 1e30)
+mapped("mean_far_away", "further than any map", mean=lambda t: t - 1e300)
 for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
     for part in ("orthogonal", "mean", "origin"):
         mapped(
@@ -61,6 +62,7 @@ for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
         )
 mapped("in_single_precision", SHAPE, orthogonal=lambda R: R.astype("<f4"))
 mapped("one_column_more", SHAPE, orthogonal=lambda R: np.eye(H + 1))
+mapped("mean_in_single_precision", SHAPE, mean=lambda t: t.astype("<f4"))
 mapped("mean_too_short", SHAPE, mean=lambda t: t[1:])
 mapped("mean_shifted", MEAN, mean=lambda t: t + 0.01)
 mapped("mean_of_nobody", MEAN, mean=lambda t: np.zeros(H))

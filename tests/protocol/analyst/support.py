@@ -1,0 +1,118 @@
+"""Sites of a study, and their bundles as they would send them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring import RigidMap, make_anchor
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_bundle
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
+from mooring.tables.schema import Column, Label
+
+ANALYST = SigningKey.generate()
+KEYS = [SigningKey.generate() for _ in range(12)]
+SEALING = [SealingKey.generate().public for _ in range(12)]
+
+
+def make(
+    p: int = 4, h: int = 6, r: int = 24, v: float = 0.05, kind: str = "classes", method: str = "aa-i-gdp-anchor-noise"
+) -> Study:
+    labels = {
+        "classes": Label("y", "classes", ("well", "ill")),
+        "number": Label("y", "number", low=-50.0, high=50.0),
+        "none": Label(),
+    }
+    return Study(
+        name="trial",
+        nonce="0" * 32,
+        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
+        label=labels[kind],
+        method=method,
+        n_components=h,
+        n_anchor_rows=r,
+        anchor_noise_scale=v if "anchor" in method else 0.0,
+        participants=tuple(Member(f"site-{k}", KEYS[k].public, SEALING[k]) for k in range(p)),
+        analyst=Member("analyst", ANALYST.public),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    rows: np.ndarray
+    labels: np.ndarray | None
+    secret: RigidMap
+    anchor_representation: np.ndarray
+
+    @property
+    def representation(self) -> np.ndarray:
+        return np.asarray(self.secret.apply(self.rows))
+
+
+def sites_of(study: Study, *, n: int = 60, seed: int = 0) -> list[Site]:
+    rng = np.random.default_rng([seed, 7])
+    h, v = study.n_components, study.anchor_noise_scale
+    anchor = make_anchor(study.n_anchor_rows, h, rng=rng)
+    sites = []
+    for _ in study.participants:
+        rows = rng.uniform(-1, 1, (n, h))
+        labels: np.ndarray | None = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
+        if study.label.kind == "number":
+            labels = 20 * rows[:, 0] + rng.standard_normal(n)
+        secret = RigidMap.sample(h, rng=rng)
+        noisy = secret.apply(anchor) + v * rng.standard_normal(anchor.shape)
+        sites.append(Site(rows, None if study.label.kind == "none" else labels, secret, noisy))
+    return sites
+
+
+def send(study: Study, site: Site, who: int, folder: Path, name: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / (name or f"site-{who}.bundle")
+    write_bundle(
+        path,
+        study,
+        representation=site.representation,
+        anchor_representation=site.anchor_representation,
+        labels=site.labels,
+        signer=KEYS[who],
+    )
+    return path
+
+
+def sent(study: Study, folder: Path, whom: Sequence[int] | None = None, **settings: Any) -> list[Site]:
+    sites = sites_of(study, **settings)
+    for who in range(len(sites)) if whom is None else whom:
+        send(study, sites[who], who, folder)
+    return sites
+
+
+def bundles_of(study: Study, folder: Path) -> list[Bundle]:
+    return [verify_bundle(path, study) for path in sorted(folder.glob("*.bundle"))]
+
+
+def garbage(study: Study, seed: int = 0) -> np.ndarray:
+    """As large as an honest anchor representation, and nothing else in common with it."""
+    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
+    drawn = np.random.default_rng([seed, 99]).standard_normal((r, h))
+    drawn -= drawn.mean(axis=0)
+    return drawn * math.sqrt(h * (1 + v**2 * (r - 1))) / np.linalg.norm(drawn)
+
+
+def spread_of(space: Any, sites: Sequence[Site], whom: Sequence[int]) -> float:
+    """How far the effective maps of honest participants are from each other, entry by entry."""
+    effective = [
+        np.asarray(sites[who].secret.orthogonal) @ space.orthogonals[space.names.index(f"site-{who}")] for who in whom
+    ]
+    return float(np.abs(np.array(effective) - effective[0]).max())
+
+
+def prepared(study: Study, tmp_path: Path, **settings: Any) -> tuple[Path, list[Site]]:
+    sites = sent(study, tmp_path / "inbox", **settings)
+    align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
+    return tmp_path / "work", sites

@@ -1,0 +1,145 @@
+"""Verified bundles in one space: who is aligned, who comes late, what an interruption leaves."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from mooring import atomic_io
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.analyst import collaboration_matrix as collaboration_file
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.training import train
+from mooring.protocol.messages.result import MAP_FILE
+from tests.protocol.analyst.support import (
+    ANALYST,
+    bundles_of,
+    garbage,
+    make,
+    prepared,
+    send,
+    sent,
+    sites_of,
+    spread_of,
+)
+
+
+@pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
+def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
+    study, inbox, work = make(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
+    sites = sent(study, inbox)
+    aligned = align_bundles(study, bundles_of(study, inbox), work)
+    assert aligned.set_aside == ()
+    assert spread_of(aligned.space, sites, range(4)) < 0.02
+    table = pq.read_table(work / "collaboration.parquet")
+    assert table.column_names == ["participant", "label", *(f"z{k + 1}" for k in range(6))]
+    assert str(table.schema.field("z1").type) == "float"
+    rows = np.column_stack([table[f"z{k + 1}"].to_numpy() for k in range(6)]).astype(np.float64)
+    raw = np.concatenate([site.rows for site in sites])
+    distances = np.linalg.norm(rows[::17, None] - rows[None, ::17], axis=2)
+    assert np.allclose(distances, np.linalg.norm(raw[::17, None] - raw[None, ::17], axis=2), atol=0.05)
+    words = [study.label.classes[label] for site in sites for label in site.labels]
+    assert table["label"].to_pylist() == words
+    assert table["participant"].to_pylist() == [f"site-{who}" for who in range(4) for _ in range(60)]
+    record = json.loads((work / "alignment.json").read_text())
+    assert (record["certificate"] is None) == (method == "aa-i-gdp")
+    assert [entry["name"] for entry in record["participants"]] == [f"site-{k}" for k in range(4)]
+    assert min(entry["fit"] for entry in record["participants"]) > 0.99
+
+
+def test_one_bundle_cannot_be_aligned(tmp_path: Path) -> None:
+    study = make()
+    sent(study, tmp_path / "inbox", [2])
+    with pytest.raises(InputError, match="wait for a second"):
+        align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work")
+
+
+def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
+    study, inbox, work = make(p=5, v=0.01), tmp_path / "inbox", tmp_path / "work"
+    sites = sent(study, inbox, [0, 1, 3])
+    align_bundles(study, bundles_of(study, inbox), work)
+    deliver(study, work, tmp_path / "before", ANALYST)
+    before = read_space(work, study)
+    (inbox / "site-0.bundle").unlink()
+    send(study, sites[4], 4, inbox)
+    send(study, replace(sites[2], anchor_representation=garbage(study)), 2, inbox)
+    aligned = align_bundles(study, bundles_of(study, inbox), work, late=True)
+    assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
+    after = read_space(work, study)
+    assert after.names == ("site-0", "site-1", "site-3", "site-4")
+    assert after.orthogonals[:3].tobytes() == before.orthogonals.tobytes()
+    assert spread_of(after, sites, [0, 1, 3, 4]) < 0.1
+    deliver(study, work, tmp_path / "after", ANALYST)
+    for who in (0, 1, 3):
+        kept = [(tmp_path / when / f"site-{who}" / MAP_FILE).read_bytes() for when in ("before", "after")]
+        assert kept[0] == kept[1]
+    counts = pq.read_table(work / "collaboration.parquet")["participant"].to_pylist()
+    assert [counts.count(f"site-{who}") for who in range(5)] == [60, 60, 0, 60, 60]
+    assert align_bundles(study, bundles_of(study, inbox), work, late=True).newcomers == ()
+
+
+def test_late_needs_an_alignment_to_join(tmp_path: Path) -> None:
+    study = make()
+    sent(study, tmp_path / "inbox")
+    with pytest.raises(StorageError, match="mooring align"):
+        align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", late=True)
+
+
+def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Path) -> None:
+    study, inbox = make(), tmp_path / "inbox"
+    sites = sent(study, inbox)
+    bundles = bundles_of(study, inbox)
+    send(study, replace(sites[1], rows=-sites[1].rows), 1, inbox)
+    with pytest.raises(RefusedError, match="site-1 changed while it was read"):
+        align_bundles(study, bundles, tmp_path / "work")
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_an_interrupted_alignment_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make()
+    work, _ = prepared(study, tmp_path)
+    kept = (work / "alignment.safetensors").read_bytes()
+    align_bundles(study, bundles_of(study, tmp_path / "inbox")[1:], work)
+    (work / "alignment.safetensors").write_bytes(kept)
+    with pytest.raises(StorageError, match="interrupted"):
+        train(study, work)
+
+
+def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make(v=0.01)
+    work, _ = prepared(study, tmp_path)
+    sites = sites_of(study)
+    (tmp_path / "inbox" / "site-3.bundle").unlink()
+    align_bundles(study, bundles_of(study, tmp_path / "inbox"), work, certify=False)
+    send(study, sites[3], 3, tmp_path / "inbox")
+    before = read_space(work, study).orthogonals.tobytes()
+    bundles = bundles_of(study, tmp_path / "inbox")
+    replaced, calls = os.replace, 0
+    for kill_at in range(4):
+        calls = 0
+
+        def failing(*paths: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > kill_at:  # noqa: B023
+                raise KeyboardInterrupt
+            replaced(*paths)
+
+        monkeypatch.setattr(atomic_io.os, "replace", failing)
+        if kill_at < 3:
+            with pytest.raises(KeyboardInterrupt):
+                align_bundles(study, bundles, work, late=True)
+        monkeypatch.setattr(atomic_io.os, "replace", replaced)
+        assert read_space(work, study).orthogonals[:3].tobytes() == before
+        if read_space(work, study).names[-1] == "site-3":
+            break
+    align_bundles(study, bundles, work, late=True)
+    assert read_space(work, study).orthogonals[:3].tobytes() == before
+    assert sum(len(rows) for _, rows, _ in collaboration_file.read_blocks(work, study, read_space(work, study))) == 240

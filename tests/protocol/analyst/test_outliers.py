@@ -1,0 +1,98 @@
+"""Who does not fit the others, and where that cannot be told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mooring import make_anchor
+from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.outliers import Fits, measure_fits
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.study import Study
+from mooring.theory import transition_scale
+from tests.protocol.analyst.support import Site, bundles_of, garbage, make, send, sent, sites_of, spread_of
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize(("p", "h", "r"), [(5, 13, 52), (10, 20, 80), (6, 30, 31)])
+def test_garbage_as_large_as_an_honest_upload_is_flagged(p: int, h: int, r: int, share: float, tmp_path: Path) -> None:
+    study = make(p=p, h=h, r=r, v=share * transition_scale(p, h, r))
+    for seed in range(3):
+        inbox, work = tmp_path / f"inbox{seed}", tmp_path / f"work{seed}"
+        sites = sent(study, inbox, seed=seed, n=20)
+        send(study, replace(sites[0], anchor_representation=garbage(study, seed)), 0, inbox)
+        aligned = align_bundles(study, bundles_of(study, inbox), work, certify=False)
+        assert aligned.set_aside == ("site-0",)
+        assert aligned.as_dict()["set_aside"][0]["flagged"] is True
+        assert aligned.as_dict()["note"] == ""
+        without = align_bundles(study, bundles_of(study, inbox)[1:], tmp_path / "clean", certify=False)
+        assert spread_of(aligned.space, sites, range(1, p)) == pytest.approx(
+            spread_of(without.space, sites, range(1, p))
+        )
+        if seed == 0:
+            assert without.set_aside == ()
+
+
+def test_honest_participants_are_never_flagged_up_to_the_transition() -> None:
+    for p, h, r in ((4, 13, 52), (8, 6, 24), (5, 20, 21)):
+        transition = transition_scale(p, h, r)
+        for seed in range(50):
+            study = make(p=p, h=h, r=r, v=(0.05, 0.3, 0.6, 0.9, 0.999)[seed % 5] * transition)
+            assert _flagged(study, sites_of(study, n=1, seed=seed)) == []
+
+
+def test_above_the_transition_nobody_is_flagged_and_that_is_said(tmp_path: Path) -> None:
+    study = make(p=4, h=13, r=52, v=2 * transition_scale(4, 13, 52))
+    sites = sent(study, tmp_path / "inbox", n=5)
+    send(study, replace(sites[0], anchor_representation=garbage(study)), 0, tmp_path / "inbox")
+    aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
+    assert aligned.set_aside == ()
+    assert "hardly better than garbage" in aligned.as_dict()["note"]
+
+
+def test_a_rank_poor_upload_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    study, inbox = make(), tmp_path / "inbox"
+    sites = sent(study, inbox)
+    flat = np.repeat(sites[0].anchor_representation[:, :1], 6, axis=1)
+    flat *= np.sqrt(6 * (1 + 0.05**2 * 23)) / np.linalg.norm(flat - flat.mean(axis=0))
+    send(study, replace(sites[0], anchor_representation=flat), 0, inbox)
+    assert align_bundles(study, bundles_of(study, inbox), tmp_path / "work").set_aside == ("site-0",)
+
+
+def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
+    anchor = make_anchor(40, 10, rng=np.random.default_rng(5))
+    fits = measure_fits([anchor, anchor, anchor])
+    assert fits.values == pytest.approx(1)
+    assert 0.2 < fits.garbage < 0.6
+    assert fits.can_tell
+
+
+def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
+    from mooring.protocol.analyst.alignment import _set_outliers_aside
+    from mooring.protocol.analyst.anchor_source import LocalAnchors
+
+    here = LocalAnchors()
+    bundles = [
+        Bundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
+        for member, site in zip(study.participants, sites, strict=True)
+    ]
+    left, _ = _set_outliers_aside(study, bundles, here.solve(study, bundles).fits, here)
+    return [index for index, bundle in enumerate(bundles) if bundle not in left]
+
+
+def test_where_most_look_like_garbage_nobody_is_flagged() -> None:
+    near = Fits(np.array([0.50, 0.52, 0.51, 0.1]), garbage=0.45, spread=0.05)
+    assert not near.can_tell
+    assert not near.near_garbage.any()
+    far = Fits(np.array([0.80, 0.82, 0.81, 0.5]), garbage=0.45, spread=0.05)
+    assert far.near_garbage.tolist() == [False, False, False, True]
+
+
+def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:
+    study = make(p=10, h=10, r=40, v=1.05 * transition_scale(10, 10, 40))
+    sent(study, tmp_path / "inbox", n=5)
+    aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
+    assert "nobody was checked" in aligned.as_dict()["note"]
