@@ -28,9 +28,9 @@ from mooring.engines.dask import align_on_dask, train_on_dask
 from mooring.engines.dask import learners as boosting
 from mooring.engines.dask import network_address as ways
 from mooring.engines.dask import xgboost_training as together
-from mooring.engines.dask.block_tasks import Features, Piece, moments_of
+from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
 from mooring.engines.dask.cluster import explained, handed_out
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows, loaded_share
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows, loaded_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import singles
 from mooring.protocol.analyst.collaboration_matrix import list_parts
@@ -150,26 +150,27 @@ def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
     assert [len(share) for share in together.dealt(pieces[:3], 8)] == [1, 1, 1]
 
 
-def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
-    features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
-    pieces = [replace(piece, place=k, fold=k) for k, piece in enumerate(number.pieces)]
-    every = cut_rows(number.study, pieces, features, 1.0, 0)
-    own = singles(number.rows, features.centre, features.scale)
-    assert np.array_equal(every.rows, own)
-    half = cut_rows(number.study, pieces, features, 0.5, 0)
-    assert 0.4 < len(half.rows) / len(own) < 0.6
-    few = cut_rows(number.study, pieces, features, 1e-9, 0)
-    assert few.folds.tolist() == list(range(len(pieces)))
+def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> None:
+    positions = [np.array([], dtype=np.int64), *(np.array([0, 60, 61]) for _ in number.pieces[1:])]
+    found = picked_rows(number.study, number.pieces, positions)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.engines.dask.block_tasks._AT_ONCE", 50)
-        again = cut_rows(number.study, pieces, features, 1e-9, 0)
-    assert np.array_equal(again.rows, few.rows)
-    apart = [cut_rows(number.study, [piece], features, 0.5, 0).rows for piece in pieces]
-    assert np.array_equal(half.rows, np.concatenate(apart))
+        again = picked_rows(number.study, number.pieces, positions)
+    for piece, wanted, (rows, labels), other in zip(number.pieces, positions, found, again, strict=True):
+        block, own = (np.concatenate(parts) for parts in zip(*blocks_of(number.study, piece), strict=True))
+        assert np.array_equal(rows, block[wanted])
+        assert np.array_equal(labels, own[wanted])
+        assert np.array_equal(rows, other[0])
+
+
+def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
+    moments = moments_of(number.study, number.pieces)
+    features = Features.of("xgboost", moments, seed=0)
+    own = singles(number.rows, features.centre, features.scale)
+    every = CutRows(np.arange(len(own)) % 3, own)
     labels = number.labels.astype(np.float64)
-    assert half.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)
-    same = replace(half, labels=np.array([[3, 6.0, 12.0]]))
-    assert same.unit == (2.0, 1.0)
+    assert moments.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)
+    assert replace(moments, count=3, number=np.array([6.0, 12.0])).unit == (2.0, 1.0)
     others = np.sort(own[every.folds != 1], axis=0)
     cuts = every.cuts(1)
     assert len(cuts) == len(others) // 10 < BINS
@@ -182,7 +183,7 @@ def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     assert CutRows(np.zeros(7, dtype=np.int64), many[:7]).cuts(None) == pytest.approx(
         many[:7].mean(axis=0)[None], abs=1e-6
     )
-    _, there = loaded_share(number.study, features, cuts, pieces, None).get_quantile_cut()
+    _, there = loaded_share(number.study, features, cuts, number.pieces, None).get_quantile_cut()
     assert set(cuts[1:].ravel()) <= set(there)
 
 
@@ -300,7 +301,7 @@ def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: Wor
     kept = part.read_bytes()
     part.write_bytes(b"no part")
     try:
-        with pytest.raises(StorageError, match="a part of it cannot be read"):
+        with pytest.raises(StorageError, match="cannot be read"):
             together.trained_together(client, training, classes.pieces, np.eye(9, 6, dtype=np.float32))
     finally:
         part.write_bytes(kept)

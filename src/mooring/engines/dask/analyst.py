@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mooring.atomic_io import make_folder
 from mooring.engines.dask.bundle_locations import BundleAway, places_at
-from mooring.engines.dask.cluster import Client, explained, require_seen, require_shared
+from mooring.engines.dask.cluster import SHARED_CURE, Client, explained, require_seen, require_shared
 from mooring.engines.dask.intake import Taken, collect_on_workers
-from mooring.engines.dask.learners import train_in_pieces
+from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
@@ -24,7 +24,6 @@ from mooring.typing import Progress
 
 MOST_ANCHOR_BYTES = 2**31
 """Of anchor representations in one process; more are left with the workers."""
-_SHARED = "Put it on storage that all workers mount under the same path."
 
 
 @dataclass(eq=False)
@@ -73,9 +72,9 @@ class DaskEngine:
         make_folder(folder, mode=0o700, what="the work folder")
         places = places_at(source)
         with explained():
-            require_shared(self.client, folder, what="the work folder", cure=_SHARED)
+            require_shared(self.client, folder, what="the work folder", cure=SHARED_CURE)
             if not is_url(source):
-                cure = f"{_SHARED[:-1]}, or give the bundles' address in an object store."
+                cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
                 require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
             anchors = 8 * len(places) * study.n_anchor_rows * study.n_components
             asked = self.reduce_over_workers
@@ -212,42 +211,3 @@ def align_on_dask(
         on_intake(intake)
     aligned = engine.align(study, intake.bundles, folder, late=late, certify=certify, command=command, progress=writing)
     return AlignedOnDask(intake, aligned, engine.reduced, engine.parts_kept)
-
-
-def train_on_dask(
-    client: Client,
-    study: Study,
-    folder: str | Path,
-    *,
-    learner: str = "auto",
-    seed: int = 0,
-    passes: int | None = None,
-    command: str = "",
-    progress: Progress | None = None,
-) -> Training:
-    """Train on the collaboration matrix in pieces, without ever holding it whole.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        From `mooring.engines.dask.connected`.
-    study : Study
-    folder : path
-        The analyst's work folder, after `align_on_dask`, which every worker sees.
-    learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
-        "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
-    seed : int, default 0
-    passes : int, optional
-        Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with steps done and steps in all.
-    """
-    folder = Path(folder).absolute()
-    with explained():
-        if folder.is_dir():
-            require_shared(client, folder, what="the work folder", cure=_SHARED)
-        return train_in_pieces(
-            client, study, folder, learner=learner, seed=seed, passes=passes, command=command, progress=progress
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,35 +23,63 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the matrix: its file, whose it is, and the fold in which that participant is left out."""
+    """A part of the matrix.
+
+    Attributes
+    ----------
+    path : Path
+    place : int
+        Whose it is.
+    fold : int
+        The fold in which that participant is left out.
+    start, stop : int
+        Which of the participant's rows it holds.
+    """
 
     path: Path
     place: int
     fold: int
+    start: int = 0
+    stop: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over rows: how many, of the rows, of all their squares, and how many there are of each class."""
+    """Sums over rows.
+
+    Attributes
+    ----------
+    count : int
+    total : array of shape (h,)
+        Of the rows.
+    squares : float
+        Of all their entries' squares.
+    labels : array of shape (classes,)
+        How many rows there are of each class.
+    number : array of shape (2,)
+        Of the number to predict, and of its square.
+    """
 
     count: int
     total: Matrix
     squares: float
     labels: npt.NDArray[np.int64]
+    number: Matrix
 
     @classmethod
     def none(cls, study: Study) -> Moments:
         """Of no rows."""
         classes = len(study.label.classes)
-        return cls(0, np.zeros(study.n_components), 0.0, np.zeros(classes, dtype=np.int64))
+        return cls(0, np.zeros(study.n_components), 0.0, np.zeros(classes, dtype=np.int64), np.zeros(2))
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            self.count + other.count,
-            self.total + other.total,
-            self.squares + other.squares,
-            self.labels + other.labels,
-        )
+        return Moments(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    @property
+    def unit(self) -> tuple[float, float]:
+        """The mean of the number to predict, and its standard deviation or 1 where it is always the same."""
+        mean, square = self.number / self.count
+        return float(mean), float(np.sqrt(max(0.0, square - mean**2))) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +162,7 @@ def picked_rows(
     """Of each of some parts, the rows and labels at these positions in it."""
     found = []
     for piece, wanted in zip(pieces, positions, strict=True):
-        first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int64)]
+        first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int8)]
         for block, own in blocks_of(study, piece) if wanted.size else ():
             picks = wanted[(wanted >= first) & (wanted < first + len(block))] - first
             rows.append(block[picks])
@@ -149,10 +177,13 @@ def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
     found = Moments.none(study)
     for piece in pieces:
         for rows, labels in blocks_of(study, piece):
-            counts = np.zeros(0, dtype=np.int64)
+            counts, number = np.zeros(0, dtype=np.int64), np.zeros(2)
             if study.label.kind == "classes":
                 counts = np.bincount(labels, minlength=found.labels.size)
-            found = found + Moments(len(rows), rows.sum(axis=0), float((rows**2).sum()), counts)
+            else:
+                told = labels.astype(np.float64)
+                number = np.array([told.sum(), (told**2).sum()])
+            found = found + Moments(len(rows), rows.sum(axis=0), float((rows**2).sum()), counts, number)
     return found
 
 
@@ -220,21 +251,3 @@ def averaged(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
         model.t_ = float(np.mean([each.t_ for each in same]))
         found.append(model)
     return found
-
-
-def sampled(
-    study: Study, pieces: Sequence[Piece], models: Sequence[Fitted], share: float, seed: int
-) -> tuple[npt.NDArray[Any], Matrix, npt.NDArray[Any], npt.NDArray[Any]]:
-    """An even share of some parts' rows: whose they are, the rows, their labels, and what models of others predict."""
-    owners, parts, truth, predicted = [], [], [], []
-    for piece in pieces:
-        rng = np.random.default_rng([seed, piece.place, int(piece.path.stem.rsplit("-", 1)[1])])
-        for rows, labels in blocks_of(study, piece):
-            picks = np.flatnonzero(rng.random(len(rows)) < share)
-            if share >= 1 or not picks.size:
-                picks = np.arange(len(rows)) if share >= 1 else np.arange(min(1, len(rows)))
-            owners.append(np.full(len(picks), piece.place))
-            parts.append(rows[picks])
-            truth.append(labels[picks])
-            predicted.append(models[piece.fold].predict(rows[picks]))
-    return tuple(np.concatenate(each) for each in (owners, parts, truth, predicted))  # type: ignore[return-value]

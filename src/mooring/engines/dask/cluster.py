@@ -17,6 +17,7 @@ from mooring.errors import InputError, MissingExtraError, StorageError
 
 Client = Any
 Future = Any
+SHARED_CURE = "Put it on storage that all workers mount under the same path."
 _PATIENCE = "5s"
 _WAIT_FOR_WORKERS = 20.0
 _MARK = ".mooring-shared-"

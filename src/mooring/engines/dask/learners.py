@@ -37,17 +37,16 @@ from mooring.engines.dask.block_tasks import (
     moments_of,
     picked_rows,
     ridge_sums,
-    sampled,
     solved_ridge,
 )
 from mooring.engines.dask.bundle_locations import StudyAtWork
-from mooring.engines.dask.cluster import Client, Future, handed_out, in_turn
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows, cut_rows
+from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explained, handed_out, in_turn, require_shared
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows
 from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, trained_together
 from mooring.errors import InputError
 from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
-from mooring.learners.boosted_trees import Boosted, FittedBoosted
-from mooring.learners.fitting import choice_rows, group_folds
+from mooring.learners.boosted_trees import Boosted, FittedBoosted, singles
+from mooring.learners.fitting import choice_rows, draw_rows, group_folds
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
@@ -60,7 +59,7 @@ from mooring.protocol.analyst.training import (
     score_participants,
 )
 from mooring.protocol.messages.study import Study
-from mooring.typing import Indices, Progress
+from mooring.typing import Indices, Matrix, Progress
 
 ROUNDS, FEWEST_ROUNDS = 200, 20
 _DEPTH, _RATE = 6, 0.1
@@ -79,7 +78,7 @@ class _Job:
     study: Future
     space: CommonSpace
     groups: list[list[Piece]]
-    n_folds: int
+    folds: Indices
     seed: int
     steps: Steps
 
@@ -88,30 +87,42 @@ class _Job:
         return [piece for group in self.groups for piece in group]
 
     @property
-    def n_rows(self) -> int:
-        return sum(self.space.rows.values())
+    def n_folds(self) -> int:
+        return int(self.folds.max()) + 1
 
-    def run(
-        self, task: Callable[..., Any], *given: Any, each: Callable[[Sequence[Piece]], Any] | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """Give a task the study, a group of parts, what is given, and `each` of the group; yield (group, result) as done."""
-        jobs = (
-            (k, task, (self.study, group, *given, *(() if each is None else (each(group),))))
-            for k, group in enumerate(self.groups)
-        )
-        for k, found in in_turn(self.client, jobs):
+    @property
+    def counts(self) -> list[int]:
+        """Rows of each participant."""
+        return [self.space.rows[name] for name in self.space.names]
+
+    def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
+        """Give a task the study and each group of parts, with what is given; yield results as they come."""
+        jobs = ((k, task, (self.study, group, *given)) for k, group in enumerate(self.groups))
+        for _, found in in_turn(self.client, jobs):
             self.steps.advance()
-            yield k, found
+            yield found
 
-    def gather(self, task: Callable[..., Any], *given: Any, **options: Any) -> list[Any]:
-        """The results of a task, in the order of the parts."""
-        return [found for _, found in sorted(self.run(task, *given, **options), key=lambda pair: pair[0])]
+    def rows_at(self, positions: Sequence[Indices]) -> tuple[Indices, Matrix, npt.NDArray[Any]]:
+        """Whose they are, the rows and the labels at these positions in each participant's rows, in their order."""
+        wanted = [
+            [own[(own >= one.start) & (own < one.stop)] - one.start for one in group for own in [positions[one.place]]]
+            for group in self.groups
+        ]
+        jobs = ((k, picked_rows, (self.study, *each)) for k, each in enumerate(zip(self.groups, wanted, strict=True)))
+        found: dict[int, list[Any]] = {}
+        for k, those in in_turn(self.client, jobs):
+            found[k] = those
+            self.steps.advance()
+        parts = [part for k in sorted(found) for part in found[k]]
+        owners = np.repeat([piece.place for piece in self.pieces], [len(rows) for rows, _ in parts])
+        return owners, np.concatenate([rows for rows, _ in parts]), np.concatenate([labels for _, labels in parts])
 
 
-def train_in_pieces(
+@explained()
+def train_on_dask(
     client: Client,
     study: Study,
-    folder: Path,
+    folder: str | Path,
     *,
     learner: str = AUTO,
     seed: int = 0,
@@ -119,7 +130,28 @@ def train_in_pieces(
     command: str = "",
     progress: Progress | None = None,
 ) -> Training:
-    """Train, score by participant, and write the model as ONNX; see `mooring.engines.dask.train_on_dask`."""
+    """Train on the collaboration matrix in pieces, without ever holding it whole.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `mooring.engines.dask.connected`.
+    study : Study
+    folder : path
+        The analyst's work folder, after `align_on_dask`, which every worker sees.
+    learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
+        "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
+    seed : int, default 0
+    passes : int, optional
+        Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with steps done and steps in all.
+    """
+    folder = Path(folder).absolute()
+    if folder.is_dir():
+        require_shared(client, folder, what="the work folder", cure=SHARED_CURE)
     kind = require_label(study)
     require_learner(learner, engine="dask")
     if passes is not None and passes < 1:
@@ -129,29 +161,21 @@ def train_in_pieces(
             raise InputError("passes", expected="left out with xgboost", got="given", cure="It has rounds of its own.")
         require_xgboost(client)
     space = read_space(folder, study)
-    groups, n_folds = _groups(folder, space, seed)
-    rows = sum(space.rows.values())
+    folds = group_folds(len(space.names), seed)
+    groups, rows = _groups(folder, space, folds), sum(space.rows.values())
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
-    trainings = n_folds + 2 if learner == "xgboost" else 1 if kind == "number" else passes
+    trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
     steps = Steps(len(groups) * (2 + trainings + (learner == AUTO)), progress)
-    job = _Job(client, client.submit(StudyAtWork.of, study, pure=False), space, groups, n_folds, seed, steps)
-    if learner == AUTO:
-        learner = _choice(job, kind)
-    moments = sum((found for _, found in job.run(moments_of)), Moments.none(study))
-    features = Features.of(learner, moments, seed=seed)
-    classes = np.flatnonzero(moments.labels) if kind == "classes" else None
-    models: list[Fitted]
-    if classes is not None and classes.size < 2:
-        models = [_always(features, int(classes[0]))] * (n_folds + 1)
-    elif learner == "xgboost":
-        models = _boosted(job, features, classes)
-    elif classes is None:
-        models = _ridge(job, features)
-    else:
-        models = _logistic(job, features, classes, passes)
-    share = min(1.0, _ROWS_SCORED / rows)
-    found = job.gather(sampled, handed_out(client, models), share, seed)
-    owners, some, truth, predicted = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    job = _Job(client, client.submit(StudyAtWork.of, study, pure=False), space, groups, folds, seed, steps)
+    if learner == AUTO:  # chosen in this process, by the rows that the local engine chooses by
+        owners, some, truth = job.rows_at(choice_rows(job.counts, seed))
+        learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)
+    models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
+    owners, some, truth = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed))
+    predicted = np.zeros_like(truth)
+    for fold in np.unique(folds[owners]):
+        out = folds[owners] == fold
+        predicted[out] = models[fold].predict(some[out])
     rng = np.random.default_rng(seed)
     overall, each = score_participants(space.names, owners, truth, predicted, kind=kind, rng=rng)
     data = export_model(study, models[-1], some, truth, seed)
@@ -160,8 +184,8 @@ def train_in_pieces(
     return training
 
 
-def _groups(folder: Path, space: CommonSpace, seed: int) -> tuple[list[list[Piece]], int]:
-    """Every part, with the fold in which its participant is left out, as tasks take them; and how many folds there are."""
+def _groups(folder: Path, space: CommonSpace, folds: Indices) -> list[list[Piece]]:
+    """Every part, with the fold in which its participant is left out, as tasks take them."""
     if space.record.get("table") != PARTS_FOLDER:
         raise InputError(
             "the collaboration matrix",
@@ -169,37 +193,32 @@ def _groups(folder: Path, space: CommonSpace, seed: int) -> tuple[list[list[Piec
             got="one file",
             cure="Align with --engine dask, or train without --engine.",
         )
-    folds = group_folds(len(space.names), seed)
-    parts = check_parts(folder, space, space.names)
-    pieces = [Piece(path, place, int(folds[place])) for place, name in enumerate(space.names) for path in parts[name]]
-    return [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)], int(folds.max()) + 1
+    pieces = []
+    for place, (name, paths) in enumerate(check_parts(folder, space, space.names).items()):
+        for path in paths:
+            facts = read_facts(path, name)
+            assert facts is not None  # it was read for the check
+            pieces.append(Piece(path, place, int(folds[place]), facts.start, facts.stop))
+    return [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)]
 
 
-def _choice(job: _Job, kind: Kind) -> str:
-    """What "auto" is: chosen in this process, by the rows that the local engine chooses by."""
-    drawn = choice_rows([job.space.rows[name] for name in job.space.names], job.seed)
-
-    def positions(group: Sequence[Piece]) -> list[Indices]:
-        """Where in each part the rows drawn are."""
-        facts = [read_facts(piece.path, job.space.names[piece.place]) for piece in group]
-        return [
-            drawn[piece.place][(drawn[piece.place] >= one.start) & (drawn[piece.place] < one.stop)] - one.start
-            for piece, one in zip(group, facts, strict=True)
-            if one is not None
-        ]
-
-    found = [one for group in job.gather(picked_rows, each=positions) for one in group]
-    owners = np.repeat([piece.place for piece in job.pieces], [len(rows) for rows, _ in found])
-    rows, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return choose_learner(rows, labels, kind=kind, seed=job.seed, owners=owners)
+def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[Fitted]:
+    """One model without each fold, and last the one of everybody."""
+    features = Features.of(learner, moments, seed=job.seed)
+    classes = np.flatnonzero(moments.labels) if moments.labels.size else None
+    if classes is not None and classes.size < 2:
+        return [_always(features, int(classes[0]))] * (job.n_folds + 1)
+    if learner == "xgboost":
+        return _boosted(job, features, classes, moments.unit if classes is None else (0.0, 1.0))
+    return _ridge(job, features) if classes is None else _logistic(job, features, classes, passes)
 
 
 def _ridge(job: _Job, features: Features) -> list[Fitted]:
-    """One exact model without each fold, and last the one of everybody."""
+    """Exact models."""
     linear, width = LEARNERS[features.learner].linear, features.width + 2
     assert linear is not None
     sums = np.zeros((job.n_folds, width, width))
-    for _, found in job.run(ridge_sums, handed_out(job.client, features)):
+    for found in job.run(ridge_sums, handed_out(job.client, features)):
         for fold, own in found.items():
             sums[fold] += own
     total = sums.sum(axis=0)
@@ -211,7 +230,7 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
     """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
     linear, pieces = LEARNERS[features.learner].linear, job.pieces
     assert linear is not None
-    alpha = 1 / (linear.C * job.n_rows)
+    alpha = 1 / (linear.C * sum(job.counts))
     at_work = handed_out(job.client, features)
     state: Future = job.client.submit(chain_start, at_work, classes, job.n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(job.seed)
@@ -248,16 +267,17 @@ def _always(features: Features, label: int) -> Fitted:
     return Fitted(features.learner, "classes", features.centre, features.scale, model)
 
 
-def _boosted(job: _Job, features: Features, classes: npt.NDArray[np.int64] | None) -> list[Fitted]:
-    """One model without each fold, and last the one of everybody; each takes all workers."""
+def _boosted(
+    job: _Job, features: Features, classes: npt.NDArray[np.int64] | None, unit: tuple[float, float]
+) -> list[Fitted]:
+    """Boosted trees; each model takes all workers."""
+    kind: Kind = "number" if classes is None else "classes"
     n_classes = 0 if classes is None else classes.size
     rounds = rounds_for(n_classes)
     at_work = handed_out(job.client, features)
-    share = min(1.0, min(_CUT_ROWS, _CUT_NUMBERS // features.width) / job.n_rows)
-    found = job.gather(cut_rows, at_work, share, job.seed)
-    drawn = CutRows(*(np.concatenate([getattr(few, name) for few in found]) for name in ("folds", "rows", "labels")))
-    kind: Kind = "number" if classes is None else "classes"
-    unit = drawn.unit if classes is None else (0.0, 1.0)
+    most = min(_CUT_ROWS, _CUT_NUMBERS // features.width)
+    owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # other rows than those that are scored
+    drawn = CutRows(job.folds[owners], singles(rows, features.centre, features.scale))
     boosting = Boosting(job.study, at_work, settings_for(kind, n_classes, job.seed), rounds, classes, unit)
     models: list[Fitted] = []
     for fold in (*range(job.n_folds), None):

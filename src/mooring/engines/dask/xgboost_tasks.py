@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,32 +25,15 @@ BINS = 256
 TOGETHER = 10
 """Rows at least of whose numbers a cut is the mean."""
 Singles = npt.NDArray[np.float32]
-_OWN_DRAW = 1  # other rows than those that are scored
 _JOINED: list[str] = []
 
 
 @dataclass(frozen=True, eq=False)
 class CutRows:
-    """An even share of all rows, and the fold that each is left out in; and sums over the labels of all rows.
-
-    Attributes
-    ----------
-    folds : array of shape (drawn,)
-    rows : array of shape (drawn, h)
-    labels : array of shape (any, 3)
-        How many rows, and the sums of their labels and of the squares of these.
-    """
+    """An even share of all rows, of shape (drawn, h), and the fold that each is left out in."""
 
     folds: npt.NDArray[np.int64]
     rows: Singles
-    labels: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
-
-    @property
-    def unit(self) -> tuple[float, float]:
-        """The labels' mean, and their standard deviation or 1 where they are all the same."""
-        count, total, squares = self.labels.sum(axis=0)
-        mean = float(total / count)
-        return mean, float(np.sqrt(max(0.0, squares / count - mean**2))) or 1.0
 
     def cuts(self, fold: int | None) -> Singles:
         """Where numbers may be cut, by others' rows, or by everybody's for None: the columns of what this returns.
@@ -62,21 +45,6 @@ class CutRows:
         begins = np.arange(n_groups) * len(rows) // n_groups
         sizes = np.diff(begins, append=len(rows))
         return np.asarray((np.add.reduceat(rows, begins, axis=0, dtype=np.float64) / sizes[:, None]).astype(np.float32))
-
-
-def cut_rows(study: Study, pieces: Sequence[Piece], features: Features, share: float, seed: int) -> CutRows:
-    """An even share of some parts' rows, and one of each at least, centred and scaled; and sums over all labels."""
-    folds, rows, labels = [], [np.zeros((0, features.centre.size), dtype=np.float32)], [np.zeros(3)]
-    for piece in pieces:
-        rng = np.random.default_rng([seed, piece.place, int(piece.path.stem.rsplit("-", 1)[1]), _OWN_DRAW])
-        for k, (block, told) in enumerate(blocks_of(study, piece)):
-            told = told.astype(np.float64)
-            labels.append(np.array([told.size, told.sum(), (told**2).sum()]))
-            picks = rng.random(len(block)) < share
-            picks[0] |= k == 0 and not picks.any()  # nobody goes without, however few rows it has
-            folds.append(np.full(np.count_nonzero(picks), piece.fold))
-            rows.append(singles(block[picks], features.centre, features.scale))
-    return CutRows(np.concatenate([np.zeros(0, dtype=np.int64), *folds]), np.concatenate(rows), np.array(labels))
 
 
 def loaded_share(
