@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mooring.errors import InputError, MooringError
 from mooring_studies.figures.study_figures import Figure
-from mooring_studies.presentation import compare_with_paper, draw_figures
+from mooring_studies.page import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.finished import Finished, read_finished
 

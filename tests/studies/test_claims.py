@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from mooring_studies.comparison import claims_fits, claims_page, curves
 from mooring_studies.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
+from mooring_studies.comparison.claims_page import tabulate_durations
 from mooring_studies.comparison.claims_study import NoAnswer, Study, read_paper
-from mooring_studies.comparison.durations import tabulate_durations
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import faces
 

@@ -15,10 +15,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-import plotly.graph_objects as go
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 INK, QUIET, ALARM, CALM, BLUE, SAND = "#1f2933", "#5f6c7b", "#b03a2e", "#2f7d4f", "#4878a8", "#e49444"
 _SMALLEST_TEXT = 14
@@ -56,7 +54,7 @@ def render_page(name: str, values: Mapping[str, Any], *, package: str = __packag
     charts : bool
         Whether the page holds charts; without them it has no script at all.
     """
-    scripts = {"plotly": get_plotlyjs(), "drawing": _asset("charts.js")} if charts else {}
+    scripts = {"plotly": _plotly(), "drawing": _asset("charts.js")} if charts else {}
     frame = {
         "style": Markup(_asset("page.css")),
         "scripts": {one: Markup(text) for one, text in scripts.items()},
@@ -76,7 +74,9 @@ def embed_chart(figure: Any, label: str) -> dict[str, Any]:
 
     Text inside the figure is markup to Plotly: what comes from a file must have gone through `in_chart`.
     """
-    shown = go.Figure(figure)
+    from plotly.graph_objects import Figure
+
+    shown = Figure(figure)
     shown.update_layout(font={"size": _SMALLEST_TEXT}, hoverlabel={"font": {"size": _SMALLEST_TEXT}}, autosize=True)
     shown.update_annotations(font_size=_SMALLEST_TEXT)
     for axes in (shown.update_xaxes, shown.update_yaxes):
@@ -103,6 +103,13 @@ def in_chart(text: str, most: int = 40) -> str:
 def shorten(text: str, most: int) -> str:
     """At most so many characters of a text."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 @cache

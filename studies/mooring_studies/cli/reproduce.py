@@ -208,7 +208,7 @@ def _rerun(row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model
 
 def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
     """Draw, compare, write the page; answers with what was made and the main figures."""
-    from mooring_studies.presentation import CLAIMS, PAGE, present
+    from mooring_studies.page import CLAIMS, PAGE, present
     from mooring_studies.storage.finished import read_finished
     from mooring_studies.summary import joining_pays, summarised
 

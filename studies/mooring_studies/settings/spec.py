@@ -42,7 +42,6 @@ _TELLING_OF_STUDIES = (
     "figures",
     "markdown.py",
     "page.py",
-    "presentation.py",
     "redraw.py",
     "rerun.py",
     "storage",
