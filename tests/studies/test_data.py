@@ -457,7 +457,7 @@ def test_lists_without_test_images_are_refused(official: dict[str, Path], tmp_pa
         lambda: pack_faces(**official, output=tmp_path / "packed.parquet"),
         what="partition_file",
         expected="training and test images",
-        got="1 public images and 0 to deal",
+        got="1 public images and 0 for participants",
     )
 
 

@@ -86,7 +86,7 @@ def encode_numbers(
     What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
     """
     plain = all(column.kind == "number" and column.missing != "indicate" for column in columns)
-    if not plain or _missing_numbers(missing_words):
+    if not plain or missing_numbers(missing_words):
         return False
     block, start = values[:, : len(columns)], 0
     for part in batch:
@@ -124,7 +124,7 @@ def _encode_number(
             bad[start : start + len(numbers)] = wrong
         start += len(numbers)
     values += 0.0  # no negative zero: it would be another record
-    for number in _missing_numbers(missing_words):
+    for number in missing_numbers(missing_words):
         values[values == number] = np.nan
     low, high = column.low, column.high
     lowest, highest = values.min(), values.max()
@@ -218,13 +218,13 @@ def _codes_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> npt.
     chunk = _plain(chunk)
     if pa.types.is_null(chunk.type):
         return np.full(len(chunk), _ABSENT, dtype=np.int64)
-    is_number = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
-    words = chunk if is_number else _words_of(column, chunk)
+    numeric = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
+    words = chunk if numeric else _words_of(column, chunk)
     if isinstance(words, Offence):
         return words
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     code_of = _reader_of(column.categories, missing_words)
-    table = np.array([*(code_of(_as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int64)
+    table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int64)
     return np.asarray(table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
 
 
@@ -267,7 +267,8 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _as_text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
+    """A value as the word of a category: a whole number without a decimal point, None for what is missing."""
     if value is None or value != value:
         return None
     if isinstance(value, bool):
@@ -286,8 +287,8 @@ def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> An
     """
     exact = {word.strip(): k for k, word in reversed(list(enumerate(categories)))}
     truths = {word.lower(): k for word, k in exact.items() if word.lower() in ("true", "false")}
-    numbers = {float(word): k for word, k in exact.items() if _is_number(word)}
-    absent = set(_missing_numbers(missing_words))
+    numbers = {float(word): k for word, k in exact.items() if is_number(word)}
+    absent = set(missing_numbers(missing_words))
 
     def code_of(word: str | None) -> int:
         word = "" if word is None else word.strip()
@@ -297,7 +298,7 @@ def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> An
             return _ABSENT
         if word.lower() in truths:
             return truths[word.lower()]
-        if _is_number(word):
+        if is_number(word):
             number = float(word)
             return numbers.get(number, _ABSENT if number in absent else _UNKNOWN)
         return _UNKNOWN
@@ -306,9 +307,11 @@ def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> An
 
 
 @lru_cache(maxsize=64)
-def _missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
-    return tuple(sorted({float(word) for word in missing_words if _is_number(word)}))
+def missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
+    """Numbers that stand for a missing value, however they are written."""
+    return tuple(sorted({float(word) for word in missing_words if is_number(word)}))
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word is a finite number."""
     return re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", word) is not None

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
+from mooring.tables.column_encoder import as_text, missing_numbers
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Indices
@@ -71,7 +72,7 @@ def clean_values(
         return pa.nulls(len(values), pa.float64())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         numbers = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-        absent = ~np.isfinite(numbers) | np.isin(numbers, _as_numbers(missing))
+        absent = ~np.isfinite(numbers) | np.isin(numbers, missing_numbers(frozenset(missing)))
         clean = pa.array(numbers, mask=absent)
         return _number_names(clean) if as_category else clean
     if pa.types.is_temporal(kind):
@@ -278,8 +279,8 @@ def _number_names(values: Values) -> Values:
     distinct, codes = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
     indices = np.zeros(numbers.size, dtype=np.int32)
     indices[~np.isnan(numbers)] = codes
-    names = [str(int(x)) if x.is_integer() else repr(x) for x in distinct.tolist()]
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), pa.array(names, pa.string()))
+    names = pa.array([as_text(number) for number in distinct.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), names)
 
 
 def _holds_words(kind: Any) -> bool:
@@ -291,13 +292,3 @@ def _cast(values: Any, kind: Any) -> Any:
         return values.cast(kind)
     except pa.ArrowInvalid:
         return None
-
-
-def _as_numbers(words: Collection[str]) -> list[float]:
-    numbers = []
-    for word in words:
-        try:
-            numbers.append(float(word))
-        except ValueError:
-            continue
-    return numbers

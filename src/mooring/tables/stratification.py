@@ -95,9 +95,9 @@ def owners_of_groups(
     if private.size < n_participants:
         raise InputError(
             "n_participants",
-            expected=f"at most the number of groups, {private.size}" + (" left to deal" if n_public else ""),
+            expected=f"at most the number of groups, {private.size}" + (" that are not public" if n_public else ""),
             got=str(n_participants),
-            cure="Ask for fewer participants, or deal without by_group.",
+            cure="Ask for fewer participants, or leave by_group out.",
         )
     owner_of_group = np.full(present.size, -1, dtype=np.int64)
     loads = np.zeros(n_participants, dtype=np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mooring.errors import InputError
+from mooring.tables.column_encoder import is_number
 from mooring.tables.encoder import encode_table
 from mooring.tables.files import TableFile, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images
@@ -168,7 +169,7 @@ class InferredTable:
         """The encoded rows."""
         columns, keys = self.schema.columns, self.keys
         kinds = tuple(kind for column in columns for kind in column.feature_kinds)
-        is_number = np.array([kind != "category" for kind in kinds])
+        numeric = np.array([kind != "category" for kind in kinds])
         scales = np.array([scale for column in columns for scale in [(column.centre, column.spread)] * column.width])
         return Records(
             rows=encode_table(self.schema, self.columns),
@@ -179,8 +180,8 @@ class InferredTable:
             groups=keys.groups,
             group_names=keys.group_names,
             notes=(*keys.notes, *self.left_out),
-            centres=np.where(is_number, scales[:, 0], 0.0),
-            scales=np.where(is_number, scales[:, 1], 1.0),
+            centres=np.where(numeric, scales[:, 0], 0.0),
+            scales=np.where(numeric, scales[:, 1], 1.0),
         )
 
 
@@ -259,22 +260,13 @@ def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str
 
 def _first_line_is_a_row(names: Sequence[str], table: Any, missing: Sequence[str]) -> bool:
     """Whether the names look like values: some are numbers, and none is a word above a column of numbers."""
-    is_number = [name not in MISSING_WORDS and _reads_as_number(name) for name in names]
-    words = [k for k, name in enumerate(names) if not is_number[k] and name not in MISSING_WORDS]
-    return any(is_number) and not any(_holds_numbers(table.column(k), missing) for k in words)
+    words = [k for k, name in enumerate(names) if not is_number(name) and name not in MISSING_WORDS]
+    return any(map(is_number, names)) and not any(_holds_numbers(table.column(k), missing) for k in words)
 
 
 def _holds_numbers(values: Any, missing: Sequence[str]) -> bool:
     clean = clean_values(values, missing=missing, is_text=True)
     return not isinstance(clean, str) and pa.types.is_floating(clean.type) and clean.null_count < len(clean)
-
-
-def _reads_as_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_columns(

@@ -1,1 +1,1 @@
-"""The data sets of the studies: files found, checked to the byte, split and dealt."""
+"""The data sets of the studies: files found, checked to the byte, split and partitioned."""

@@ -1,7 +1,7 @@
-"""MNIST: the four files, checked to the byte, and the rows dealt to participants as in the paper.
+"""MNIST: the four files, checked to the byte, and the rows partitioned among participants as in the paper.
 
 Of the 60,000 images of the training file, 10,000 become validation rows; the 10,000 of the test file stay test rows. Each
-of the three is dealt round-robin, digit by digit, after a shuffle. Nothing here changes a pixel: rows are bytes.
+of the three is partitioned round-robin, digit by digit, after a shuffle. Nothing here changes a pixel: rows are bytes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def partition_digits(
     n_validation: int = 10_000,
     rows_limit: tuple[int, int, int] | None = None,
 ) -> DigitPartition:
-    """Deal rows to participants, digit by digit.
+    """Partition rows among participants, digit by digit.
 
     Parameters
     ----------
@@ -123,18 +123,18 @@ def partition_digits(
         Labels of the training file and of the test file.
     n_participants : int
     streams : Streams
-        The same streams deal the same rows.
+        The same streams partition alike.
     n_validation : int, default 10,000
         Rows of the training file to validate on, every digit in its share.
     rows_limit : (n_train, n_validation, n_test), optional
-        At most so many rows in all, for a quick run: taken digit by digit before they are dealt.
+        At most so many rows in all, for a quick run: taken digit by digit before they are partitioned.
 
     Examples
     --------
     >>> labels = np.arange(60) % 10
     >>> streams = Streams.for_experiment(seed=0)
-    >>> dealt = partition_digits(labels, labels, n_participants=2, n_validation=20, streams=streams)
-    >>> [len(rows) for rows in (*dealt.train, *dealt.validation, *dealt.test)]
+    >>> parts = partition_digits(labels, labels, n_participants=2, n_validation=20, streams=streams)
+    >>> [len(rows) for rows in (*parts.train, *parts.validation, *parts.test)]
     [20, 20, 10, 10, 30, 30]
     """
     strata_train, strata_test = (np.asarray(labels, dtype=np.int64) for labels in (labels_train, labels_test))
@@ -161,11 +161,11 @@ def partition_digits(
                 got=str(n_participants),
                 cure="Ask for fewer participants, or for more rows.",
             )
-    dealt = {
+    parts = {
         part: round_robin(chosen, strata[part], n_participants, rng=streams.named(f"digits/deal/{part}"))
         for part, chosen in rows.items()
     }
-    return DigitPartition(**dealt)
+    return DigitPartition(**parts)
 
 
 def _locate(folder: Path, name: str) -> Path:

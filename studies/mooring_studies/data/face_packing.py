@@ -106,17 +106,17 @@ def _chosen(identities: dict[str, int], splits: dict[str, int], n_public: int) -
     known = sorted(name for name in splits if name in identities)
     tested = [name for name in known if splits[name] == _TEST_SPLIT]
     counted = dict(zip(*np.unique([identities[name] for name in tested], return_counts=True), strict=True))
-    dealt = [name for name in tested if counted[identities[name]] >= MIN_IMAGES]
-    people = {identities[name] for name in dealt}
+    kept = [name for name in tested if counted[identities[name]] >= MIN_IMAGES]
+    people = {identities[name] for name in kept}
     trained = [name for name in known if splits[name] == _TRAIN_SPLIT and identities[name] not in people]
-    if not dealt or not trained[:n_public]:
+    if not kept or not trained[:n_public]:
         raise InputError(
             "partition_file",
             expected="a list with training and test images whose identities are known",
-            got=f"{len(trained[:n_public])} public images and {len(dealt)} to deal",
+            got=f"{len(trained[:n_public])} public images and {len(kept)} for participants",
             cure="Take the official lists, whole.",
         )
-    return [(name, PUBLIC) for name in trained[:n_public]] + [(name, PARTICIPANTS) for name in dealt]
+    return [(name, PUBLIC) for name in trained[:n_public]] + [(name, PARTICIPANTS) for name in kept]
 
 
 def _packed(Image: Any, path: Path, quality: int) -> bytes:

@@ -1,4 +1,4 @@
-"""CelebA: faces of known identity, dealt to participants by identity as in the paper.
+"""CelebA: faces of known identity, partitioned among participants by identity as in the paper.
 
 What a user must have: the aligned CelebA images, cropped to their centre square, brought to 64×64 pixels by bilinear
 interpolation, and packed into one Parquet file with these columns, a row an image:
@@ -6,7 +6,7 @@ interpolation, and packed into one Parquet file with these columns, a row an ima
 - file_no (integer): the number in the image's official file name;
 - identity (integer): whom it shows;
 - smiling (Boolean): the label;
-- pool (text): "public" for the public projection, "participants" for the images that are dealt; no identity is in both;
+- pool (text): "public" for the public projection, "participants" for the images of participants; no identity is in both;
 - image_webp (bytes): the picture, 64×64 RGB, as WebP.
 
 `mooring_studies.data.face_packing.pack_faces` makes such a file of the official ones. CelebA is for non-commercial
@@ -131,7 +131,7 @@ class FacePartition:
         return np.concatenate(self.reserved)
 
     def first(self, n_participants: int) -> FacePartition:
-        """The same deal with only the first participants in it."""
+        """The same partition with only the first participants in it."""
         if not 1 <= n_participants <= self.n_participants:
             raise InputError(
                 "n_participants",
@@ -185,51 +185,51 @@ def load_faces(path: Path) -> FaceRows:
 def partition_faces(
     identity: npt.ArrayLike, pool: npt.ArrayLike, *, n_participants: int, identities_each: int, streams: Streams
 ) -> FacePartition:
-    """Deal the participants' pool by identity.
+    """Partition the participants' pool by identity.
 
     Parameters
     ----------
     identity, pool : arrays of shape (n,)
-        Of all faces; only those of the pool "participants" are dealt.
+        Of all faces; only those of the pool "participants" are partitioned.
     n_participants, identities_each : int
     streams : Streams
-        The same streams deal the same faces.
+        The same streams partition alike.
 
     Notes
     -----
     Identities with a single image are left out. The others are shuffled once, and every participant takes the next
-    `identities_each`; so a deal to fewer participants is the beginning of a deal to more, as `FacePartition.first` gives it.
+    `identities_each`; so a partition among fewer is the beginning of one among more (`FacePartition.first`).
     A participant's first 70 % of identities are for training, the next 15 % for validation, the last 15 % for testing.
     """
-    identity, dealt = np.asarray(identity, dtype=np.int64), np.flatnonzero(np.asarray(pool) == PARTICIPANTS)
-    names, counts = np.unique(identity[dealt], return_counts=True)
+    identity, theirs = np.asarray(identity, dtype=np.int64), np.flatnonzero(np.asarray(pool) == PARTICIPANTS)
+    names, counts = np.unique(identity[theirs], return_counts=True)
     names = names[counts >= MIN_IMAGES]
     _require_enough(len(names), n_participants, identities_each)
     shuffled = streams.named("faces/identities").permutation(names)
-    by_identity = dealt[np.argsort(identity[dealt], kind="stable")]
+    by_identity = theirs[np.argsort(identity[theirs], kind="stable")]
     starts = np.searchsorted(identity[by_identity], shuffled)
     ends = np.searchsorted(identity[by_identity], shuffled, side="right")
     n_held_out = int(HELD_OUT_SHARE * identities_each + 0.5)
     cuts = (0, identities_each - 2 * n_held_out, identities_each - n_held_out, identities_each)
-    deals = []
+    parts = []
     for participant in range(n_participants):
         rng = streams.named(f"faces/participant/{participant}/images")
         own = range(participant * identities_each, (participant + 1) * identities_each)
         images = [rng.permutation(by_identity[starts[k] : ends[k]]) for k in own]
         uploaded = [_joined([few[1:] for few in images[a:b]]) for a, b in pairwise(cuts)]
         firsts, seconds = (np.array([few[k] for few in images], dtype=np.int64) for k in (0, 1))
-        deals.append((*uploaded, shuffled[own.start : own.stop], firsts, seconds))
-    return FacePartition(*(tuple(part) for part in zip(*deals, strict=True)))
+        parts.append((*uploaded, shuffled[own.start : own.stop], firsts, seconds))
+    return FacePartition(*(tuple(part) for part in zip(*parts, strict=True)))
 
 
 def face_galleries(
-    deal: FacePartition, *, target: int, seed: int, n_candidates: int = 10, galleries_per_query: int = 10
+    partition: FacePartition, *, target: int, seed: int, n_candidates: int = 10, galleries_per_query: int = 10
 ) -> Galleries:
     """Build the galleries of cross-image linkage: a query against its identity's reserved image and other people's.
 
     Parameters
     ----------
-    deal : FacePartition
+    partition : FacePartition
         Of all participants that are active: impostors come from everybody's reserved images.
     target : int
         Whose queries.
@@ -239,11 +239,11 @@ def face_galleries(
     Returns
     -------
     Galleries
-        `queries` count the rows of `deal.queries[target]`, `candidates` the rows of `deal.references`.
+        `queries` count the rows of `partition.queries[target]`, `candidates` the rows of `partition.references`.
     """
     return build_identity_galleries(
-        deal.identities[target],
-        np.concatenate(deal.identities),
+        partition.identities[target],
+        np.concatenate(partition.identities),
         n_candidates=n_candidates,
         galleries_per_query=galleries_per_query,
         seed=seed,
