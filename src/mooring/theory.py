@@ -24,6 +24,11 @@ def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int)
 
     An empirical reference, not a theorem (eq. paigdp_ling_empirical_scale).
 
+    Parameters
+    ----------
+    n_participants, n_components, n_anchor_rows : int
+        p, d and r.
+
     Examples
     --------
     >>> round(transition_scale(10, 100, 400), 4)
@@ -38,6 +43,13 @@ def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int,
     """Largest v for which the theorem guarantees linear convergence to the global optimum.
 
     With probability at least 1 − O(p^(2−γ)), γ > 2. Very conservative: some five orders of magnitude below what works.
+
+    Parameters
+    ----------
+    n_participants, n_components, n_anchor_rows : int
+        p, d and r.
+    gamma : float, default 3
+        γ, above 2.
     """
     _require_study(n_participants, n_components, n_anchor_rows)
     return math.sqrt(n_participants) / (
@@ -51,6 +63,15 @@ def rotation_error_bound(
     """The theorem's bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
 
     It speaks of scales up to `sufficient_scale`; above that it is a formula without a proof.
+
+    Parameters
+    ----------
+    n_participants, n_components, n_anchor_rows : int
+        p, d and r.
+    anchor_noise_scale : float
+        v.
+    gamma : float, default 3
+        γ, above 2.
     """
     _require_study(n_participants, n_components, n_anchor_rows)
     _require_scale(anchor_noise_scale)
@@ -128,7 +149,7 @@ def _require_study(n_participants: int, n_components: int, n_anchor_rows: int) -
             "n_anchor_rows",
             expected=f"at least n_components + 1 = {n_components + 1}",
             got=str(n_anchor_rows),
-            cure="Deal a longer anchor.",
+            cure="Make a longer anchor.",
         )
 
 

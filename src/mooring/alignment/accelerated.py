@@ -31,7 +31,15 @@ _RELAXED_ITERATIONS = 20
 
 
 def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Solve every problem of the batch."""
+    """Solve every problem of the batch.
+
+    Parameters
+    ----------
+    problem : ProcrustesProblem
+    max_iterations : int
+    tolerance : float
+        Largest fixed-point gap ‖Π(GR) − R‖_F at which maps count as at rest.
+    """
     if problem.n_participants == 2:
         return _two_participants(problem)
     xp = namespace_of(problem.blocks)

@@ -203,7 +203,7 @@ def _centred(stacked: Array) -> ProcrustesProblem:
             "anchor_representations",
             expected=f"at least n_components + 1 = {n_components + 1} rows long",
             got=f"{n_rows} rows",
-            cure="Deal a longer anchor: centring costs one rank, and d directions must be left.",
+            cure="Make a longer anchor: centring costs one rank, and d directions must be left.",
         )
     _require_finite(stacked)
     means = xp.mean(stacked, axis=1)

@@ -165,5 +165,13 @@ class BatchSolution:
 
 
 def map_around(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:
-    """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s)."""
+    """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+
+    Parameters
+    ----------
+    orthogonal : array of shape (d, d)
+        R.
+    mean, origin : arrays of shape (d,)
+        b and o.
+    """
     return RigidMap(orthogonal, origin - mean @ orthogonal)

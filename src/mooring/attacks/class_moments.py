@@ -30,7 +30,15 @@ class ClassMoments:
 
     @classmethod
     def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:
-        """Measure rows of shape (n, h) whose classes are 0 … n_classes − 1."""
+        """Compute the moments of rows.
+
+        Parameters
+        ----------
+        rows : array of shape (n, h)
+        codes : numpy.ndarray of shape (n,)
+            The class of each row, 0 … n_classes − 1.
+        n_classes : int
+        """
         xp = namespace_of(rows)
         h = rows.shape[1]
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
@@ -102,6 +110,14 @@ def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
     """T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
 
     Reversing axis b changes the sign of column b and of nothing else, whatever the other axes' signs are.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+    codes : numpy.ndarray of shape (n,)
+        The class of each row.
+    axes : array of shape (h, h)
+        Orthonormal columns.
     """
     xp = namespace_of(rows, axes)
     centred = xp.empty_like(rows)

@@ -103,9 +103,9 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     X = np.asarray(to_numpy(view.colluder_rows), dtype=np.float64)
     codes = view.codes_of([colluder.index for colluder in view.colluders])
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
-    known = side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
+    known = _side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
     Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]
-    naming = named(known, side_of(Y, codes, _parts(Y, rng)), _anchored(view))
+    naming = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
     return _turned_back(view, naming, elsewhere=X.mean(axis=0))
 
 
@@ -154,7 +154,7 @@ def _turned_back(
     return reconstruct(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
 
 
-def side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:
+def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:
     """Sort the parts of a lattice into lines and simplices; anything else is beyond this attack."""
     lines = [part[0] for part in parts if part.shape[0] == 1]
     simplices = [_simplex(rows, part) for part in parts if part.shape[0] > 1]
@@ -162,7 +162,7 @@ def side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:
     return Side(rows, codes, tuple(Line(v / u, u) for v, u in zip(lines, norms, strict=True)), tuple(simplices))
 
 
-def named(known: Side, found: Side, anchored: Anchored | None) -> Naming:
+def _match_parts(known: Side, found: Side, anchored: Anchored | None) -> Naming:
     """Pair every part of the upload's lattice with one of the colluders'."""
     if len(found.lines) > len(known.lines) or len(found.simplices) != len(known.simplices):
         raise DoesNotApply("The upload's lattice falls into other parts than the colluders' rows do.")

@@ -60,7 +60,15 @@ def reconstruct(
     population: ClassMoments | None = None,
     notes: tuple[str, ...] = (),
 ) -> Reconstruction:
-    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ."""
+    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ.
+
+    Parameters
+    ----------
+    view : CollusionView
+    estimate : RigidMap
+    row_error, population, notes
+        As in `Reconstruction`.
+    """
     rows = estimate.invert(view.target_upload.representation)
     return Reconstruction(rows, estimate, row_error, population, notes=notes)
 
@@ -78,7 +86,15 @@ def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array
 
 
 def anchor_map(orthogonal: Array, a: Array, b: Array) -> RigidMap:
-    """The map with this orthogonal part that takes the anchor's mean to the uploaded one: Ψ̂ = b − Ôᵀ a."""
+    """The map with this orthogonal part that takes the anchor's mean to the uploaded one: Ψ̂ = b − Ôᵀ a.
+
+    Parameters
+    ----------
+    orthogonal : array of shape (h, h)
+        Ô.
+    a, b : arrays of shape (h,)
+        Mean rows of the anchor and of its uploaded representation.
+    """
     return RigidMap(orthogonal, b - a @ orthogonal)
 
 

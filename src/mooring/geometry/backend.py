@@ -104,6 +104,11 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
     """Return weight · addend + scale · left @ right, for stacks of square matrices of one shape.
 
     Torch does that in the product itself; the sum would otherwise move as many bytes through a GPU's memory again.
+
+    Parameters
+    ----------
+    addend, left, right : arrays of shape (..., d, d)
+    weight, scale : float, default 1
     """
     if not array_api_compat.is_torch_array(left):
         return weight * addend + scale * (left @ right)

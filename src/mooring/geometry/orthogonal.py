@@ -106,9 +106,15 @@ def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
 def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
     """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω.
 
-    I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is, unless
-    it is asked for exactly; elsewhere it is brought back onto O(d). The turns may be of lower precision than the maps,
-    whose precision the result has.
+    Parameters
+    ----------
+    maps : array of shape (..., d, d)
+    turns : array of shape (..., d, d)
+        Skew; possibly of lower precision than the maps, whose precision the result has.
+    tolerance : float
+        I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is.
+    exactly : bool
+        Whether to bring the result back onto O(d) there, too.
     """
 
     def moved(maps: Array, turns: Array) -> Array:

@@ -89,7 +89,15 @@ class RigidMap:
 
     @classmethod
     def sample(cls, n_components: int, *, rng: np.random.Generator, batch_shape: tuple[int, ...] = ()) -> RigidMap:
-        """Draw O from the Haar measure on O(d) and Ψ with independent standard normal coordinates."""
+        """Draw O from the Haar measure on O(d) and Ψ with independent standard normal coordinates.
+
+        Parameters
+        ----------
+        n_components : int
+        rng : numpy.random.Generator
+        batch_shape : tuple of int, optional
+            Leading axes, for independent draws at once.
+        """
         orthogonal = sample_orthogonal(n_components, rng=rng, batch_shape=batch_shape)
         return cls(orthogonal, rng.standard_normal((*batch_shape, n_components)))
 

@@ -1,0 +1,58 @@
+"""The Procrustes objective that the optimiser minimises, against what can be computed in another way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from mooring.alignment.problem import make_problem
+from mooring.alignment.trace_objective import TraceObjective
+from mooring.geometry import orthogonality_defect, sample_orthogonal
+
+P, D = 4, 3
+
+
+@pytest.fixture
+def objective(make_study: Callable[..., Any]) -> TraceObjective:
+    return TraceObjective(make_problem(make_study(P, D, 12, noise=0.3).uploads))
+
+
+@pytest.fixture
+def maps() -> np.ndarray:
+    return sample_orthogonal(D, rng=np.random.default_rng(0), batch_shape=(1, P))
+
+
+def skew_directions(n: int) -> np.ndarray:
+    Omega = np.random.default_rng(1).standard_normal((n, 1, P, D, D))
+    return Omega - Omega.swapaxes(-2, -1)
+
+
+def test_the_gradient_is_that_of_the_value(objective: TraceObjective, maps: np.ndarray) -> None:
+    gradient = objective.evaluate((maps,)).gradient
+    for Omega in skew_directions(5):
+        up, down = (
+            objective.evaluate((maps @ np.stack([expm(t * turn) for turn in Omega[0]]),)).value[0]
+            for t in (1e-5, -1e-5)
+        )
+        assert np.sum(gradient * Omega.reshape(1, -1)) == pytest.approx((up - down) / 2e-5, rel=1e-4)
+
+
+def test_the_preconditioner_is_symmetric_and_positive(objective: TraceObjective, maps: np.ndarray) -> None:
+    curvature = objective.curvature(objective.evaluate((maps,)))
+    tangents = skew_directions(6).reshape(6, -1).astype(np.float32)
+    images = np.concatenate([objective.precondition(curvature, tangent[None]) for tangent in tangents])
+    products = tangents @ images.T
+    assert np.allclose(products, products.T, atol=1e-4 * np.abs(products).max())
+    assert np.linalg.eigvalsh(products).min() > 0
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.1, 0.5])
+def test_a_step_is_a_turn_that_stays_on_the_group(objective: TraceObjective, maps: np.ndarray, size: float) -> None:
+    (Omega,) = skew_directions(1)
+    Omega *= size / float(objective.turn_sizes(Omega.reshape(1, -1))[0])
+    (moved,) = objective.retract((maps,), Omega.reshape(1, -1), exactly=True)
+    assert orthogonality_defect(moved) < 1e-12
+    exact = maps @ np.stack([expm(turn) for turn in Omega[0]])[None]
+    assert np.allclose(moved, exact, atol=size**3)
