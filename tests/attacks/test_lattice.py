@@ -246,7 +246,7 @@ def test_a_lattice_that_is_not_orthogonal() -> None:
     assert "not orthogonal" in reason(viewed(parts))
 
 
-def test_one_hot_groups_need_an_colluder() -> None:
+def test_one_hot_groups_need_a_colluder() -> None:
     rng = np.random.default_rng(0)
     parts = [np.eye(4)[rng.integers(0, 4, N_ROWS)] for _ in range(2)]
     assert "colluder" in reason(viewed(parts, colluders=()))

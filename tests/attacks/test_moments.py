@@ -100,7 +100,7 @@ def test_everybodys_uploads_help_where_the_colluder_has_few_rows() -> None:
     assert all(joint < single for joint, single in zip(together, alone, strict=True))
 
 
-def test_an_colluder_without_labels_does_not_mislead() -> None:
+def test_a_colluder_without_labels_does_not_mislead() -> None:
     """Labels of one side alone cannot be compared: the attack must go on as if there were none, not take all for class 0."""
     ratios = []
     for seed in SEEDS:
