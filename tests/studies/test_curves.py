@@ -214,7 +214,7 @@ ROWS = [
             "iterations": 500,
         },
         **{"linkage:procrustes": 0.2, "linkage:moments": 0.5, "error:procrustes": 0.8, "error:moments": 0.1},
-        **{"error:guessing": 0.05, "learner": "waves", "rows_each": 40, "residual": float("nan")},
+        **{"error:guessing": 0.05, "learner": "random-fourier", "rows_each": 40, "residual": float("nan")},
     },
 ]
 
@@ -228,7 +228,7 @@ def test_results_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     assert results["method"].tolist() == ["c-gdp", "aa-i-gdp-anchor-noise", "aa-i-gdp-anchor-noise"]
     np.testing.assert_array_equal(results["converged"], [np.nan, 1.0, 0.0])
     np.testing.assert_array_equal(results["iterations"], [np.nan, np.nan, 500.0])
-    assert results["learner"].tolist() == [None, None, "waves"]
+    assert results["learner"].tolist() == [None, None, "random-fourier"]
     assert np.isnan(results["residual"]).all()
     assert pq.read_table(path).column("residual").null_count == 3  # NaN is null on disk
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
