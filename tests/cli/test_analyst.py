@@ -133,8 +133,3 @@ def test_a_draft_cannot_be_aligned(place: Path) -> None:
     text = (place / "study.toml").read_text()
     (place / "draft.toml").write_text(text[: text.index("[[participants]]")])
     assert "enrol" in run("align", "--study", "draft.toml", "--bundles", "inbox", code=2)
-
-
-@pytest.mark.parametrize("command", ["align", "train", "export", "deliver"])
-def test_every_help_ends_with_an_example(command: str) -> None:
-    assert f"Example: mooring {command}" in run(command, "--help")

@@ -139,8 +139,3 @@ def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
     made = run(*project, "--ignore", "note", "--format", "json")
     assert json.loads(made.stdout)["fingerprint"] == Study.read(study).fingerprint
     assert (tmp_path / "study.projection.safetensors").exists()
-
-
-@pytest.mark.parametrize("command", ["init", "project", "enrol", "show"])
-def test_every_command_has_an_example(command: str) -> None:
-    assert "Example: mooring study" in flat(run(command, "--help").output)

@@ -1,4 +1,4 @@
-"""A study's file, its draft and its roster."""
+"""A study and its file."""
 
 import string
 import time
@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.designer.draft import DraftSettings, Known, count_open_entries, draft_study
-from mooring.protocol.designer.enrolment import write_roster
-from mooring.protocol.designer.projection import project_study
-from mooring.protocol.messages.card import Member, read_card, write_card
-from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.study import Study, draw_nonce
+from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.schema import Column, Label, can_be_shown
+from tests.protocol.support import message
 
 AGE = "age1" + "q" * 58
 AGREED = Study(
@@ -36,12 +30,6 @@ AGREED = Study(
     12,
     data_noise_scale=0.5,
 )
-
-
-def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
@@ -176,185 +164,6 @@ def test_files_that_cannot_be_read_or_written_are_told_as_such(tmp_path: Path) -
     (tmp_path / "b.toml").write_bytes(b"\xff")
     assert "cannot be read" in message(lambda: Study.read(tmp_path / "b.toml"), StorageError)
     message(lambda: AGREED.write(tmp_path / "no folder" / "study.toml"), StorageError)
-
-
-HEADER = "age,sex,ill\n"
-ALL_KNOWN = Known(ranges={"age": (0, 120)}, categories={"sex": ("female", "male")}, classes=("no", "yes"))
-
-
-def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> None:
-    nonce = draw_nonce()
-    rows = [b"", b"1,male,no\n", b"99,female,yes\n" * 50, bytes(range(128, 256)) * 99, b"\0\0,\0"]
-    texts = set()
-    for k, content in enumerate(rows):
-        path = tmp_path / f"{k}.csv"
-        path.write_bytes(HEADER.encode() + content)
-        texts.add(draft_study(path, label="ill", settings=DraftSettings(nonce=nonce)))
-    for k, age in enumerate((1.0, 99.0)):
-        pa.parquet.write_table(pa.table({"age": [age], "sex": ["x" * k], "ill": [True]}), tmp_path / f"{k}.parquet")
-    assert len(texts) == 1
-    one, two = (
-        draft_study(tmp_path / f"{k}.parquet", label="ill", settings=DraftSettings(nonce=nonce)) for k in (0, 1)
-    )
-    assert one == two
-    assert draft_study(tmp_path / "0.csv") != draft_study(tmp_path / "0.csv")  # by the nonce
-
-
-def test_parquets_rows_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"age": np.arange(9000.0), "n": np.arange(9000)}), path)
-    before = draft_study(path, settings=DraftSettings(nonce="0" * 32))
-    content = bytearray(path.read_bytes())
-    content[4:50_000] = bytes(49_996)
-    path.write_bytes(content)
-    assert draft_study(path, settings=DraftSettings(nonce="0" * 32)) == before
-
-
-def test_open_entries_are_refused_by_column_until_they_are_filled_in(tmp_path: Path) -> None:
-    data, study = tmp_path / "t.csv", tmp_path / "study.toml"
-    data.write_text(HEADER)
-    study.write_text(draft_study(data, label="ill"))
-    assert count_open_entries(study.read_text()) == 3
-    assert "range of column 'age'" in message(lambda: Study.read(study))
-    known = replace(ALL_KNOWN, classes=())
-    study.write_text(draft_study(data, label="ill", known=known))
-    assert count_open_entries(study.read_text()) == 1
-    assert "classes of label" in message(lambda: Study.read(study))
-    study.write_text(study.read_text().replace("classes = []", 'classes = ["no", "yes"]'))
-    read = Study.read(study)
-    assert (read.n_features, read.n_components, read.n_anchor_rows) == (3, 3, 12)
-    assert read.label == Label("ill", "classes", ("no", "yes"))
-
-
-def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    table = pa.table({"a": [1.5], "b": [1], "c": [True], "d": pa.array(["x"]).dictionary_encode(), "y": [2.5]})
-    pa.parquet.write_table(table, path)
-    known = Known(all_ranges=(0, 16), categories={"d": ("x", "z")}, label_range=(0, 9))
-    study = Study.from_dict(parse_study(draft_study(path, label="y", known=known)))
-    assert [column.kind for column in study.columns] == ["number", "integer", "category", "category"]
-    assert study.columns[2].categories == ("false", "true")
-    assert study.label == Label("y", "number", (), 0, 9)
-
-
-def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(",".join(f"x{k}" for k in range(64)) + "\n")
-    wide = Study.from_dict(parse_study(draft_study(path, known=Known(all_ranges=(0, 16)))))
-    assert (wide.projection, wide.n_components, wide.n_anchor_rows, wide.data_noise_scale) == ("gaussian", 30, 120, 0.5)
-    given = Study.from_dict(
-        parse_study(
-            draft_study(
-                path,
-                name="digits",
-                known=Known(all_ranges=(0, 16)),
-                settings=DraftSettings(
-                    method="aa-i-gdp-both-noise",
-                    components=10,
-                    anchor_rows=50,
-                    data_noise_scale=0.3,
-                    anchor_noise_scale=0.2,
-                    smallest_class=5,
-                    image_shape=(8, 8),
-                    missing_words=("-9",),
-                ),
-            )
-        )
-    )
-    assert (given.n_components, given.n_anchor_rows, given.data_noise_scale, given.anchor_noise_scale) == (
-        10,
-        50,
-        0.3,
-        0.2,
-    )
-    assert (given.name, given.smallest_class, given.image_shape, given.missing_words) == ("digits", 5, (8, 8), ("-9",))
-
-
-def test_a_first_line_that_may_be_a_record_is_not_drafted(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("8642.1357,male\n1,female\n")
-    assert "8642" not in message(lambda: draft_study(path))
-    path.write_text("0,1,2\n")
-    assert 'name = "1"' in draft_study(path)
-    path.write_text("age,sex\n")
-    assert "Did you mean 'age'" in message(lambda: draft_study(path, label="agee"))
-
-
-def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    names = [f"x{k}" for k in range(6)]
-    pa.parquet.write_table(pa.table({name: rng.uniform(0, 1, 40) for name in names}), tmp_path / "public.parquet")
-    study = tmp_path / "study.toml"
-    draft = draft_study(
-        tmp_path / "public.parquet",
-        known=Known(all_ranges=(0, 1)),
-        settings=DraftSettings(projection="public-svd", components=3),
-        name="svd",
-    )
-    study.write_text(draft)
-    assert "mooring study project" in message(lambda: Study.read(study))
-    made = project_study(study, tmp_path / "public.parquet")
-    assert Study.read(study) == made
-    assert study_projection(Study.read(study)).matrix.shape == (6, 3)
-    (tmp_path / "svd.projection.safetensors").write_bytes(b"x")
-    message(lambda: study_projection(Study.read(study)), RefusedError)
-    other = project_study(study, tmp_path / "public.parquet", components=2)
-    assert (other.n_components, other.n_anchor_rows) == (2, 8)
-    write_roster(other.with_members([Member("a", "0" * 64, AGE)]), study)
-    assert "roster" in message(lambda: project_study(study, tmp_path / "public.parquet"))
-
-
-def card(path: Path, name: str, role: Any = "participant") -> tuple[Path, Member]:
-    signer = SigningKey.generate()
-    member = Member(name, signer.public, SealingKey.generate().public if role == "participant" else "")
-    write_card(path / f"{name}.card.toml", role=role, member=member, signer=signer)
-    return path / f"{name}.card.toml", member
-
-
-def test_a_card_reads_back_and_holds_public_keys_only(tmp_path: Path) -> None:
-    for name, role in (("north", "participant"), ("analyst", "analyst")):
-        path, member = card(tmp_path, name, role)
-        assert read_card(path) == (role, member)
-    assert "AGE-SECRET" not in path.read_text().upper()
-
-
-def test_no_changed_card_is_read(tmp_path: Path) -> None:
-    path, _ = card(tmp_path, "north")
-    good = path.read_bytes()
-    start = good.index(b"format")
-    for at in range(start, len(good) - 1, 3):
-        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        with pytest.raises((InputError, RefusedError)):
-            read_card(path)
-    for content in (b"", good + b"more = 1\n", good * 40, b"\xff", b"format = 1\n", b"a = " + b"[" * 3000):
-        path.write_bytes(content)
-        with pytest.raises((InputError, RefusedError)):
-            read_card(path)
-
-
-def test_a_card_cannot_put_its_writers_sealing_key_beside_anothers_signing_key(tmp_path: Path) -> None:
-    path, member = card(tmp_path, "north")
-    mine = SealingKey.generate().public
-    path.write_text(path.read_text().replace(member.sealing_key, mine))
-    assert "proof" in message(lambda: read_card(path), RefusedError)
-    with pytest.raises(InputError):
-        write_card(path, role="participant", member=member, signer=SigningKey.generate())
-
-
-def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text(render_study(AGREED.as_dict()) + "# our own remark\n")
-    members = [card(tmp_path, name)[1] for name in ("a", "b")]
-    analyst = card(tmp_path, "z", "analyst")[1]
-    write_roster(AGREED.with_members(members[:1], analyst), path)
-    full = AGREED.with_members(members, analyst)
-    write_roster(full, path)
-    assert Study.read(path) == full
-    assert "# our own remark" in path.read_text()
-    with pytest.raises(InputError):
-        full.with_members([card(tmp_path, "a")[1]])
-    with pytest.raises(InputError):
-        full.with_members(analyst=card(tmp_path, "y", "analyst")[1])
 
 
 PLAIN = 'format = 1\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'

@@ -1,0 +1,40 @@
+"""Cards: what they hold, and that none can be changed."""
+
+from pathlib import Path
+
+import pytest
+
+from mooring.errors import InputError, RefusedError
+from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.messages.card import read_card, write_card
+from tests.protocol.support import message, write_member_card
+
+
+def test_a_card_reads_back_and_holds_public_keys_only(tmp_path: Path) -> None:
+    for name, role in (("north", "participant"), ("analyst", "analyst")):
+        path, member = write_member_card(tmp_path, name, role)
+        assert read_card(path) == (role, member)
+    assert "AGE-SECRET" not in path.read_text().upper()
+
+
+def test_no_changed_card_is_read(tmp_path: Path) -> None:
+    path, _ = write_member_card(tmp_path, "north")
+    good = path.read_bytes()
+    start = good.index(b"format")
+    for at in range(start, len(good) - 1, 3):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises((InputError, RefusedError)):
+            read_card(path)
+    for content in (b"", good + b"more = 1\n", good * 40, b"\xff", b"format = 1\n", b"a = " + b"[" * 3000):
+        path.write_bytes(content)
+        with pytest.raises((InputError, RefusedError)):
+            read_card(path)
+
+
+def test_a_card_cannot_put_its_writers_sealing_key_beside_anothers_signing_key(tmp_path: Path) -> None:
+    path, member = write_member_card(tmp_path, "north")
+    mine = SealingKey.generate().public
+    path.write_text(path.read_text().replace(member.sealing_key, mine))
+    assert "proof" in message(lambda: read_card(path), RefusedError)
+    with pytest.raises(InputError):
+        write_card(path, role="participant", member=member, signer=SigningKey.generate())
