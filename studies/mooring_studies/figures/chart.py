@@ -252,24 +252,11 @@ def spread_out(places: Sequence[float], heights: Sequence[float]) -> list[float]
     >>> [round(place, 2) for place in spread_out([0.1, 0.5, 0.5], [0.1, 0.1, 0.1])]
     [0.1, 0.45, 0.55]
     """
-    # A box's offset from the first of its cluster; a cluster stands where its boxes' wanted first places have their mean.
-    clusters: list[list[tuple[float, float]]] = []
-    for place, height in zip(places, heights, strict=True):
-        clusters.append([(place, height)])
-        while len(clusters) > 1:
-            before, last = _standing(clusters[-2]), _standing(clusters[-1])
-            if last[0] - clusters[-1][0][1] / 2 >= before[-1] + clusters[-2][-1][1] / 2:
-                break
-            clusters[-2:] = [clusters[-2] + clusters[-1]]
-    return [place for cluster in clusters for place in _standing(cluster)]
+    from scipy.optimize import isotonic_regression
 
-
-def _standing(cluster: list[tuple[float, float]]) -> list[float]:
-    """Where the boxes of a cluster stand, one on the other."""
-    heights = np.array([height for _, height in cluster])
-    offsets = np.cumsum(heights) - heights / 2
-    first = float(np.mean([place for place, _ in cluster] - offsets))
-    return [float(first + offset) for offset in offsets]
+    # Less the heights below each box, places need only ascend: the nearest such ones are their isotonic regression.
+    below = np.cumsum(heights) - np.array(heights) / 2
+    return [float(place) for place in isotonic_regression(np.array(places) - below).x + below] if len(below) else []
 
 
 def mark_transition(axes: Axes, value: float | None) -> None:

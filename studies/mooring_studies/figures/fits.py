@@ -90,47 +90,38 @@ class Fits:
 
     def __init__(self, n_resamples: int) -> None:
         self.n_resamples = n_resamples
-        self._kept: dict[tuple[bytes, ...], object] = {}
+        self._kept: dict[tuple[bytes, ...], list[Line]] = {}
 
     def line(self, x: Array, y: Array) -> Line | None:
         """Curve and band through the finite observations; None where there are too few for one."""
-        good = np.isfinite(x) & np.isfinite(y)
-        x, y = x[good], y[good]
-        if not _enough(x):
-            return None
-        key = (x.tobytes(), y.tobytes())
-        if key not in self._kept:
-            self._kept[key] = self._lines(x, y)[0]
-        found = self._kept[key]
-        assert isinstance(found, Line)
-        return found
+        found = self._lines(x, y)
+        return found[0] if found else None
 
     def track(self, noise: Array, across: Array, up: Array) -> Track | None:
-        """Two curves on the noise, paired by noise level, their bands from the same resamples."""
-        good = np.isfinite(noise) & np.isfinite(across) & np.isfinite(up)
-        noise, across, up = noise[good], across[good], up[good]
-        if not _enough(noise):
-            return None
-        key = (noise.tobytes(), across.tobytes(), up.tobytes())
-        if key not in self._kept:
-            first, second = self._lines(noise, across, up)
-            self._kept[key] = Track(first.x, first, second)
-        found = self._kept[key]
-        assert isinstance(found, Track)
-        return found
+        """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`."""
+        found = self._lines(noise, across, up)
+        return Track(found[0].x, *found) if found else None
 
-    def _lines(self, x: Array, *series: Array) -> list[Line]:
+    def _lines(self, x: Array, *others: Array) -> list[Line]:
         """One line a series, their bands from the same resamples; `curves` fixes the seed, so redrawing repeats them."""
-        grid = np.linspace(x.min(), x.max(), _POINTS)
-        found = curves.fit_together(x, *series)
-        bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
-        near = has_band(x, grid)
-        return [
-            Line(
-                grid, np.clip(curve.at(grid), 0, 100), *(np.where(near, np.clip(edge, 0, 100), np.nan) for edge in band)
-            )
-            for curve, band in zip(found, bands, strict=True)
-        ]
+        good = np.isfinite(np.stack([x, *others])).all(axis=0)
+        x, *series = (each[good] for each in (x, *others))
+        if len(x) < _FEWEST or np.ptp(x) == 0:
+            return []
+        key = tuple(each.tobytes() for each in (x, *series))
+        if key not in self._kept:
+            grid = np.linspace(x.min(), x.max(), _POINTS)
+            found, near = curves.fit_together(x, *series), has_band(x, grid)
+            bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
+            self._kept[key] = [
+                Line(
+                    grid,
+                    np.clip(one.at(grid), 0, 100),
+                    *(np.where(near, np.clip(edge, 0, 100), np.nan) for edge in band),
+                )
+                for one, band in zip(found, bands, strict=True)
+            ]
+        return self._kept[key]
 
 
 @dataclass(frozen=True)
@@ -201,10 +192,6 @@ def rests_on_draws(x: Array, grid: Array) -> NDArray[np.bool_]:
     after = np.clip(np.searchsorted(places, grid, side="left"), 1, len(places) - 1)
     wide = places[after] - places[after - 1] > curves.WIDEST_GAP * float(np.ptp(places))
     return np.asarray(~wide | np.isin(grid, places), dtype=bool)
-
-
-def _enough(x: Array) -> bool:
-    return len(x) >= _FEWEST and float(np.ptp(x)) > 0
 
 
 def noiseless_linkage(results: Results, method: str) -> float | None:

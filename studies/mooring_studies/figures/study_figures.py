@@ -14,7 +14,6 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, landscape, noise_curves, participants, pictures, tabular, tradeoff
-from mooring_studies.figures.terms import GREY, INK, PALE
 
 _IMAGES = (
     noise_curves.draw_linkage,
@@ -35,33 +34,7 @@ _STUDIES: Mapping[str, tuple[Callable[[fits.Material], list[chart.Drawing]], ...
     "census": _TABLES,
     "landscape": (landscape.draw_landscape,),
 }
-_SETTINGS: dict[Any, Any] = {
-    "figure.dpi": 100,
-    "font.size": 10.5,
-    "font.family": ["sans-serif"],
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 10.5,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": PALE,
-    "grid.alpha": 0.35,
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "lines.linewidth": 1.8,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "mooring",
-    "path.simplify": True,
-}
+_STYLE = Path(__file__).parents[1] / "templates" / "figures.mplstyle"
 _GREYS = 32
 
 
@@ -90,7 +63,7 @@ def house_style() -> Iterator[None]:
         raise MissingExtraError(needed_for="drawing figures", package="matplotlib", extra="studies") from None
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+        matplotlib.rc_file(_STYLE, use_default_template=False)
         yield
 
 
