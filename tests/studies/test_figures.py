@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,12 @@ import pytest
 from mooring_studies.comparison.max_of_k_baseline import best_by_luck
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.chart import outline_track, spread_out
-from mooring_studies.figures.fits import Fits, Line, Track, raise_to, rests_on_draws
+from mooring_studies.figures.fits import Fits, Line, Track, raise_to
 from mooring_studies.figures.frontier import find_frontier
 from mooring_studies.figures.landscape import differences, error_share
-from mooring_studies.figures.pictures import describe_row, draw_pictures
+from mooring_studies.figures.pictures import draw_pictures
 from mooring_studies.figures.readings import levels, means_by_setting, paired_gains, strongest_noise
 from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, write_figure
-from mooring_studies.figures.terms import attack_words
 from mooring_studies.figures.tradeoff import smooth_surface
 
 from mooring.errors import InputError, MissingExtraError, StorageError
@@ -234,19 +234,30 @@ def drawings(study, results, pictures=None, facts=FACTS):
         return {one.name: one for one in draw_study(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
 
 
+def of_panel(axes, label):
+    """A panel's lines whose label begins so."""
+    return [line for line in axes.get_lines() if str(line.get_label()).startswith(label)]
+
+
 def lines(drawing, label):
     """The lines with this label, in all panels."""
-    return [line for axes in drawing.canvas.axes for line in axes.get_lines() if line.get_label() == label]
+    return [line for axes in drawing.canvas.axes for line in of_panel(axes, label) if line.get_label() == label]
 
 
 def heights(found):
     return {round(float(np.asarray(line.get_ydata())[0]), 6) for line in found}
 
 
-@pytest.fixture(scope="module")
+@cache
+def default(study):
+    """The synthetic results of a study, and its drawings."""
+    results, _ = synthetic(study)
+    return results, drawings(study, results)
+
+
+@pytest.fixture
 def mnist():
-    results, _ = synthetic("mnist")
-    return results, drawings("mnist", results)
+    return default("mnist")
 
 
 # What is drawn, and that it stays the same.
@@ -304,12 +315,8 @@ def test_few_draws_and_no_moments_still_give_figures(study):
         study, n_draws=3, with_moments=False, **({} if study == "participants" else {"n_deployments": 1})
     )
     found = drawings(study, results)
-    missing = {
-        "deployments",
-        "reconstructions",
-        *(name for name in EXPECTED[study] if "-" in name and name[-1].isdigit()),
-    }
-    assert set(found) == set(EXPECTED[study]) - missing
+    pictures = {"reconstructions", *(name for name in EXPECTED[study] if name[-1].isdigit())}
+    assert set(found) == set(EXPECTED[study]) - pictures - {"deployments"}
 
 
 @pytest.mark.parametrize("study", EXPECTED)
@@ -336,7 +343,7 @@ def test_training_alone_and_pooling_are_on_every_utility_and_tradeoff(mnist, nam
 
 @pytest.mark.parametrize("study", ["participants", "hospitals", "census"])
 def test_the_other_studies_carry_them_as_well(study):
-    for drawing in drawings(study, synthetic(study)[0]).values():
+    for drawing in default(study)[1].values():
         labels = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
         if drawing.name != "transition":
             alone = "training alone" if drawing.name == "each-participant" else "local only"
@@ -345,8 +352,8 @@ def test_the_other_studies_carry_them_as_well(study):
 
 
 def test_local_only_of_a_number_of_participants_is_its_own():
-    results, _ = synthetic("participants")
-    drawing = drawings("participants", results)["tradeoff"]
+    results, found = default("participants")
+    drawing = found["tradeoff"]
     own = results.where(method="local-only", n_participants=50, identities_each=19)["balanced_accuracy"]
     assert heights(lines(drawing, "local only, p = 50")) == {round(100 * float(own.mean()), 6)}
 
@@ -356,11 +363,8 @@ def test_participants_strongest_tradeoff_is_by_linkage_and_tells_what_direct_mat
     found = drawings("participants", results)["tradeoff-strongest"]
     own = results.where(method="aa-i-gdp-anchor-noise", n_participants=50)
     by_linkage = own.leakage("linkage")
-    shown = next(
-        np.asarray(line.get_xdata(), dtype=float)
-        for line in found.canvas.axes[0].get_lines()
-        if str(line.get_label()).startswith("_draws") and line.get_markeredgecolor() == "#D55E00"
-    )
+    draws = of_panel(found.canvas.axes[0], "_draws")
+    shown = next(line.get_xdata() for line in draws if line.get_markeredgecolor() == "#D55E00")
     assert set(shown[np.isfinite(shown)]) <= set(by_linkage)
     matched = results.where(method="aa-i-gdp-anchor-noise").leakage("match")
     assert f"from {np.nanmin(matched):.0f} to {np.nanmax(matched):.0f} %" in found.caption
@@ -378,22 +382,10 @@ def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
     anchor = strongest_lines[1].get_ydata()
     moments = 100 * results.where(method="aa-i-gdp-anchor-noise", deployment=0)["linkage:moments"]
     assert np.all(np.abs(anchor - np.nanmean(moments)) < 8)  # flat at what moments link, where Procrustes sees chance
-    assert "strongest" in found["linkage-strongest"].caption
-
-
-def test_draws_without_the_costly_attacks_do_not_count_as_safe():
-    rows = [
-        {"match:procrustes": 0.2, "match:moments": 0.9, "error:procrustes": 0.8, "error:moments": 0.1},
-        {"match:procrustes": 0.1, "error:procrustes": 0.9},
-        {"match:procrustes": 0.95, "match:moments": 0.9, "error:procrustes": 0.05, "error:moments": 0.1},
-    ]
-    results = Results.from_rows([row | {"strongest_attacks": len(row) == 4} for row in rows])
-    np.testing.assert_allclose(results.leakage("match"), [90, np.nan, 95])
-    np.testing.assert_allclose(results.leakage("error"), [0.1, np.nan, 0.05])
 
 
 @pytest.mark.parametrize("name", ["tradeoff", "tradeoff-strongest"])
-def test_every_curve_of_the_strongest_attack_has_a_band(name):
+def test_every_curve_of_the_strongest_attack_on_enough_draws_has_a_band(name):
     study = "mnist" if name == "tradeoff" else "participants"
     results, _ = synthetic(study, n_draws=40, every=1)
     drawing = drawings(study, results)[name]
@@ -406,7 +398,6 @@ def test_every_curve_of_the_strongest_attack_has_a_band(name):
             x = patch.get_path().vertices[:, 0]
             assert np.isfinite(x).all()
             assert np.ptp(x) > 0
-    assert "fewer than five draws" in drawing.caption
 
 
 def test_a_curve_of_few_draws_has_no_band():
@@ -428,10 +419,10 @@ BESIDE_GUESSING = {
 
 @pytest.mark.parametrize("study", BESIDE_GUESSING)
 def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_gives(study):
-    results, _ = synthetic(study)
+    results, found = default(study)
     told = {name for name, one in drawings(study, results, facts=LUCK).items() if "by luck alone" in one.caption}
     assert told == set(BESIDE_GUESSING[study])
-    assert not any("luck" in one.caption for one in drawings(study, results, facts=FACTS).values())
+    assert not any("luck" in one.caption for one in found.values())
 
 
 def test_luck_counts_the_attacks_of_each_panel(mnist):
@@ -467,28 +458,6 @@ def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_cur
     assert "the best of 6 attacks" in more["linkage"].caption
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("moments", "moments"),
-        ("joint-moments+denoised", "joint moments, denoised"),
-        ("known-secret+learned", "known secret, learned decoder"),
-        ("moments+denoised+learned", "moments, denoised, learned decoder"),
-    ],
-)
-def test_attacks_are_named_with_what_was_added(name, words):
-    assert attack_words(name) == words
-
-
-def test_pictures_have_a_line_for_each_thing_added():
-    assert describe_row("aa-i-gdp-anchor-noise|moments+denoised+learned").split("\n") == [
-        "anchor noise:",
-        "moments,",
-        "denoised,",
-        "learned decoder",
-    ]
-
-
 def test_filled_markers_converged_and_open_ones_did_not(mnist):
     results, found = mnist
     own = results.where(method="aa-i-gdp-anchor-noise", deployment=0)
@@ -505,11 +474,6 @@ def test_filled_markers_converged_and_open_ones_did_not(mnist):
         n_filled = [len(line.get_xdata()) for line in marks if line.get_markerfacecolor() != "none"]
         assert n_filled == [n_converged] * n_panels
         assert n_open == [len(own) - n_converged] * n_panels
-
-
-def test_the_transition_stands_where_the_run_noted_it(mnist):
-    _, found = mnist
-    assert {float(line.get_xdata()[0]) for line in lines(found["solver"], "v_PT")} == {0.0977}
 
 
 def test_the_transition_of_each_number_of_participants_stands_as_the_runner_notes_it():
@@ -547,10 +511,7 @@ def test_the_deployed_tradeoff_shades_what_is_worse_than_training_alone(mnist):
 def test_the_deployed_tradeoff_has_the_strongest_attack_by_both_measures(mnist):
     results, found = mnist
     own = results.where(method="c-gdp-data-noise", deployment=0)
-    by_panel = [
-        next(line for line in axes.get_lines() if str(line.get_label()).startswith("private-data noise"))
-        for axes in found["tradeoff-as-deployed"].canvas.axes
-    ]
+    by_panel = [of_panel(axes, "private-data noise")[0] for axes in found["tradeoff-as-deployed"].canvas.axes]
     for line, kind in zip(by_panel, ("match", "linkage"), strict=True):
         np.testing.assert_allclose(np.sort(line.get_xdata()), np.sort(100 * own[f"{kind}:known-secret+denoised"]))
 
@@ -615,33 +576,20 @@ def test_bands_end_where_draws_are_few():
 
 def test_bands_of_the_strongest_attack_and_of_deployments_keep_that_rule():
     rows = image_rows(n_draws=60, n_deployments=2, every=1)
-    sparse = [
-        row
-        for row in rows
-        if not (row["method"] == "aa-i-gdp-anchor-noise" and row["anchor_noise_scale"] > 0.2 and row["draw"] % 10)
-    ]
-    found = drawings("mnist", Results.from_rows(sparse))
-    v = np.sort(
-        [
-            row["anchor_noise_scale"]
-            for row in sparse
-            if row["method"] == "aa-i-gdp-anchor-noise" and row["deployment"] == 0
-        ]
-    )
+    sparse = Results.from_rows([row for row in rows if row["anchor_noise_scale"] <= 0.2 or not row["draw"] % 10])
+    found = drawings("mnist", sparse)
+    v = np.sort(sparse.where(method="aa-i-gdp-anchor-noise", deployment=0)["anchor_noise_scale"])
     top = max(place for place in np.linspace(v[0], v[-1], 500) if (np.abs(v - place) <= 0.1 * np.ptp(v)).sum() >= 5)
     assert top < v[-1] - 0.05
     for name, panel in (("linkage", 1), ("linkage-strongest", 1), ("deployments", 1), ("deployments", 3)):
         edges = [band[:, 0].max() for _, band in bands(found[name].canvas.axes[panel])]
         assert edges
         assert max(edges) <= top + 0.01
-    assert "fewer than five draws" in found["linkage-strongest"].caption
-    assert "fewer than five draws" in found["deployments"].caption
 
 
 @pytest.mark.parametrize("study", ["hospitals", "census"])
 def test_joining_is_held_against_each_ones_own_model_on_its_own_rows(study):
-    results, _ = synthetic(study)
-    found = drawings(study, results)
+    results, found = default(study)
     sizes = np.unique(results["rows_each"])
     for name, column in (("utility", "balanced_accuracy_clean"), ("utility-auc", "auc_own_clean")):
         for words, method in (
@@ -652,12 +600,6 @@ def test_joining_is_held_against_each_ones_own_model_on_its_own_rows(study):
                 round(100 * float(results.where(method=method, rows_each=size)[column].mean()), 6) for size in sizes
             }
             assert heights(lines(found[name], words)) == wanted
-        own, everybody = (
-            lines(found[name], words)[0] for words in ("training alone, own rows", "local only, everybody's rows")
-        )
-        assert own.get_linewidth() > everybody.get_linewidth()
-        assert "flatters joining" in found[name].caption
-        assert "strongest anchor noise" in found[name].caption
     (first, *_) = found["tradeoff"].canvas.axes
     (shade,) = [patch for patch in first.patches if patch.get_label() == "worse than training alone"]
     alone = 100 * results.where(method="local-own", rows_each=sizes[0])["balanced_accuracy"].mean()
@@ -691,12 +633,9 @@ def test_each_participants_own_rows_have_a_place():
     drawing = drawings("hospitals", results, facts=facts)["each-participant"]
     assert [text.get_text() for text in drawing.canvas.axes[1].get_xticklabels()] == facts["participants"]
     for axes, prefix in zip(drawing.canvas.axes, ("own", "auc_own"), strict=True):
-        alone = [line for line in axes.get_lines() if line.get_label() == "training alone, own rows"]
-        wanted = [100 * results.where(method="local-own")[f"{prefix}:{k}"].mean() for k in range(4)]
-        np.testing.assert_allclose([line.get_ydata()[0] for line in alone], wanted)
-        joint = [line for line in axes.get_lines() if line.get_label() == "joined, no noise"]
-        wanted = [100 * results.where(method="c-gdp")[f"{prefix}:{k}"].mean() for k in range(4)]
-        np.testing.assert_allclose([line.get_ydata()[0] for line in joint], wanted)
+        for label, method in (("training alone, own rows", "local-own"), ("joined, no noise", "c-gdp")):
+            wanted = [100 * results.where(method=method)[f"{prefix}:{k}"].mean() for k in range(4)]
+            np.testing.assert_allclose([line.get_ydata()[0] for line in of_panel(axes, label)], wanted)
 
 
 def test_the_landscape_of_errors_is_in_units_of_guessing():
@@ -706,7 +645,6 @@ def test_the_landscape_of_errors_is_in_units_of_guessing():
     texts = [[text.get_text() for text in axes.texts] for axes in found.canvas.axes]
     assert texts[0] == [f"{(0.1 + 0.02) / 0.8:.2f}"]
     assert texts[4] == [f"{(0.1 + 0.15) / 0.8:.2f}"]
-    assert "1 is no better than guessing" in found.caption
     bare = Results.from_rows([{"method": "m", "error:moments": 0.3}])
     assert np.isnan(error_share(bare)).all()
 
@@ -767,10 +705,10 @@ def test_nothing_beats_the_frontier_of_images_with_or_without_noise(name):
     best = {"balanced_accuracy": 0.95, "balanced_accuracy_clean": 0.95}
     rows = with_control(with_control(image_rows(every=1), "i-gdp", **safe), "aa-i-gdp", **best)
     drawing = drawings("mnist", Results.from_rows(rows))[name]
-    panels = [axes for axes in drawing.canvas.axes if any(line.get_label() == "frontier" for line in axes.get_lines())]
+    panels = [axes for axes in drawing.canvas.axes if of_panel(axes, "frontier")]
     assert len(panels) == 2 if name == "tradeoff-as-deployed" else panels
     for axes in panels:
-        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        (front,) = of_panel(axes, "frontier")
         corners, points = front.get_xydata()[:-1], marked(axes)
         beaten = (points[:, None, 0] <= corners[None, :, 0]) & (points[:, None, 1] > corners[None, :, 1])
         assert not beaten.any()
@@ -789,7 +727,7 @@ def test_nothing_beats_the_frontier_of_tables_with_or_without_noise(study):
     rows = with_control(table_rows(sizes=sizes), "i-gdp", **safe)
     panels = drawings(study, Results.from_rows(rows))["tradeoff"].canvas.axes
     for place, axes in enumerate(panels):
-        (front,) = [line for line in axes.get_lines() if line.get_label() == "frontier"]
+        (front,) = of_panel(axes, "frontier")
         # I-GDP beats everything here: its level runs from its own leakage to the greatest.
         assert np.asarray(front.get_ydata()) == pytest.approx([90.0, 90.0])
         assert front.get_xdata()[0] == pytest.approx(15.0 if place % 2 == 0 else 1.2)
@@ -840,7 +778,6 @@ def test_no_attack_is_drawn_above_what_it_finds_without_noise():
     for label in ("anchor noise, Procrustes (paper)", "anchor noise, strongest attack we know"):
         (track,) = lines(found["tradeoff"], label)
         assert np.nanmax(track.get_xdata()) <= 85 + 1e-9
-    assert "above what the attack finds without noise" in found["linkage"].caption
     lucky = [
         row | {"linkage:procrustes": row["linkage:procrustes"] + 0.08} if "linkage:procrustes" in row else row
         for row in image_rows(n_deployments=1)
@@ -855,7 +792,7 @@ def test_the_strongest_attack_is_nowhere_below_one_that_is_shown():
     found = drawings("celeba", Results.from_rows(steep_rows()))
     for name, words in (("linkage", "strongest attack we know"), ("linkage-strongest", "strongest, by the auditor")):
         axes = found[name].canvas.axes[1]
-        (strong,) = [line for line in axes.get_lines() if line.get_label() == words]
+        (strong,) = of_panel(axes, words)
         others = [line for line in axes.get_lines() if "OP)" in str(line.get_label()) or "MP)" in str(line.get_label())]
         assert others
         for other in others:
@@ -892,15 +829,6 @@ def test_a_ribbon_covers_both_bands_once_however_its_track_bends():
     assert y.max() <= (up + high).max() + 1e-9
     nowhere = np.full(61, np.nan)
     assert outline_track(Track(noise, Line(noise, across, nowhere, nowhere), track.up)) is None
-
-
-def test_every_ribbon_of_a_tradeoff_turns_one_way():
-    patches = drawings("celeba", Results.from_rows(steep_rows()))["tradeoff"].canvas.axes[0].patches
-    ribbons = [patch for patch in patches if patch.get_label() == "_ribbon"]
-    assert len(ribbons) >= 3
-    for patch in ribbons:
-        x, y = np.moveaxis(patch.get_path().vertices.reshape(-1, 5, 2)[:, :4], -1, 0)
-        assert ((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1) > 0).all()
 
 
 def test_utility_of_the_strongest_tradeoff_rests_on_all_draws():
@@ -961,8 +889,8 @@ def test_no_curve_is_drawn_through_a_stretch_without_draws():
     ]
     drawing = drawings("celeba", Results.from_rows(rows))["deployments"]
     for axes in (drawing.canvas.axes[1], drawing.canvas.axes[3]):
-        first, second = [line for line in axes.get_lines() if line.get_label() == "one deployment"]
-        (middle,) = [line for line in axes.get_lines() if line.get_label() == "mean of deployments"]
+        first, second = of_panel(axes, "one deployment")
+        (middle,) = of_panel(axes, "mean of deployments")
         assert np.isfinite(first.get_ydata()).all()
         for line in (second, middle):
             x, y = line.get_data()
@@ -972,30 +900,12 @@ def test_no_curve_is_drawn_through_a_stretch_without_draws():
         orange = [band for colour, band in bands(axes) if colour[0] > colour[2]]
         assert orange
         assert not any(((band[:, 0] > 0.12) & (band[:, 0] < 0.18)).any() for band in orange)
-    assert "too few draws there" in drawing.caption
-    assert "no curve between two draws" in drawing.caption
-    words = [text.get_text() for legend in drawing.canvas.legends for text in legend.get_texts()]
-    assert "range between them, where all have enough draws" in words
-
-
-def test_a_curve_is_held_by_neighbours_that_are_near():
-    x = np.array([0.0, 1, 2, 3, 4, 5, 8, 9, 10])
-    assert rests_on_draws(x, np.array([0.0, 4.5, 5.0, 6.5, 8.0, 8.5, 10.0])).tolist() == [
-        True,
-        True,
-        True,
-        False,
-        True,
-        True,
-        True,
-    ]
 
 
 def test_tracks_of_several_participants_can_be_told_apart():
     results, _ = synthetic("participants", n_draws=40)
     axes = drawings("participants", results)["tradeoff"].canvas.axes[0]
-    black = [line for line in axes.get_lines() if str(line.get_label()).startswith("strongest attack we know")]
-    cores = [line for line in axes.get_lines() if str(line.get_label()).startswith("_core")]
+    black, cores = of_panel(axes, "strongest attack we know"), of_panel(axes, "_core")
     assert len(black) == len(cores) == 5
     assert len({line.get_color() for line in cores}) == 5
     for outside, inside in zip(black, cores, strict=True):
@@ -1017,19 +927,10 @@ def test_the_frontier_is_what_no_other_point_beats():
     leakage, utility = rng.integers(0, 12, 60).astype(float), rng.integers(0, 12, 60).astype(float)
     utility[7] = np.nan
     known = [k for k in range(60) if k != 7]
-    wanted = {
-        (leakage[k], utility[k])
-        for k in known
-        if not any(
-            leakage[j] <= leakage[k]
-            and utility[j] >= utility[k]
-            and (leakage[j], utility[j]) != (leakage[k], utility[k])
-            for j in known
-        )
-    }
+    points = {(leakage[k], utility[k]) for k in known}
+    wanted = {p for p in points if not any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in points)}
     best = find_frontier(leakage, utility)
-    assert {(leakage[k], utility[k]) for k in best} == wanted
-    assert len(best) == len(wanted)
+    assert sorted((leakage[k], utility[k]) for k in best) == sorted(wanted)
     assert len(find_frontier(np.array([np.nan]), np.array([1.0]))) == 0
 
 
