@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
+__all__ = ["InputError", "MissingExtraError", "MooringError", "RefusedError", "StorageError"]
+
 
 class MooringError(Exception):
     """Root of all errors that mooring raises on purpose."""

@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["Array", "Indices", "Matrix", "Progress", "Vector"]
+
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 

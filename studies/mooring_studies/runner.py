@@ -14,7 +14,7 @@ from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
 from mooring_studies.images.picture_rows import SHOWN, pictures_of
 from mooring_studies.images.preparation import PreparedDeployment
-from mooring_studies.images.row_writer import rebuilt_name
+from mooring_studies.images.row_writer import RowWriter, rebuilt_name
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.store import FACTS, PICTURES, ResultStore
@@ -91,11 +91,8 @@ def _run_images(
             image_study = ImageStudy(
                 spec.in_deployment(deployment),
                 prepared,
-                deployment=deployment,
-                store=store,
-                progress=progress,
+                RowWriter(prepared, store, progress, deployment, deployment == 0 and not by_participants),
                 reference_control=digits,
-                keep_rebuilt=deployment == 0 and not by_participants,
                 alignments=alignments,
                 unaudited=NOT_SHOWN if by_participants or deployment else frozenset(),
                 found_before=found_before.setdefault(allocation["identities_each"], {}) if by_participants else None,

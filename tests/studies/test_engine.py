@@ -36,6 +36,7 @@ from mooring_studies.images.representations import (
     coupled_draws,
     data_noise,
 )
+from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.images.utility import scored
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
@@ -189,15 +190,8 @@ def run(
 ) -> list[Row]:
     """All rows in the store after a run."""
     with ResultStore(folder, "key", {}) as store:
-        study = ImageStudy(
-            spec,
-            prepared,
-            deployment=0,
-            store=store,
-            progress=Silent(),
-            reference_control=reference_control,
-            **options,
-        )
+        writer = RowWriter(prepared, store, Silent(), 0, options.pop("keep_rebuilt", False))
+        study = ImageStudy(spec, prepared, writer, reference_control=reference_control, **options)
         study.run()
         return store.rows()
 

@@ -20,6 +20,7 @@ from mooring_studies.images import digit_study, face_study, image_study, leakage
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
+from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.progress import expected_stages
 from mooring_studies.storage.store import ResultStore
@@ -582,9 +583,7 @@ def test_as_for_faces_noise_on_rows_is_one_methods_and_alignments_are_used_again
             study = ImageStudy(
                 spec,
                 prepared,
-                deployment=0,
-                store=store,
-                progress=Told(),
+                RowWriter(prepared, store, Told(), 0),
                 reference_control=False,
                 alignments=alignments,
             )
@@ -629,8 +628,8 @@ def test_what_is_shared_between_numbers_of_participants_is_not_between_deploymen
     class Study:
         seconds: dict[str, float] = {}  # noqa: RUF012
 
-        def __init__(self, spec: Spec, prepared: Any, **options: Any) -> None:
-            made.append((prepared, options))
+        def __init__(self, spec: Spec, prepared: Any, writer: RowWriter, **options: Any) -> None:
+            made.append((prepared, {**options, "keep_rebuilt": writer.keep_rebuilt}))
 
         def run(self, *, after_each: Any) -> None:
             after_each()

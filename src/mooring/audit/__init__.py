@@ -2,7 +2,7 @@
 
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
-from mooring.audit.leakage import DENOISED, Attempt, run_attack
+from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_denoising
 from mooring.audit.linkage import LinkageTest, galleries_for, linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import Plan, Target, plan_study
@@ -38,6 +38,7 @@ __all__ = [
     "root_mean_square",
     "run_attack",
     "run_audit",
+    "run_denoising",
     "simulate",
     "strongest",
 ]

@@ -62,9 +62,21 @@ def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> I
     """
     plain = _attempted(name, False, lambda: REGISTRY[name](view, rng=rng))
     yield plain
-    found = plain.found
-    if found is not None:
-        yield _attempted(name, True, lambda: denoised(found, view))
+    if plain.found is not None:
+        yield run_denoising(name, plain.found, view)
+
+
+def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Attempt:
+    """Denoise what an attack rebuilt of the target's upload in a view.
+
+    Parameters
+    ----------
+    name : str
+        The attack's.
+    found : Reconstruction
+    view : CollusionView
+    """
+    return _attempted(name, True, lambda: denoised(found, view))
 
 
 def _attempted(name: str, is_denoised: bool, attack: Callable[[], Reconstruction]) -> Attempt:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mooring.attacks import learn_decoder
+from mooring.attacks import LearnedDecoder, learn_decoder
 from mooring.audit import root_mean_square
 from mooring.learners import DIGITS
-from mooring.mechanisms import gaussian_projection
+from mooring.mechanisms import Projection, gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
 from mooring.typing import Indices
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
-from mooring_studies.images.deployment import SPLITS, Split, deployed
+from mooring_studies.images.deployment import SPLITS, Deployment, Split, Tensor, deployed
 from mooring_studies.images.evaluator import BatchEvaluator, Decoder
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.roles import COLLUDER, TARGET
@@ -87,44 +88,29 @@ class DigitStudy:
             ]
             for split in SPLITS
         }
-        known = {split: [classes(split)[rows] for rows in held[split]] for split in SPLITS}
+        codes = {split: [classes(split)[rows] for rows in held[split]] for split in SPLITS}
         queries: Indices = dealt.test[TARGET]
         before = sum(map(len, (*dealt.train, *dealt.validation, *dealt.test[:TARGET])))
         deployment = deployed(
             parts,
-            known,
+            codes,
             np.arange(before, before + len(queries)),
             n_anchor_rows=data.n_anchor_rows,
             streams=streams,
             device=self.device,
         )
-        query_labels = labels["test"][queries]
-        galleries = build_galleries(query_labels, seed=int(streams.named("galleries").integers(2**31)))
-        shown = np.array([int(np.flatnonzero(query_labels == digit)[0]) for digit in np.unique(query_labels)])
-        clean = on_device(images.test_images[queries] / 255.0, self.device, "float32")
-        known_images = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
-        learned = learn_decoder(projection, images.train_images[known_images] / 255.0)
-        evaluator = BatchEvaluator(
-            queries=deployment.rows[deployment.query_places],
-            decoder=Decoder(on_device(projection.decoder, self.device, "float32")),
-            embed=self.auditor.embedded,
-            references=self.auditor.embedded(clean),
-            galleries=galleries,
-            match_galleries=galleries,
-            shown=shown,
-            learned_decoder=Decoder(
-                on_device(learned.matrix, self.device, "float32"), on_device(learned.offset, self.device, "float32")
-            ),
-        )
+        known = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+        learned = learn_decoder(projection, images.train_images[known] / 255.0)
+        evaluator = self._evaluator(deployment, queries, projection, learned)
+        shown, query_labels = evaluator.shown, labels["test"][queries]
         singular = np.linalg.svd(projection.matrix, compute_uv=False)
-        rms = root_mean_square(parts["train"])
         return PreparedDeployment(
             deployment=deployment,
             evaluator=evaluator,
             projection=projection,
             architecture=DIGITS,
             identities_each=None,
-            rms=rms,
+            rms=root_mean_square(parts["train"]),
             pictures=images.test_images[queries[shown]].reshape(-1, SIDE, SIDE),
             picture_labels=query_labels[shown],
             facts={
@@ -134,4 +120,25 @@ class DigitStudy:
                     evaluator.linkage(evaluator.queries[None], evaluator.learned_decoder)[0]
                 ),
             },
+        )
+
+    def _evaluator(
+        self, deployment: Deployment, queries: Indices, projection: Projection, learned: LearnedDecoder
+    ) -> BatchEvaluator:
+        """Galleries of ten test digits of one class; the first of every class is shown."""
+
+        def tensor(array: npt.NDArray[Any]) -> Tensor:
+            return on_device(array, self.device, "float32")
+
+        labels, clean = self.digits.test_labels[queries], self.digits.test_images[queries] / 255.0
+        galleries = build_galleries(labels, seed=int(deployment.streams.named("galleries").integers(2**31)))
+        return BatchEvaluator(
+            queries=deployment.rows[deployment.query_places],
+            decoder=Decoder(tensor(projection.decoder)),
+            embed=self.auditor.embedded,
+            references=self.auditor.embedded(tensor(clean)),
+            galleries=galleries,
+            match_galleries=galleries,
+            shown=np.array([int(np.flatnonzero(labels == digit)[0]) for digit in np.unique(labels)]),
+            learned_decoder=Decoder(tensor(learned.matrix), tensor(learned.offset)),
         )

@@ -23,10 +23,9 @@ from mooring_studies.images.representations import (
     coupled_draws,
     data_noise,
 )
-from mooring_studies.images.row_writer import Draws, Parts, Row, RowWriter, Store
+from mooring_studies.images.row_writer import Draws, Parts, Row, RowWriter
 from mooring_studies.images.utility import scored, trained, without_protection
 from mooring_studies.settings.spec import Spec, noise_draws
-from mooring_studies.storage.progress import Progress
 
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
 _BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
@@ -44,15 +43,11 @@ class ImageStudy:
     spec : Spec
         The deployment's own.
     prepared : PreparedDeployment
-    deployment : int
-        Its number.
-    store : Store
-    progress : Progress
+    writer : RowWriter
+        Where its rows go.
     reference_control : bool
         Whether noiseless AA-I-GDP is aligned to the reference, as for MNIST, and private-data noise is drawn for both
         methods; for CelebA the paper's solver runs at v = 0, and private-data noise is C-GDP's alone.
-    keep_rebuilt : bool
-        Whether to keep the rebuilt rows that pictures are made of.
     alignments : dict, optional
         Alignments of the same participants, anchor and noise with other rows, to be used again; new ones are added.
     unaudited, found_before
@@ -63,17 +58,14 @@ class ImageStudy:
         self,
         spec: Spec,
         prepared: PreparedDeployment,
+        writer: RowWriter,
         *,
-        deployment: int,
-        store: Store,
-        progress: Progress,
         reference_control: bool,
-        keep_rebuilt: bool = False,
         alignments: dict[Any, AlignedDraws] | None = None,
         unaudited: frozenset[str] = frozenset(),
         found_before: dict[int, Reconstruction] | None = None,
     ) -> None:
-        self.spec, self.prepared = spec, prepared
+        self.spec, self.prepared, self._kept = spec, prepared, writer
         self.deployment = prepared.deployment
         self.reference_control = reference_control
         self.seconds: dict[str, float] = {}
@@ -85,12 +77,6 @@ class ImageStudy:
             unaudited=unaudited,
             found_before={} if found_before is None else found_before,
         )
-        identity: Row = {
-            "deployment": deployment,
-            "n_participants": self.deployment.n_participants,
-            "identities_each": prepared.identities_each,
-        }
-        self._kept = RowWriter(prepared, store, progress, identity, keep_rebuilt)
 
     def run(self, *, after_each: Callable[[], None] = lambda: None) -> None:
         """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart.

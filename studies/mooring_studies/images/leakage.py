@@ -20,16 +20,14 @@ from mooring import attacks
 from mooring.attacks import (
     Colluder,
     CollusionView,
-    DoesNotApply,
     Reconstruction,
     alignment_map_estimate,
-    denoised,
     moments_batch,
     procrustes_estimate,
     pseudoinverse_estimate,
     reconstruct,
 )
-from mooring.geometry import RigidMap
+from mooring.audit import run_denoising
 from mooring.mechanisms import METHODS, Projection, Upload
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
@@ -74,6 +72,12 @@ class Findings:
         self._set(f"error:{attack}", self._evaluator.error(rebuilt), draws)
         if attack not in self._not_asked_about:
             self._unaudited.append((attack, rebuilt, draws))
+
+    def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
+        """Denoise what an attack rebuilt in one draw, and take it in where there was an error to take out."""
+        denoised = run_denoising(attack, found, view).found
+        if denoised is not None:
+            self.add(f"{attack}+denoised", denoised.rows[None], np.array([draw]))
 
     def audit(self) -> Findings:
         """Ask the auditor about everything taken in since it was last asked."""
@@ -120,15 +124,17 @@ class Attacker:
 
         Where `strong` says so, the rebuilt rows are also drawn towards what the population makes likely.
         """
-        common = METHODS[method].transform == "common"
-        attack = "known-secret" if common else "known-anchor"
-        known = self.deployment.map_of(COLLUDER) if common else self._from_noiseless_anchor()
         findings = Findings(len(scales), self.evaluator)
+        attack = "known-secret" if METHODS[method].transform == "common" else "known-anchor"
+        anchor = {} if attack == "known-secret" else {"anchor_upload": self.deployment.anchor_uploads()[TARGET]}
+
+        def seen(k: int) -> CollusionView:
+            return self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]), **anchor)
+
+        known = attacks.run(attack, seen(0), rng=self.deployment.streams.named("attack")).rigid_map
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
-        for k in np.flatnonzero(strong & (scales > 0)):
-            seen = self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]))
-            rows = denoised(reconstruct(seen, known), seen).rows
-            findings.add(f"{attack}+denoised", rows[None], np.array([k]))
+        for k in np.flatnonzero(strong & (scales > 0)).tolist():
+            findings.add_denoised(attack, reconstruct(seen(k), known), seen(k), draw=k)
         return findings
 
     def on_noisy_anchor(
@@ -209,19 +215,9 @@ class Attacker:
     ) -> None:
         """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
         on_queries = reconstruct(seen, found.rigid_map, row_error=found.row_error, population=found.population)
-        where = np.array([draw])
         if f"error:{attack}" not in findings.columns[draw]:
-            findings.add(attack, on_queries.rows[None], where)
-        try:
-            findings.add(f"{attack}+denoised", denoised(on_queries, seen).rows[None], where)
-        except DoesNotApply:
-            return
-
-    def _from_noiseless_anchor(self) -> RigidMap:
-        """The target's map from its noiseless anchor representation: Ô = Aᵀ B̄ (eq. mnist_known_anchor_estimates)."""
-        B = self.deployment.anchor_uploads()[TARGET]
-        b = B.mean(dim=0)
-        return RigidMap(self.deployment.anchor.T @ (B - b), b)
+            findings.add(attack, on_queries.rows[None], np.array([draw]))
+        findings.add_denoised(attack, on_queries, seen, draw=draw)
 
     def _labels(self) -> npt.NDArray[np.int64]:
         """Labels of these rows."""

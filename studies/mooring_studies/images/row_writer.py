@@ -44,8 +44,8 @@ class RowWriter:
     prepared : PreparedDeployment
     store : Store
     progress : Progress
-    identity : Row
-        What all rows have in common.
+    deployment : int
+        Its number.
     keep_rebuilt : bool
         Whether to keep the rebuilt rows that pictures are made of.
     """
@@ -53,8 +53,8 @@ class RowWriter:
     prepared: PreparedDeployment = field(repr=False)
     store: Store
     progress: Progress
-    identity: Row
-    keep_rebuilt: bool
+    deployment: int
+    keep_rebuilt: bool = False
     _background: BackgroundTask = field(default_factory=BackgroundTask, repr=False)
 
     def __enter__(self) -> Self:
@@ -65,6 +65,15 @@ class RowWriter:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._background.__exit__(kind, problem, trace)
+
+    @property
+    def identity(self) -> Row:
+        """What all rows have in common."""
+        return {
+            "deployment": self.deployment,
+            "n_participants": self.prepared.deployment.n_participants,
+            "identities_each": self.prepared.identities_each,
+        }
 
     @property
     def waited(self) -> float:
