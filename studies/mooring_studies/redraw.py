@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mooring.errors import InputError, MooringError
+from mooring import InputError, MooringError
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.page import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec

@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from mooring.errors import InputError, StorageError
+from mooring import InputError, StorageError
 from mooring_studies.comparison.results import decode_rows
 from mooring_studies.settings.sections import convert, suggest_name
 from mooring_studies.settings.spec import Spec

@@ -23,6 +23,9 @@ from rich.progress import Progress as ProgressBar
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.typing import Progress
 
+# What commands of other distributions use, such as mooring-studies.
+__all__ = ["Format", "Output", "end_on_sigterm", "exit_code_of", "print_result", "run_command"]
+
 if TYPE_CHECKING:
     from mooring.protocol.participant.role import Participant
     from mooring.protocol.storage.vault import Vault

@@ -11,7 +11,7 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring_studies.rerun import Rerun, RowComparison, name_row
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.settings.spec import STUDIES, read_spec

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from mooring import InputError, MissingExtraError
 from mooring.cli.execution import Format, end_on_sigterm, exit_code_of, print_result, run_command
-from mooring.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from mooring_studies.rerun import Rerun

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.typing import Matrix
 
 Band = tuple[Matrix, Matrix]

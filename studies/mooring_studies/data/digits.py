@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.randomness import Streams
 from mooring.tables import read_idx, round_robin, split_off
 from mooring.typing import Indices

@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from mooring.errors import StorageError
+from mooring import StorageError
 
 ENVIRONMENT_VARIABLE = "MOORING_DATA"
 DEFAULT_FOLDER = "data"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.errors import MissingExtraError
+from mooring import MissingExtraError
 from mooring.metrics import OnnxEmbedding, onnx_embedding
 from mooring_studies.data.downloads import cut_short, missing
 from mooring_studies.data.faces import IMAGE_SHAPE

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.errors import InputError, MissingExtraError, StorageError
+from mooring import InputError, MissingExtraError, StorageError
 from mooring_studies.data.downloads import cut_short, missing
 from mooring_studies.data.faces import COLUMNS, MIN_IMAGES, PARTICIPANTS, PUBLIC, SIDE
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.metrics import Galleries, build_identity_galleries
 from mooring.randomness import Streams
 from mooring.tables import decode_images, open_table, read_columns

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.tables import (
     MISSING_WORDS,
     Partition,

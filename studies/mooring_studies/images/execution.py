@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.geometry import is_out_of_memory
 
 Items = TypeVar("Items")

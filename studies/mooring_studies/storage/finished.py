@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.errors import StorageError
+from mooring import StorageError
 from mooring_studies.comparison.results import Results, read_results
 
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mooring.errors import InputError, StorageError
+from mooring import InputError, StorageError
 from mooring_studies.comparison.results import decode_rows, encode_rows, to_plain, write_results
 from mooring_studies.storage.locking import lock_folder
 

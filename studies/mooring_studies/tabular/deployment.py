@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring import InputError
 from mooring.audit import (
     EvaluationSpec,
     Guess,
@@ -27,7 +28,6 @@ from mooring.audit import (
     run_attack,
     simulate,
 )
-from mooring.errors import InputError
 from mooring.geometry import to_numpy
 from mooring.mechanisms import METHODS, Projection, make_anchor
 from mooring.metrics import relative_error

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mooring import InputError
 from mooring.attacks import REGISTRY
-from mooring.errors import InputError
 from mooring.learners import LEARNERS
 from mooring.randomness import Streams
 from mooring.tables import Partition

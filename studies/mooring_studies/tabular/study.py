@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from mooring.errors import InputError
+from mooring import InputError
 from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
 from mooring.randomness import Streams
