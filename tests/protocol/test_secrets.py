@@ -169,7 +169,7 @@ def test_ten_thousand_vaults_share_no_secret(monkeypatch):
     """Threat 7: not one of 40,000 values comes twice; with 32 bits of entropy some would (n²/2³³ = 0.19), with 24 many."""
     monkeypatch.setattr("mooring.protocol.storage.vault.write_atomically", lambda *_, **__: None)
     monkeypatch.setattr("mooring.protocol.storage.vault.make_folder", lambda *_, **__: None)
-    monkeypatch.setattr(Vault, "locked", lambda self: contextlib.nullcontext())
+    monkeypatch.setattr(Vault, "lock", lambda self: contextlib.nullcontext())
     found: set[bytes] = set()
     for _ in range(10_000):
         vault = Vault.create(Path("nowhere-at-all"))
@@ -214,5 +214,5 @@ def test_secrets_do_not_follow_from_seeds():
 
 def test_a_map_can_only_be_applied(holders):
     one: SecretMap = holders["SecretMap"]
-    assert [name for name in dir(one) if not name.startswith("_")] == ["apply", "derived"]
+    assert [name for name in dir(one) if not name.startswith("_")] == ["apply", "derive"]
     assert not hasattr(one, "__dict__")
