@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mooring import StorageError
 from mooring_studies.comparison.results import Results, read_results
+from mooring_studies.storage.store import decode_arrays, decode_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,35 +37,28 @@ class Finished:
 def read_finished(folder: Path) -> Finished:
     """Read results.parquet, facts.json and, where it is there, pictures.npz."""
     results = read_results(folder / "results.parquet")
-    facts = _facts(folder / "facts.json")
-    path = folder / "pictures.npz"
-    if not path.exists():
-        return Finished(results, facts, None)
-    try:
-        with np.load(path, allow_pickle=False) as opened:
-            return Finished(results, facts, {name: opened[name] for name in opened.files})
-    except MemoryError:
-        raise
-    except Exception:  # whatever a broken file makes its reader say
-        raise _unusable(path) from None
+    facts = _read(folder / "facts.json", decode_table)
+    if not isinstance(facts.get("study"), str):
+        raise _unusable("facts.json")
+    pictures = folder / "pictures.npz"
+    return Finished(results, facts, _read(pictures, decode_arrays) if pictures.exists() else None)
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _read(path: Path, decode: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts, dict) or not isinstance(facts.get("study"), str):
-            raise ValueError("no facts of a study")
+        return decode(path.read_bytes())
     except FileNotFoundError:
         raise StorageError(path.name, reason=f"it is not in {path.parent}", cure="Run the study first.") from None
     except OSError as problem:
         reason = problem.strerror or "the disk failed"
         raise StorageError(path.name, reason=reason, cure="Check the folder's permissions.") from None
-    except ValueError:
-        raise _unusable(path) from None
-    return facts
+    except MemoryError:
+        raise
+    except Exception:  # whatever a broken file makes its reader say
+        raise _unusable(path.name) from None
 
 
-def _unusable(path: Path) -> StorageError:
+def _unusable(name: str) -> StorageError:
     return StorageError(
-        path.name, reason="it cannot be read", cure="Run the study again; what it has finished is used again."
+        name, reason="it cannot be read", cure="Run the study again; what it has finished is used again."
     )

@@ -14,14 +14,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from mooring import InputError, StorageError
+from mooring.atomic_io import PARTIAL, explain_os_errors, make_folder, write_atomically
 from mooring_studies.comparison.results import decode_rows, encode_rows, to_plain, write_results
 from mooring_studies.storage.locking import lock_folder
 
@@ -31,6 +32,7 @@ _CHUNK_NAME = re.compile(r"rows-(\d{6})\.parquet")
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _UNREADABLE = ".unreadable"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+Decoded = TypeVar("Decoded")
 
 
 class ResultStore:
@@ -62,8 +64,6 @@ class ResultStore:
     """
 
     def __init__(self, folder: Path, key: str, facts: Mapping[str, Any]) -> None:
-        from mooring.atomic_io import PARTIAL, explain_os_errors, make_folder
-
         self.folder, self.key = folder, key
         self.place = folder / "store" / key
         self.notes: list[str] = []
@@ -75,8 +75,10 @@ class ResultStore:
                     self._set_aside(left, "was being written when a run was ended")
                 chunks = _chunks_in(self.place)
             self._next = 1 + max(chunks, default=0)
-            self._rows = [row for number in sorted(chunks) for row in self._read_chunk(chunks[number])]
-            if self._read_json(self.place / "made.json") is None:
+            again = "cannot be read; its rows are computed again"
+            read = [self._read(chunks[number], decode_rows, again) for number in sorted(chunks)]
+            self._rows = [row for rows in read for row in rows or ()]
+            if self._read(self.place / "made.json", decode_table) is None:
                 self._write(self.place / "made.json", _json(facts))
         except BaseException:
             self.close()
@@ -128,21 +130,8 @@ class ResultStore:
     def kept(self, name: str) -> dict[str, Any] | None:
         """What was kept under a name; None where nothing was, or where it cannot be read any more."""
         path = self._kept_path(name)
-        found = self._read_json(path.with_name(f"{name}.json"))
-        if found is not None:
-            return found
-        arrays = path.with_name(f"{name}.npz")
-        content = self._content(arrays)
-        if content is None:
-            return None
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as opened:
-                return {member: opened[member] for member in opened.files}
-        except MemoryError:
-            raise
-        except Exception:  # whatever a broken file makes its reader say
-            self._set_aside(arrays, "cannot be read")
-            return None
+        found = self._read(path.with_name(f"{name}.json"), decode_table)
+        return self._read(path.with_name(f"{name}.npz"), decode_arrays) if found is None else found
 
     def bind(self, name: str, value: str) -> None:
         """Hold the store to one input, such as a data file's checksum: rows of two different ones must not mix."""
@@ -173,7 +162,7 @@ class ResultStore:
         """Write the final outputs: results.parquet, facts.json, and pictures.npz where pictures were kept."""
         write_results(self._rows, self.folder / "results.parquet")
         self._write(self.folder / "facts.json", _json(facts))
-        pictures = self._content(self.place / "kept" / f"{PICTURES}.npz")
+        pictures = self._read(self.place / "kept" / f"{PICTURES}.npz", bytes)
         if pictures is not None:
             self._write(self.folder / "pictures.npz", pictures)
         else:  # those of an earlier run would not belong to these results
@@ -196,38 +185,20 @@ class ResultStore:
             raise InputError("name", expected="lower-case letters, digits, . _ -", got=repr(name), cure="Rename it.")
         return self.place / "kept" / name
 
-    def _read_chunk(self, path: Path) -> list[dict[str, Any]]:
-        content = self._content(path)
+    def _read(self, path: Path, decode: Callable[[bytes], Decoded], trouble: str = "cannot be read") -> Decoded | None:
+        """What a file holds; None where it is missing, or where its content is broken: then it is set aside.
+
+        A disk that cannot be read, unlike a file with wrong content, ends the run.
+        """
         try:
-            return decode_rows(content or b"")
-        except MemoryError:  # says nothing of the file
+            with explain_os_errors(path.name):
+                content = path.read_bytes() if path.exists() else None
+            return None if content is None else decode(content)
+        except (MemoryError, StorageError):  # says nothing of the content
             raise
         except Exception:  # whatever a broken file makes its reader say
-            self._set_aside(path, "cannot be read; its rows are computed again")
-            return []
-
-    def _read_json(self, path: Path) -> dict[str, Any] | None:
-        content = self._content(path)
-        if content is None:
+            self._set_aside(path, trouble)
             return None
-        try:
-            found = json.loads(content)
-            if not isinstance(found, dict):
-                raise ValueError("no table")
-        except ValueError:
-            self._set_aside(path, "cannot be read")
-            return None
-        return found
-
-    def _content(self, path: Path) -> bytes | None:
-        """A file's bytes; trouble with the disk, unlike a file with wrong content, ends the run."""
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as problem:
-            reason = problem.strerror or "the disk failed"
-            raise StorageError(path.name, reason=reason, cure="Nothing is lost: try again.") from None
 
     def _set_aside(self, path: Path, why: str) -> None:
         aside, k = path.with_name(path.name + _UNREADABLE), 1
@@ -237,9 +208,21 @@ class ResultStore:
         self.notes.append(f"{path.name} {why}; it is set aside as {aside.relative_to(self.folder)}")
 
     def _write(self, path: Path, content: bytes) -> None:
-        from mooring.atomic_io import write_atomically
-
         write_atomically(path, content, what="the results")
+
+
+def decode_table(content: bytes) -> dict[str, Any]:
+    """A table of plain values, from JSON."""
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("no table")
+    return found
+
+
+def decode_arrays(content: bytes) -> dict[str, Any]:
+    """Named arrays, from NumPy's archive."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as opened:
+        return {name: opened[name] for name in opened.files}
 
 
 def _chunks_in(place: Path) -> dict[int, Path]:
