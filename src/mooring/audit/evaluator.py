@@ -22,10 +22,11 @@ from mooring.metrics import (
     InferenceSettings,
     Interval,
     KnownRows,
-    bootstrap_ratio,
+    error_figure,
     feature_r2,
     infer_attribute,
     measure_reconstruction,
+    root_ratio,
 )
 from mooring.tables import Partition
 from mooring.typing import Matrix
@@ -242,7 +243,8 @@ class LeakageEvaluator:
         rng = np.random.default_rng([self.seed, 4])
         figures = {}
         for name, truth, scale, seen in self._spaces:
-            figure = _error_figure(name, seen(rebuilt) - truth, scale, rng)
+            errors, sizes = (((rows**2).sum(axis=1)) for rows in (seen(rebuilt) - truth, scale))
+            figure = error_figure(name, errors, sizes, rng=rng, n_resamples=_N_RESAMPLES)
             chance, control, floor = self._error_levels[name]
             figures[name] = replace(figure, chance=chance, control=control, floor=floor)
         r2, n = self._median_r2(rebuilt), int(self.truth.shape[0])
@@ -264,7 +266,10 @@ class LeakageEvaluator:
         """Chance, control and floor of each error; on records, each by the way back that is better for it."""
         guesses = (None, None) if self.guess is None else (self.guess.overall, self.guess.by_class)
         return {
-            name: tuple(None if rows is None else _ratio(seen(rows) - truth, scale) for rows in (*guesses, self.truth))
+            name: tuple(
+                None if rows is None else root_ratio((seen(rows) - truth) ** 2, scale**2)
+                for rows in (*guesses, self.truth)
+            )
             for name, truth, scale, seen in self._spaces
         }
 
@@ -349,25 +354,8 @@ def _centred(rows: Matrix) -> Matrix:
     return np.zeros_like(rows) if alike else moved
 
 
-def _error_figure(name: str, gap: Matrix, scale: Matrix, rng: np.random.Generator) -> Figure:
-    """‖gap‖ / ‖scale‖, with an interval over rows where there are two or more."""
-    numerators, denominators = (gap**2).sum(axis=1), (scale**2).sum(axis=1)
-    total = float(denominators.sum())
-    value = float(np.sqrt(numerators.sum() / total)) if total > 0 else float("nan")
-    interval = Interval.unknown()
-    if numerators.size > 1 and total > 0:
-        interval = bootstrap_ratio(numerators, denominators, rng=rng, n_resamples=_N_RESAMPLES)
-    return Figure(name, value, interval, None, None, None, int(numerators.size), False)
-
-
 def _squares(gap: Matrix) -> float:
     return float((gap**2).sum())
-
-
-def _ratio(gap: Matrix, scale: Matrix) -> float | None:
-    """The size of a gap relative to a scale; None where the scale is zero."""
-    total = _squares(scale)
-    return float(np.sqrt(_squares(gap) / total)) if total > 0 else None
 
 
 def _median(values: Matrix) -> float:

@@ -9,11 +9,13 @@ from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, li
 from mooring.metrics.reconstruction import (
     ReconstructionMeasures,
     centred_error,
+    error_figure,
     feature_r2,
     measure_reconstruction,
     psnr,
     relative_error,
     relative_errors,
+    root_ratio,
     ssim,
 )
 
@@ -35,6 +37,7 @@ __all__ = [
     "build_galleries",
     "build_identity_galleries",
     "centred_error",
+    "error_figure",
     "feature_r2",
     "gallery_hits",
     "infer_attribute",
@@ -45,6 +48,7 @@ __all__ = [
     "psnr",
     "relative_error",
     "relative_errors",
+    "root_ratio",
     "ssim",
     "strongest_value",
     "train_digit_auditor",

@@ -101,14 +101,45 @@ def measure_reconstruction(
         psnr_figure = _mean_figure("psnr", _psnr_of_each(true_images, images, data_range), rng=rng)
         ssim_figure = _mean_figure("ssim", _ssim_of_each(true_images, images, image_shape, data_range), rng=rng)
     return ReconstructionMeasures(
-        relative_error=_error_figure(
-            "relative_error", errors, sizes, chance=_root_ratio(centred_sizes, sizes), rng=rng
-        ),
-        centred_error=_error_figure("centred_error", errors, centred_sizes, chance=1.0, rng=rng),
+        relative_error=error_figure("relative_error", errors, sizes, chance=root_ratio(centred_sizes, sizes), rng=rng),
+        centred_error=error_figure("centred_error", errors, centred_sizes, chance=1.0, rng=rng),
         feature_r2=feature_r2(truth, reconstruction),
         psnr=psnr_figure,
         ssim=ssim_figure,
     )
+
+
+def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
+    """√(Σ numerators / Σ denominators), a relative error of squares; NaN where there is nothing to relate it to."""
+    total = float(denominators.sum())
+    return math.sqrt(float(numerators.sum()) / total) if total > 0 else math.nan
+
+
+def error_figure(
+    name: str,
+    errors: Matrix,
+    sizes: Matrix,
+    *,
+    rng: np.random.Generator,
+    chance: float | None = None,
+    n_resamples: int = 2000,
+) -> Figure:
+    """A relative error over rows, with a bootstrap interval.
+
+    Parameters
+    ----------
+    name : str
+    errors, sizes : array of shape (n,)
+        Each row's squared error, and what it is relative to, squared.
+    rng : numpy.random.Generator
+    chance : float, optional
+    n_resamples : int
+    """
+    value = root_ratio(errors, sizes)
+    interval = Interval.unknown()
+    if not math.isnan(value):
+        interval = bootstrap_ratio(errors, sizes, rng=rng, n_resamples=n_resamples)
+    return Figure(name, value, interval, chance, None, None, n=len(errors), higher_is_worse=False)
 
 
 def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
@@ -120,7 +151,7 @@ def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
     0.2
     """
     truth, reconstruction = _pair(truth, reconstruction)
-    return _root_ratio((reconstruction - truth) ** 2, truth**2)
+    return root_ratio((reconstruction - truth) ** 2, truth**2)
 
 
 def relative_errors(truth: Array, reconstructions: Array) -> Matrix:
@@ -139,7 +170,7 @@ def centred_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
     1.0
     """
     truth, reconstruction = _pair(truth, reconstruction)
-    return _root_ratio((reconstruction - truth) ** 2, _centred(truth) ** 2)
+    return root_ratio((reconstruction - truth) ** 2, _centred(truth) ** 2)
 
 
 def feature_r2(truth: ArrayLike, reconstruction: ArrayLike) -> Matrix:
@@ -190,19 +221,6 @@ def _centred(rows: Matrix) -> Matrix:
     """Rows less their mean; a constant column gives exact zeros, whatever its mean rounds to."""
     constant = np.ptp(rows, axis=0) == 0
     return np.where(constant, 0.0, rows - rows.mean(axis=0))
-
-
-def _root_ratio(numerators: Matrix, denominators: Matrix) -> float:
-    total = float(denominators.sum())
-    return math.sqrt(float(numerators.sum()) / total) if total > 0 else math.nan
-
-
-def _error_figure(
-    name: str, numerators: Matrix, denominators: Matrix, *, chance: float, rng: np.random.Generator
-) -> Figure:
-    value = _root_ratio(numerators, denominators)
-    interval = Interval.unknown() if math.isnan(value) else bootstrap_ratio(numerators, denominators, rng=rng)
-    return Figure(name, value, interval, chance, None, None, n=len(numerators), higher_is_worse=False)
 
 
 def _mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
