@@ -91,7 +91,7 @@ def _loaded() -> None:
 
 def mapping(n_rows: int) -> dict[str, Any]:
     """One matrix of so many rows by 100: a plain loop, the local engine, Dask with one and with two workers."""
-    from mooring.engines.dask import align_on_dask, connected
+    from mooring.engines.dask import DaskEngine, connected
     from mooring.protocol.messages.study import Study
 
     found: dict[str, Any] = {"rows": n_rows, "columns": N_COMPONENTS}
@@ -116,7 +116,8 @@ def mapping(n_rows: int) -> dict[str, Any]:
                 client.run(_loaded)
                 start = time.perf_counter() - begin
                 begin = time.perf_counter()
-                align_on_dask(client, study, folder / "inbox", folder / f"dask-{workers}", certify=False)
+                engine, work = DaskEngine(client), folder / f"dask-{workers}"
+                engine.align(study, engine.collect(study, folder / "inbox", work).bundles, work, certify=False)
                 found[f"dask_{workers}_seconds"] = time.perf_counter() - begin
                 found[f"dask_{workers}_start_seconds"] = start
                 found[f"dask_{workers}_peak_megabytes"] = max(client.run(_peak_megabytes).values())

@@ -1,5 +1,6 @@
 """A study whose bundles are written at once, and what the local engine makes of it, for tests of the Dask engine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mooring import RigidMap, make_anchor
+from mooring.engines.dask import DaskEngine
 from mooring.protocol.analyst.alignment import Aligned, align_bundles
 from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.bundle import write_bundle
 from mooring.protocol.messages.card import Member
@@ -108,3 +110,32 @@ def same_arrays(first: CommonSpace, second: CommonSpace) -> bool:
         np.array_equal(getattr(first, name), getattr(second, name))
         for name in ("orthogonals", "means", "template", "origin")
     )
+
+
+class OnDask(NamedTuple):
+    """What a Dask engine collected and aligned."""
+
+    intake: Intake
+    aligned: Aligned
+    reduced: bool
+    parts_kept: int
+
+
+def align_on_dask(
+    client: Any,
+    study: Study,
+    source: str | Path,
+    folder: Path,
+    *,
+    late: bool = False,
+    certify: bool = True,
+    on_intake: Callable[[Intake], Any] = lambda intake: None,
+    writing: Any = None,
+    **settings: Any,
+) -> OnDask:
+    """Collect and align with one engine; `on_intake` is called in between."""
+    engine = DaskEngine(client, **settings)
+    intake = engine.collect(study, source, folder)
+    on_intake(intake)
+    aligned = engine.align(study, intake.bundles, folder, late=late, certify=certify, progress=writing)
+    return OnDask(intake, aligned, engine.reduced, engine.parts_kept)

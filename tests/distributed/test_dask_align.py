@@ -11,7 +11,6 @@ pytest.importorskip("distributed")
 
 from distributed import Client
 
-from mooring.engines.dask import align_on_dask
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
@@ -19,7 +18,7 @@ from mooring.protocol.analyst.collaboration_matrix import export, list_parts, pa
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
 
-from .dask_study import Made, aligned_locally, make, matrix, same_arrays
+from .dask_study import Made, align_on_dask, aligned_locally, make, matrix, same_arrays
 
 
 def breaks_one(made: Made) -> None:

@@ -24,9 +24,9 @@ from distributed import Client, Semaphore
 from typer.testing import CliRunner
 
 from mooring.cli.app import app
-from mooring.engines.dask import align_on_dask, train_on_dask
 from mooring.engines.dask import learners as boosting
 from mooring.engines.dask import network_address as ways
+from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
 from mooring.engines.dask.cluster import explained, handed_out
@@ -39,7 +39,7 @@ from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
 
-from .dask_study import make, matrix
+from .dask_study import align_on_dask, make, matrix
 
 
 @pytest.fixture(autouse=True)

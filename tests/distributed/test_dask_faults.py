@@ -20,13 +20,13 @@ pytest.importorskip("distributed")
 
 from distributed import Client, LocalCluster
 
-from mooring.engines.dask import Tls, align_on_dask, connected
+from mooring.engines.dask import Tls, connected
 from mooring.engines.dask.cluster import explained, in_turn, require_shared
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import list_parts
 
-from .dask_study import Made, aligned_locally, make, matrix
+from .dask_study import Made, align_on_dask, aligned_locally, make, matrix
 
 
 def rows_at_home(made: Made, folder: Path) -> np.ndarray:

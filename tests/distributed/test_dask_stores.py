@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
-from mooring.engines.dask import align_on_dask, connected
+from mooring.engines.dask import connected
 from mooring.engines.dask.bundle_locations import places_at
 from mooring.errors import StorageError
 
-from .dask_study import aligned_locally, make, matrix
+from .dask_study import align_on_dask, aligned_locally, make, matrix
 from .object_store import SECRET, amazons_own, settings
 
 BUNDLES = "s3://dask/bundles"

@@ -14,7 +14,7 @@ from distributed import Client
 from typer.testing import CliRunner
 
 from mooring.cli.app import app
-from mooring.engines.dask import align_on_dask, train_on_dask
+from mooring.engines.dask import train_on_dask
 from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solved_ridge
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
@@ -25,7 +25,7 @@ from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
 
-from .dask_study import Made, make
+from .dask_study import Made, align_on_dask, make
 
 RUNNER = CliRunner()
 

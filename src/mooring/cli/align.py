@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,40 +77,20 @@ def align(
             "tls_cert": tls_cert,
             "tls_key": tls_key,
         }
-        if engines.is_dask(engine, **options):
-            from mooring.engines.dask import align_on_dask
+        with ExitStack() as stack:
+            collect_bundles, align_collected = collect, align_bundles
+            if engines.is_dask(engine, **options):
+                from mooring.engines.dask import DaskEngine
 
-            came: list[Intake] = []
-            try:
-                with (
-                    engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
-                    execution.show_progress("Checking bundles, and writing the collaboration matrix") as tell,
-                ):
-                    found = align_on_dask(
-                        client,
-                        opened,
-                        bundles,
-                        folder,
-                        late=late,
-                        certify=certify,
-                        reduce_over_workers=reduce_over_workers,
-                        rows_at_once=rows_at_once,
-                        command=command,
-                        checking=tell,
-                        writing=tell,
-                        on_intake=came.append,
-                    )
-            finally:  # why a bundle was set aside is told even if the others cannot be aligned
-                for each in came if format == "text" else ():
-                    _say_intake(console, each)
-            intake, aligned = found.intake, found.aligned
-        else:
+                client = stack.enter_context(engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key))
+                on_dask = DaskEngine(client, reduce_over_workers=reduce_over_workers, rows_at_once=rows_at_once)
+                collect_bundles, align_collected = on_dask.collect, on_dask.align  # type: ignore[assignment]
             with execution.show_progress("Checking bundles") as tell:
-                intake = collect(opened, bundles, folder, command=command, progress=tell)
+                intake = collect_bundles(opened, bundles, folder, command=command, progress=tell)
             if format == "text":
                 _say_intake(console, intake)
             with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
-                aligned = align_bundles(
+                aligned = align_collected(
                     opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
                 )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mooring.version import __version__
+from mooring import __version__
 from mooring_studies.settings.spec import Spec, code_digest, digest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +34,12 @@ class DaskEngine:
     ----------
     client : distributed.Client
         From `mooring.engines.dask.connected`.
-    reduce_over_workers, rows_at_once, passes
-        As for `align_on_dask` and `train_on_dask`.
+    reduce_over_workers : bool, optional
+        Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
+    rows_at_once : int, optional
+        Rows that a worker holds at a time.
+    passes : int, optional
+        As for `train_on_dask`.
 
     Attributes
     ----------
@@ -146,68 +150,3 @@ class DaskEngine:
             command=command,
             progress=progress,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class AlignedOnDask:
-    """What came, how it was aligned, and how.
-
-    Attributes
-    ----------
-    intake : Intake
-    aligned : Aligned
-    reduced : bool
-        Whether the steps of the alignment were reduced over workers.
-    parts_kept : int
-        Parts of an interrupted run that were right already.
-    """
-
-    intake: Intake
-    aligned: Aligned
-    reduced: bool
-    parts_kept: int
-
-
-def align_on_dask(
-    client: Client,
-    study: Study,
-    source: str | Path,
-    folder: str | Path,
-    *,
-    late: bool = False,
-    certify: bool = True,
-    reduce_over_workers: bool | None = None,
-    rows_at_once: int | None = None,
-    command: str = "",
-    checking: Progress | None = None,
-    writing: Progress | None = None,
-    on_intake: Callable[[Intake], None] | None = None,
-) -> AlignedOnDask:
-    """Verify, align and map bundles on a cluster; the same maps and rows as `align_bundles` gives.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        From `mooring.engines.dask.connected`.
-    study : Study
-    source : str or path
-        A folder that every worker sees, or an address that fsspec knows.
-    folder : path
-        The analyst's work folder, which every worker sees: parts of the matrix are written there.
-    late, certify, command
-        As for `mooring.protocol.analyst.alignment.align_bundles`.
-    reduce_over_workers : bool, optional
-        Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
-    rows_at_once : int, optional
-        Rows that a worker holds at a time.
-    checking, writing : callable, optional
-        Called with files or rows done, and in all.
-    on_intake : callable, optional
-        Called with what was taken, before it is aligned.
-    """
-    engine = DaskEngine(client, reduce_over_workers=reduce_over_workers, rows_at_once=rows_at_once)
-    intake = engine.collect(study, source, folder, command=command, progress=checking)
-    if on_intake:
-        on_intake(intake)
-    aligned = engine.align(study, intake.bundles, folder, late=late, certify=certify, command=command, progress=writing)
-    return AlignedOnDask(intake, aligned, engine.reduced, engine.parts_kept)

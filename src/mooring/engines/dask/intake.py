@@ -7,7 +7,7 @@ the worker that read them; whether they also come here is the caller's choice.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,38 +109,10 @@ def collect_on_workers(
         done += len(groups[k])
         if progress:
             progress(done, len(places))
-    valid: dict[str, list[tuple[str, Bundle]]] = {}
-    aside: list[SetAside] = []
-    places_of: dict[str, tuple[int, int]] = {}
-    usable: dict[str, bool] = {}
-    members = {member.name: member for member in study.participants}
-    for k in range(len(groups)):
-        stack = stacks[k].result() if anchors_here else None
-        for found in facts[k]:
-            if isinstance(found, SetAside):
-                aside.append(found)
-                continue
-            theirs = valid.setdefault(found.name, [])
-            still_there = any(bundle.digest == found.digest for _, bundle in theirs)
-            if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
-                continue
-            anchor = np.empty((0, study.n_components)) if stack is None else stack[found.row]
-            bundle = BundleAway(
-                members[found.name],
-                found.digest,
-                found.n_rows,
-                found.anchor_digest,
-                anchor,
-                Path(found.place.path),
-                {},
-                study.n_components,
-                study.label.kind,
-                found.place,
-            )
-            theirs.append((found.file, bundle))
-            places_of[found.place.path] = (k, found.row)
-            usable[found.place.path] = found.has_full_rank
+    stacks_here = [future.result() for future in stacks] if anchors_here else None
+    valid, aside, whereabouts = _sort_bundles(study, [facts[k] for k in range(len(groups))], stacks_here, remembered)
     taken: list[BundleAway] = []
+    members = [member.name for member in study.participants]
     for name in members:
         one, refused = _choose_bundle(valid.get(name, []), name, remembered.get(name))
         aside += refused
@@ -151,12 +123,49 @@ def collect_on_workers(
     missing = tuple(name for name in members if name not in here)
     intake = Intake(tuple(taken), tuple(aside), missing, tuple(name for name in missing if name in remembered))
     _write_record(folder, study, intake, remembered, command)
+    found = {bundle.member.name: whereabouts[bundle.place.path] for bundle in taken}
     return Taken(
         intake,
         () if anchors_here else tuple(stacks),
-        {bundle.member.name: places_of[bundle.place.path] for bundle in taken},
-        frozenset(bundle.member.name for bundle in taken if usable[bundle.place.path]),
+        {name: (k, one.row) for name, (k, one) in found.items()},
+        frozenset(name for name, (_, one) in found.items() if one.has_full_rank),
     )
+
+
+def _sort_bundles(
+    study: Study,
+    groups: Sequence[Sequence[Found | SetAside]],
+    stacks: Sequence[Matrix] | None,
+    remembered: Mapping[str, str],
+) -> tuple[dict[str, list[tuple[str, Bundle]]], list[SetAside], dict[str, tuple[int, Found]]]:
+    """Return valid bundles by participant, those set aside, and by path the group and the facts of each valid one."""
+    valid: dict[str, list[tuple[str, Bundle]]] = {}
+    aside: list[SetAside] = []
+    whereabouts: dict[str, tuple[int, Found]] = {}
+    members = {member.name: member for member in study.participants}
+    for k, found in ((k, each) for k, group in enumerate(groups) for each in group):
+        if isinstance(found, SetAside):
+            aside.append(found)
+            continue
+        theirs = valid.setdefault(found.name, [])
+        still_there = any(bundle.digest == found.digest for _, bundle in theirs)
+        if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
+            continue
+        bundle = BundleAway(
+            members[found.name],
+            found.digest,
+            found.n_rows,
+            found.anchor_digest,
+            np.empty((0, study.n_components)) if stacks is None else stacks[k][found.row],
+            Path(found.place.path),
+            {},
+            study.n_components,
+            study.label.kind,
+            found.place,
+        )
+        theirs.append((found.file, bundle))
+        whereabouts[found.place.path] = (k, found)
+    return valid, aside, whereabouts
 
 
 def in_groups(places: Sequence[Place], study: Study) -> list[list[Place]]:

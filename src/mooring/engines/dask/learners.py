@@ -138,7 +138,7 @@ def train_on_dask(
         From `mooring.engines.dask.connected`.
     study : Study
     folder : path
-        The analyst's work folder, after `align_on_dask`, which every worker sees.
+        The analyst's work folder, after `DaskEngine.align`, which every worker sees.
     learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
         "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
     seed : int, default 0
