@@ -93,7 +93,7 @@ class Deployment:
     @property
     def rms(self) -> float:
         """The root mean square of all projected training rows' entries, not centred: the unit of σ in the tables."""
-        return root_mean_square(self.rows.train)
+        return root_mean_square([np.concatenate(self.rows.train)])  # in one sum: its rounding is part of the results
 
     @property
     def standard_deviation(self) -> float:
