@@ -108,11 +108,7 @@ class StudyProgress:
         left = whole if seconds is None else f"about {in_words(seconds)} left"
         steps = f"{self.clock.done}/{self.clock.total}"
         self._bar.update(
-            self._task,
-            completed=self.clock.share_done(),
-            description=escape(self.clock.name),
-            steps=steps,
-            left=left,
+            self._task, completed=self.clock.share_done(), description=escape(self.clock.name), steps=steps, left=left
         )
         if line and not self._console.is_terminal:
             since = f"{in_words(time.monotonic() - self._began)} so far" if elapsed else ""

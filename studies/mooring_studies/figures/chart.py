@@ -153,14 +153,7 @@ def draw_points(
 
 
 def draw_curve(
-    axes: Axes,
-    line: Line | None,
-    *,
-    colour: str,
-    label: str,
-    style: Any = "-",
-    width: float = 1.9,
-    level: int = 4,
+    axes: Axes, line: Line | None, *, colour: str, label: str, style: Any = "-", width: float = 1.9, level: int = 4
 ) -> EndLabel | None:
     """A curve and its band; answers with the words for its right end."""
     if line is None:
