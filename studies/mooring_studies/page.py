@@ -17,8 +17,8 @@ from mooring_studies import summary
 from mooring_studies.comparison.results import to_plain
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.settings.sections import IMAGE_KINDS
-from mooring_studies.storage.finished import Finished, read_finished
 from mooring_studies.storage.progress import in_words
+from mooring_studies.storage.store import Finished, read_finished
 
 PAGE, CLAIMS = "index.html", "claims.json"
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

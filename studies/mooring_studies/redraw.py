@@ -18,7 +18,7 @@ from mooring import InputError, MooringError
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.page import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec
-from mooring_studies.storage.finished import Finished, read_finished
+from mooring_studies.storage.store import Finished, read_finished
 
 COMPARISON, FINDINGS, GALLERY = "paper-against-mooring.md", "findings.md", "figures.md"
 _FACES = ("celeba", "participants")

@@ -19,10 +19,9 @@ from mooring import InputError, StorageError
 from mooring_studies.comparison.results import decode_rows
 from mooring_studies.settings.sections import convert, suggest_name
 from mooring_studies.settings.spec import Spec
-from mooring_studies.storage.finished import read_finished
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.store import ResultStore
+from mooring_studies.storage.store import ResultStore, read_finished
 
 IDENTITY = ("deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
 """What tells one row from all others."""

@@ -16,7 +16,7 @@ import pytest
 from mooring_studies import redraw, runner
 from mooring_studies.figures import study_figures as draw
 from mooring_studies.settings.spec import STUDIES, noise_draws
-from mooring_studies.storage.finished import read_finished
+from mooring_studies.storage.store import read_finished
 from typer.testing import CliRunner
 
 from mooring.cli.app import app
@@ -299,8 +299,8 @@ def test_two_runs_do_not_write_the_same_files_at_once(
     words: list[Any], study: FakeStudy, tmp_path: Path, undrawn: None
 ) -> None:
     run("reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path)
-    script = "import sys; from pathlib import Path; from mooring_studies.storage import locking\n"
-    script += "with locking.one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
+    script = "import sys; from pathlib import Path; from mooring_studies.storage.store import one_run_at_a_time\n"
+    script += "with one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
     script += "    sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
     command = [sys.executable, "-c", script, str(tmp_path / "mnist")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

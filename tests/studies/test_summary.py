@@ -11,7 +11,7 @@ from mooring_studies.comparison.results import Results
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.page import describe_study, render_study
 from mooring_studies.settings.spec import STUDIES, read_spec
-from mooring_studies.storage.finished import Finished
+from mooring_studies.storage.store import Finished
 from mooring_studies.summary import between, control_columns, joining_pays, noisy_columns, summarised
 from rich.console import Console
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -86,9 +85,7 @@ class StudyProgress:
         self._sign_of_life.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self._over.set()
         self._sign_of_life.join()
         self._bar.stop()

@@ -111,7 +111,7 @@ def reproduce(
     with run_command(format) as console, end_on_sigterm():
         from mooring_studies.cli import output as terminal
         from mooring_studies.settings.spec import read_spec
-        from mooring_studies.storage.locking import one_run_at_a_time
+        from mooring_studies.storage.store import one_run_at_a_time
 
         if study is None:
             print_result(format, console, {"studies": terminal.describe_studies()}, terminal.print_studies)
@@ -209,7 +209,7 @@ def _rerun(row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model
 def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
     """Draw, compare, write the page; answers with what was made and the main figures."""
     from mooring_studies.page import CLAIMS, PAGE, present
-    from mooring_studies.storage.finished import read_finished
+    from mooring_studies.storage.store import read_finished
     from mooring_studies.summary import joining_pays, summarised
 
     finished = read_finished(folder)

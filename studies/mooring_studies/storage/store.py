@@ -14,17 +14,18 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from mooring import InputError, StorageError
 from mooring.atomic_io import PARTIAL, explain_os_errors, make_folder, write_atomically
-from mooring_studies.comparison.results import decode_rows, encode_rows, to_plain, write_results
-from mooring_studies.storage.locking import lock_folder
+from mooring_studies.comparison.results import Results, decode_rows, encode_rows, read_results, to_plain, write_results
 
 FACTS, PICTURES = "facts", "pictures"
 _CHUNK = "rows-{:06d}.parquet"
@@ -175,9 +176,7 @@ class ResultStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
     def _kept_path(self, name: str) -> Path:
@@ -209,6 +208,102 @@ class ResultStore:
 
     def _write(self, path: Path, content: bytes) -> None:
         write_atomically(path, content, what="the results")
+
+
+def lock_folder(folder: Path) -> FileLock:
+    """Lock a folder until `release`; its file "lock" stays, since removing it could let two processes in.
+
+    Raises
+    ------
+    StorageError
+        Where another process has the lock.
+    """
+    lock = FileLock(folder / "lock", thread_local=False)
+    with explain_os_errors("the folder of results"):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise StorageError(
+                f"the results in {folder}",
+                reason="another run is working on them",
+                cure="Wait until it ends, end it, or name another --output.",
+            ) from None
+    return lock
+
+
+@contextmanager
+def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
+    """Lock a study's folder, whatever settings a run has: all of them write the same table, figures and page.
+
+    Parameters
+    ----------
+    folder : Path
+        Its folder "store" holds the lock: a folder of results without one, such as a published one, stays as it is.
+    make : bool
+        Whether to make both where they are missing; otherwise there is nothing to lock.
+    """
+    if make:
+        make_folder(folder / "store", what="the folder of results")
+    if not (folder / "store").is_dir():
+        yield
+        return
+    lock = lock_folder(folder / "store")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A finished study as it lies on disk.
+
+    Attributes
+    ----------
+    results : Results
+    facts : dict
+    pictures : dict of arrays, or None
+        None where the study has none, or where they were not kept with it.
+    """
+
+    results: Results
+    facts: dict[str, Any]
+    pictures: dict[str, Any] | None
+
+    @property
+    def study(self) -> str:
+        """Its name."""
+        return str(self.facts["study"])
+
+
+def read_finished(folder: Path) -> Finished:
+    """Read results.parquet, facts.json and, where it is there, pictures.npz."""
+    results = read_results(folder / "results.parquet")
+    facts = _read_finished_file(folder / "facts.json", decode_table)
+    if not isinstance(facts.get("study"), str):
+        raise _unusable("facts.json")
+    pictures = folder / "pictures.npz"
+    return Finished(results, facts, _read_finished_file(pictures, decode_arrays) if pictures.exists() else None)
+
+
+def _read_finished_file(path: Path, decode: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        raise StorageError(path.name, reason=f"it is not in {path.parent}", cure="Run the study first.") from None
+    except OSError as problem:
+        reason = problem.strerror or "the disk failed"
+        raise StorageError(path.name, reason=reason, cure="Check the folder's permissions.") from None
+    except MemoryError:
+        raise
+    except Exception:  # whatever a broken file makes its reader say
+        raise _unusable(path.name) from None
+
+
+def _unusable(name: str) -> StorageError:
+    return StorageError(
+        name, reason="it cannot be read", cure="Run the study again; what it has finished is used again."
+    )
 
 
 def decode_table(content: bytes) -> dict[str, Any]:
