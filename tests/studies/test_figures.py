@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mooring_studies.comparison.max_of_k_baseline import best_by_luck
+from mooring_studies.comparison.max_of_k_baseline import expect_best_guess
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.chart import outline_track, spread_out
 from mooring_studies.figures.fits import Fits, Line, Track, raise_to
 from mooring_studies.figures.frontier import find_frontier
-from mooring_studies.figures.landscape import differences, error_share
+from mooring_studies.figures.landscape import compare_deployments, error_share
 from mooring_studies.figures.pictures import draw_pictures
-from mooring_studies.figures.readings import levels, means_by_setting, paired_gains, strongest_noise
+from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise
 from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, write_figure
 from mooring_studies.figures.tradeoff import smooth_surface
 
@@ -428,12 +428,12 @@ def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_giv
 def test_luck_counts_the_attacks_of_each_panel(mnist):
     results, _ = mnist
     found = drawings("mnist", results, facts=LUCK)
-    two, four = (f"{100 * best_by_luck(n, 100):.1f} %" for n in (2, 4))
+    two, four = (f"{100 * expect_best_guess(n, 100):.1f} %" for n in (2, 4))
     assert (
         f"The best of 2 attacks would reach {two} by luck alone, the best of 4 attacks {four}."
         in found["linkage"].caption
     )
-    ways = f"{100 * best_by_luck(4, 100):.1f} %"
+    ways = f"{100 * expect_best_guess(4, 100):.1f} %"
     matched = f"Matched directly, the best of 2 attacks, by distance and by angle, would reach {ways} by luck alone"
     assert matched in found["linkage-strongest"].caption
 
@@ -623,8 +623,8 @@ def test_gains_over_training_alone_are_paired_by_deployment():
             rows.append({"deployment": deployment, "method": "m", "anchor_noise_scale": v, "auc_own_clean": score})
     results = Results.from_rows(rows)
     own = results.where(method="m")
-    np.testing.assert_allclose(paired_gains(results, own, "auc_own_clean"), [5, -5])
-    np.testing.assert_allclose(paired_gains(results, strongest_noise(own), "auc_own_clean"), [0, -10], atol=1e-9)
+    np.testing.assert_allclose(pair_gains(results, own, "auc_own_clean"), [5, -5])
+    np.testing.assert_allclose(pair_gains(results, select_strongest_noise(own), "auc_own_clean"), [0, -10], atol=1e-9)
 
 
 def test_each_participants_own_rows_have_a_place():
@@ -657,8 +657,8 @@ def test_gains_that_are_not_resolved_are_told_and_grey():
     results = Results.from_rows(rows + again)
     measured = 100 * results["balanced_accuracy_clean"]
     first = results.where(method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.02)
-    np.testing.assert_allclose(differences(first, 100 * first["balanced_accuracy_clean"]), [4.0])
-    assert len(differences(results.where(deployment=0), measured[results["deployment"] == 0])) == 0
+    np.testing.assert_allclose(compare_deployments(first, 100 * first["balanced_accuracy_clean"]), [4.0])
+    assert len(compare_deployments(results.where(deployment=0), measured[results["deployment"] == 0])) == 0
     found = drawings("landscape", results)["gain"]
     assert "differs by 4.0 points on average" in found.caption
     assert "below about 3 points" in found.caption
@@ -965,7 +965,7 @@ def test_noise_of_a_landscape_is_read_in_units_of_its_cells():
 
 def test_levels_of_noise_are_matched_between_deployments_by_their_order():
     results = Results.from_rows(table_rows(sizes=(200,)))
-    x, y = levels(results.where(method="c-gdp-data-noise"), "data_noise_scale", "balanced_accuracy_clean")
+    x, y = match_levels(results.where(method="c-gdp-data-noise"), "data_noise_scale", "balanced_accuracy_clean")
     np.testing.assert_allclose(x, 1.01 * np.array([0.1, 0.3, 0.5, 0.8, 1.5]))
     assert y.shape == (3, 5)
 
@@ -977,7 +977,7 @@ def test_the_frontier_of_tables_is_one_of_means_not_of_lucky_runs():
         for v, sigma in ((0.1, 1.0), (0.1, 2.0), (0.2, 1.0))
     ]
     leakage, utility = np.array([1.0, 2, 3, 3, 4, np.nan]), np.array([10.0, 20, 30, 30, 40, 90])
-    found = means_by_setting(Results.from_rows(rows), leakage, utility)
+    found = average_by_setting(Results.from_rows(rows), leakage, utility)
     np.testing.assert_allclose(found, [[2, 3, 3], [20, 30, 30]])
 
 

@@ -9,7 +9,7 @@ import pytest
 from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.chart import Drawing
-from mooring_studies.figures.landscape import differences, kept_without_noise
+from mooring_studies.figures.landscape import compare_deployments, compare_with_pooled
 from mooring_studies.figures.study_figures import draw_study, house_style
 from mooring_studies.summary import joining_pays, summarised
 
@@ -79,7 +79,7 @@ def test_maps_of_leakage_have_no_panel_of_pooled_raw() -> None:
 
 def test_the_caption_says_how_near_joining_without_noise_comes() -> None:
     rows = made_rows()
-    np.testing.assert_allclose(kept_without_noise(Results.from_rows(rows)), [-1.0] * 4)
+    np.testing.assert_allclose(compare_with_pooled(Results.from_rows(rows)), [-1.0] * 4)
     next(row for row in rows if row["method"] == "aa-i-gdp")["balanced_accuracy_clean"] += 0.05  # now 4 above
     words = (
         "Joining without noise, which turns these rows and no more, is 1.8 points from it on average and 4.0 at most, "
@@ -93,7 +93,7 @@ def test_the_caption_says_how_near_joining_without_noise_comes() -> None:
 
 def test_cells_are_compared_with_pooled_raw_of_the_same_deployment() -> None:
     rows = [row for row in made_rows(deployments=2) if (row["method"], row["deployment"]) != ("pooled-raw", 1)]
-    assert len(kept_without_noise(Results.from_rows(rows))) == 4
+    assert len(compare_with_pooled(Results.from_rows(rows))) == 4
 
 
 def test_a_table_without_pooled_raw_is_drawn_as_before() -> None:
@@ -118,9 +118,9 @@ def test_where_no_panel_has_sigma_the_axis_has_no_word_of_s() -> None:
 
 def test_gains_between_deployments_are_apart_cell_by_cell() -> None:
     results = Results.from_rows(made_rows(deployments=2)).where(method="pooled-raw")
-    apart = differences(results, 100 * results["balanced_accuracy_clean"])
+    apart = compare_deployments(results, 100 * results["balanced_accuracy_clean"])
     np.testing.assert_allclose(sorted(apart), [0.2, 0.2, 1.0, 1.0])
-    assert not len(differences(results.where(deployment=0), np.ones(4)))
+    assert not len(compare_deployments(results.where(deployment=0), np.ones(4)))
 
 
 def test_the_line_runs_between_cells_where_joining_pays_and_cells_where_not() -> None:

@@ -10,7 +10,13 @@ from mooring_studies.comparison.claims_counts import by_luck
 from mooring_studies.comparison.claims_page import as_dicts
 from mooring_studies.comparison.claims_study import NOT_RECORDED, NoAnswer, Study, read_paper
 from mooring_studies.comparison.findings import find
-from mooring_studies.comparison.max_of_k_baseline import best_by_luck, gallery_counts, luck_of, luck_words, n_rivals
+from mooring_studies.comparison.max_of_k_baseline import (
+    count_galleries,
+    count_rivals,
+    describe_luck,
+    estimate_luck,
+    expect_best_guess,
+)
 from mooring_studies.comparison.results import Results
 
 ANCHOR = "aa-i-gdp-anchor-noise"
@@ -32,20 +38,20 @@ def test_luck_is_what_many_guesses_give(n_attacks: int, n_galleries: int, n_cand
     rng = np.random.default_rng(0)
     guesses = rng.binomial(n_galleries, 1 / n_candidates, (100_000, n_attacks)).max(axis=1) / n_galleries
     error = guesses.std() / np.sqrt(len(guesses))
-    assert best_by_luck(n_attacks, n_galleries, n_candidates) == pytest.approx(guesses.mean(), abs=4 * error)
+    assert expect_best_guess(n_attacks, n_galleries, n_candidates) == pytest.approx(guesses.mean(), abs=4 * error)
 
 
 def test_one_attack_has_no_luck_and_more_galleries_leave_less() -> None:
-    assert best_by_luck(1, 1000) == pytest.approx(0.1, abs=1e-12)
-    assert best_by_luck(2, 1, 10) == pytest.approx(1 - 0.9**2)
-    assert best_by_luck(6, 100) > best_by_luck(6, 1000) > best_by_luck(2, 1000) > 0.1
+    assert expect_best_guess(1, 1000) == pytest.approx(0.1, abs=1e-12)
+    assert expect_best_guess(2, 1, 10) == pytest.approx(1 - 0.9**2)
+    assert expect_best_guess(6, 100) > expect_best_guess(6, 1000) > expect_best_guess(2, 1000) > 0.1
 
 
 def test_rivals_are_those_of_one_draw_on_which_every_attack_was_run() -> None:
-    assert n_rivals(drawn_rows(), "linkage") == 3
-    assert n_rivals(drawn_rows(), "match") == 1
-    assert n_rivals(drawn_rows(), "error") == 0
-    assert n_rivals(Results.from_rows([]), "linkage") == 0
+    assert count_rivals(drawn_rows(), "linkage") == 3
+    assert count_rivals(drawn_rows(), "match") == 1
+    assert count_rivals(drawn_rows(), "error") == 0
+    assert count_rivals(Results.from_rows([]), "linkage") == 0
 
 
 @pytest.mark.parametrize(
@@ -62,31 +68,31 @@ def test_rivals_are_those_of_one_draw_on_which_every_attack_was_run() -> None:
     ],
 )
 def test_galleries_are_those_that_the_study_noted(facts: dict, linkage: object, match: object) -> None:
-    assert gallery_counts(facts, "linkage") == linkage
-    assert gallery_counts(facts, "match") == match
+    assert count_galleries(facts, "linkage") == linkage
+    assert count_galleries(facts, "match") == match
 
 
 def test_luck_has_two_ends_where_galleries_share_a_record() -> None:
-    found = luck_of(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
-    assert found == (best_by_luck(3, 980), best_by_luck(3, 98))
-    matched = luck_of(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
-    assert matched == (best_by_luck(2, 98), best_by_luck(2, 98))  # by distance and by angle
-    assert luck_of(drawn_rows(), {}, "linkage") is None
-    assert luck_of(drawn_rows(), {"n_queries": 98}, "error") is None
+    found = estimate_luck(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
+    assert found == (expect_best_guess(3, 980), expect_best_guess(3, 98))
+    matched = estimate_luck(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
+    assert matched == (expect_best_guess(2, 98), expect_best_guess(2, 98))  # by distance and by angle
+    assert estimate_luck(drawn_rows(), {}, "linkage") is None
+    assert estimate_luck(drawn_rows(), {"n_queries": 98}, "error") is None
 
 
 def test_the_words_tell_each_number_of_attacks_once() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
     two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
-    ends = {n: [f"{100 * best_by_luck(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
-    assert luck_words([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
+    ends = {n: [f"{100 * expect_best_guess(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
+    assert describe_luck([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
         f" In (a), the best of 2 attacks would reach {' to '.join(ends[2])} % by luck alone, the best of 3 attacks "
         f"{' to '.join(ends[3])} % (980 to 98 independent galleries)."
     )
-    assert luck_words([two], {"n_queries": 1000}, "linkage") == (
-        f" The best of 2 attacks would reach {100 * best_by_luck(2, 1000):.1f} % by luck alone."
+    assert describe_luck([two], {"n_queries": 1000}, "linkage") == (
+        f" The best of 2 attacks would reach {100 * expect_best_guess(2, 1000):.1f} % by luck alone."
     )
-    assert luck_words([two], {}, "linkage") == luck_words([Results.from_rows([])], facts, "linkage") == ""
+    assert describe_luck([two], {}, "linkage") == describe_luck([Results.from_rows([])], facts, "linkage") == ""
 
 
 def test_ten_candidates_are_what_galleries_have() -> None:
@@ -95,7 +101,7 @@ def test_ten_candidates_are_what_galleries_have() -> None:
 
 def test_pages_say_what_luck_gives_where_it_is_known() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
-    most = 100 * best_by_luck(3, 98)
+    most = 100 * expect_best_guess(3, 98)
     assert by_luck(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
     with pytest.raises(NoAnswer, match=NOT_RECORDED):
         by_luck(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage")

@@ -20,14 +20,14 @@ _PARTS = ("parts", "cells", "deployments")  # where studies of several sizes not
 _WAYS = {"linkage": 1, "match": 2}  # records are matched by distance and by angle, whichever finds more
 
 
-def best_by_luck(n_attacks: int, n_galleries: int, n_candidates: int = N_CANDIDATES) -> float:
+def expect_best_guess(n_attacks: int, n_galleries: int, n_candidates: int = N_CANDIDATES) -> float:
     """The expected share of the best of so many attacks that all guess, each gallery and each attack on its own.
 
     The expected maximum of k independent Binomial(g, 1/c) counts is the sum of 1 − F(x)^k over x = 0 … g − 1.
 
     Examples
     --------
-    >>> best_by_luck(2, 1, n_candidates=2)
+    >>> expect_best_guess(2, 1, n_candidates=2)
     0.75
     """
     from scipy.stats import binom
@@ -36,14 +36,14 @@ def best_by_luck(n_attacks: int, n_galleries: int, n_candidates: int = N_CANDIDA
     return float(np.sum(1 - below**n_attacks)) / n_galleries
 
 
-def n_rivals(rows: Results, kind: Kind) -> int:
+def count_rivals(rows: Results, kind: Kind) -> int:
     """How many attacks the strongest is the best of: the most that were measured on one of its draws."""
     judged = rows.only(np.isfinite(rows.strongest(kind)))
     measured = [np.isfinite(judged[f"{kind}:{name}"]) for name in judged.attacks(kind)]
     return int(np.sum(measured, axis=0).max()) if measured else 0
 
 
-def gallery_counts(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | None:
+def count_galleries(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | None:
     """The fewest and the most independent galleries that an attack of a study was judged by; None if none were noted."""
     found = _noted(facts, kind)
     for name in _PARTS if not found else ():
@@ -53,28 +53,28 @@ def gallery_counts(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | No
     return (min(found), max(found)) if found else None
 
 
-def luck_of(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
+def estimate_luck(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
     """The least and the most that the strongest attack would reach on average by luck alone, as shares; None if unknown."""
-    counts, n_attacks = gallery_counts(facts, kind), n_rivals(rows, kind)
+    counts, n_attacks = count_galleries(facts, kind), count_rivals(rows, kind)
     if counts is None or n_attacks == 0:
         return None
-    fewest, most = (best_by_luck(_WAYS[kind] * n_attacks, count) for count in counts)
+    fewest, most = (expect_best_guess(_WAYS[kind] * n_attacks, count) for count in counts)
     return most, fewest
 
 
-def luck_words(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best") -> str:
+def describe_luck(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best") -> str:
     """A sentence for a caption, with a blank before it: what luck alone gives in each part of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
     """
-    found = {n_rivals(rows, kind): luck_of(rows, facts, kind) for rows in parts}
+    found = {count_rivals(rows, kind): estimate_luck(rows, facts, kind) for rows in parts}
     told = [(n, luck) for n, luck in sorted(found.items()) if luck is not None]
     if not told:
         return ""
     ways = ", by distance and by angle," if _WAYS[kind] > 1 else ""
     first, *others = [(f"of {_attacks(n)}", _percent(*luck)) for n, luck in told]
     more = "".join(f", the best {which} {reached}" for which, reached in others)
-    counts = gallery_counts(facts, kind)
+    counts = count_galleries(facts, kind)
     assert counts is not None  # else there was no luck to tell
     spread = f" ({counts[1]:,} to {counts[0]:,} independent galleries)" if counts[0] < counts[1] else ""
     return f" {opening} {first[0]}{ways} would reach {first[1]} by luck alone{more}{spread}."

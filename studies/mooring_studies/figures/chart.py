@@ -349,7 +349,7 @@ def _same_way_round(pieces: Array) -> Array:
     return kept if len(kept) else turned[:1]
 
 
-def convergence_marks(colour: str, limit: str, **look: Any) -> list[Any]:
+def make_convergence_marks(colour: str, limit: str, **look: Any) -> list[Any]:
     """A legend's entries for filled and open markers; `limit` says what the open ones mean."""
     from matplotlib.lines import Line2D
 

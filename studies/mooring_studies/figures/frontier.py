@@ -57,7 +57,7 @@ class Point:
     inside: str
 
 
-def noiseless_points(results: Results, kind: Kind) -> list[Point]:
+def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
     """I-GDP, and C-GDP and AA-I-GDP without noise: one point, the better, where no reader could tell those apart."""
     points = {method: point for method in _LOOKS if (point := _point(results, method, kind)) is not None}
     if terms.COMMON in points and terms.ALIGNED in points and _alike(points[terms.COMMON], points[terms.ALIGNED], kind):

@@ -63,8 +63,8 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         error_share, "OrRd_r", ".2f",
     )  # fmt: skip
     unit, luck = _describe_unit(material), material.luck("match", _METHODS, everywhere=True)
-    repeated = np.concatenate([differences(rows, gains(results, rows)) for _, rows in panels])
-    apart = np.abs(kept_without_noise(results))
+    repeated = np.concatenate([compare_deployments(rows, gains(results, rows)) for _, rows in panels])
+    apart = np.abs(compare_with_pooled(results))
     values: dict[str, Any] = {
         "resolved": f"{RESOLVED_GAIN:g}",
         "repeated": (np.mean(repeated), np.percentile(repeated, 95)) if len(repeated) else None,
@@ -116,7 +116,7 @@ def _describe_unit(material: fits.Material) -> str:
     return f"the standard deviation of the projected rows, columns centred{size}"
 
 
-def kept_without_noise(results: Results) -> list[float]:
+def compare_with_pooled(results: Results) -> list[float]:
     """Percentage points, of every cell in every deployment, by which joining without noise is above pooled raw."""
     pooled, joint = (results.where(method=method) for method in (terms.POOLED_RAW, terms.ALIGNED))
     known = dict(zip(_places(pooled), pooled.percent("balanced_accuracy_clean"), strict=True))
@@ -175,7 +175,7 @@ def error_share(rows: Results) -> Array:
     return np.asarray(rows.leakage("error") / rows.numbers("error:guessing"), dtype=float)
 
 
-def differences(rows: Results, measured: Array) -> Array:
+def compare_deployments(rows: Results, measured: Array) -> Array:
     """How far a measure of one cell is apart in two deployments, of every cell that the first two have."""
     sizes, counts, deployment = rows.values("rows_each"), rows.values("n_participants"), rows.numbers("deployment")
     each = [

@@ -208,7 +208,7 @@ def draw_solver(material: fits.Material) -> list[chart.Drawing]:
             y = np.where(y > 0, y, np.nan)
         chart.draw_points(one, x, y, colour=colour, filled=shut, alpha=0.75, markersize=4.4)
         chart.mark_transition(one, material.only_transition())
-    handles = chart.convergence_marks(colour, "reached the limit of iterations", markersize=5)
+    handles = chart.make_convergence_marks(colour, "reached the limit of iterations", markersize=5)
     canvas.legend(handles=handles, loc="outside lower center", ncols=2, labelcolor=terms.INK)
     return [chart.describe(canvas, "solver", "solver", n=len(own), n_converged=int(shut.sum()))]
 

@@ -161,7 +161,7 @@ def _draw_transition(material: fits.Material, identities: list[int]) -> list[cha
         one.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylim=(-0.6, len(counts) - 0.4))
         one.set_yticks(range(len(counts)), [f"p = {p}" for p in counts])
         one.text(1.02, len(counts) - 0.5, "converged", transform=right, fontsize=8.5, color=terms.GREY)
-    handles = chart.convergence_marks(terms.INK, "reached the limit")
+    handles = chart.make_convergence_marks(terms.INK, "reached the limit")
     if any(material.transition(p) is not None for p in material.paper.values("n_participants")):
         handles.append(Line2D([], [], color=terms.INK, linewidth=2, label="v_PT"))
     canvas.legend(handles=handles, loc="outside lower center", ncols=3)

@@ -57,7 +57,7 @@ def noiseless_method(rows: Results) -> str:
     return terms.ALIGNED if len(rows.where(method=terms.ALIGNED)) else terms.COMMON
 
 
-def noisy_methods(rows: Results) -> dict[str, str]:
+def name_noisy_methods(rows: Results) -> dict[str, str]:
     """Words for the noisy methods of a table; private-data noise is one, whichever of its two coupled forms was run."""
     data = terms.DATA_NOISE if len(rows.where(method=terms.DATA_NOISE)) else terms.ALIGNED_DATA_NOISE
     return {data: "private-data noise", terms.ANCHOR_NOISE: "anchor noise", terms.BOTH_NOISES: "both noises"}
@@ -76,7 +76,7 @@ ACCURACY = Worth("balanced_accuracy_clean", "balanced_accuracy", terms.CLEAN_AXI
 RANKING = Worth("auc_own_clean", None, terms.AUC_AXIS)
 
 
-def levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
+def match_levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
     """Noise levels, and a percentage at each: one row a deployment, draws averaged.
 
     The k-th level of every deployment is one level: σ is a multiple of the rows' size, which differs a little between
@@ -98,7 +98,7 @@ def levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
     return np.mean([across[k] for k in kept], axis=0), np.stack([up[k] for k in kept])
 
 
-def means_by_setting(rows: Results, *series: Array) -> list[Array]:
+def average_by_setting(rows: Results, *series: Array) -> list[Array]:
     """Every series averaged over the runs of one setting of the noise, whatever their deployment and draw.
 
     A setting is v and the place of σ among a deployment's: σ is a multiple of the rows' size, which differs a little.
@@ -115,7 +115,7 @@ def means_by_setting(rows: Results, *series: Array) -> list[Array]:
     return [np.bincount(which, weights=each[good]) / np.bincount(which) for each in series]
 
 
-def paired_gains(rows: Results, joint: Results, name: str) -> Array:
+def pair_gains(rows: Results, joint: Results, name: str) -> Array:
     """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
     found = []
     for deployment in rows.values("deployment"):
@@ -126,7 +126,7 @@ def paired_gains(rows: Results, joint: Results, name: str) -> Array:
     return np.array(found)
 
 
-def strongest_noise(rows: Results) -> Results:
+def select_strongest_noise(rows: Results) -> Results:
     """The rows with the strongest noise of every deployment."""
     noise = np.nan_to_num(rows.numbers("anchor_noise_scale")) + np.nan_to_num(rows.numbers("data_noise_scale"))
     deployment = rows.numbers("deployment")
@@ -134,7 +134,7 @@ def strongest_noise(rows: Results) -> Results:
     return rows.only(np.array([noise[k] == most[one] for k, one in enumerate(deployment)], dtype=bool))
 
 
-def by_rows(results: Results) -> Iterator[tuple[str, Results]]:
+def split_by_rows(results: Results) -> Iterator[tuple[str, Results]]:
     """Parts of the table by rows a participant, where a study has several, in words."""
     sizes = results.values("rows_each")
     starts = [size for k, size in enumerate(sizes) if k == 0 or size > _OTHER_SIZE * sizes[k - 1]]

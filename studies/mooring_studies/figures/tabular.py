@@ -30,7 +30,7 @@ _PLACES = ((-_HALF + 0.12, -0.02), (0.08, _HALF - 0.04))  # of the points of eit
 
 def draw_tables(material: fits.Material) -> list[chart.Drawing]:
     """The figures of a study of tables that are alike for all its participants."""
-    groups = list(readings.by_rows(material.results))
+    groups = list(readings.split_by_rows(material.results))
     drawings = [_draw_utility(material, groups, ACCURACY)]
     if readings.mean(material.results.numbers(RANKING.clean)) is not None:
         drawings.append(_draw_utility(material, groups, RANKING))
@@ -60,7 +60,7 @@ def _draw_tradeoff(material: fits.Material, groups: Groups) -> chart.Drawing:
         line[0].set(title=f"By matching{heading}", xlabel=f"matched by the {terms.STRONGEST}, %")
         line[1].set(title=f"By error{heading}", xlabel="relative error of that attack (safer to the left)")
     chart.write_legend(canvas, chart.list_entries(axes[0][0], without=_NAMED), n_columns=4)
-    luck = material.luck("match", readings.noisy_methods(material.results), everywhere=True)
+    luck = material.luck("match", readings.name_noisy_methods(material.results), everywhere=True)
     return chart.describe(canvas, "tradeoff", "tables_tradeoff", deployments=_count_deployments(material), luck=luck)
 
 
@@ -79,7 +79,7 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
         *_draw_alone(axes, rows, worth.clean),
     ]
     own, colour = rows.where(method=_method_of(rows, words)), _LOOKS[words]["colour"]
-    x, clean = readings.levels(own, scale, worth.clean)
+    x, clean = readings.match_levels(own, scale, worth.clean)
     if not len(x):
         chart.mark_not_run(axes)
     else:
@@ -88,7 +88,7 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
         axes.fill_between(x, clean.min(axis=0), clean.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, middle, color=colour, linewidth=2.2, label=words, zorder=5)
         labels.append(chart.EndLabel(float(middle[-1]), f"{words}, as deployed", colour))
-        x, noisy = readings.levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
+        x, noisy = readings.match_levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
         if len(x) and abs(noisy.mean(axis=0) - middle).max() > 0.05:
             label = f"{words}, noisy rows"
             axes.plot(x, noisy.mean(axis=0), color=colour, linewidth=1.4, linestyle="--", label=label)
@@ -98,7 +98,7 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
 
 def _method_of(rows: Results, words: str) -> str:
     """The method with this noise that a table has."""
-    return next(method for method, name in readings.noisy_methods(rows).items() if name == words)
+    return next(method for method, name in readings.name_noisy_methods(rows).items() if name == words)
 
 
 def _list_gains(groups: Groups, worth: Worth) -> list[str]:
@@ -108,9 +108,9 @@ def _list_gains(groups: Groups, worth: Worth) -> list[str]:
         joints = {"no noise": rows.where(method=readings.noiseless_method(rows))}
         for words, _, _ in _NOISES:
             own = rows.where(method=_method_of(rows, words))
-            joints[f"strongest {words}"] = readings.strongest_noise(own)
+            joints[f"strongest {words}"] = readings.select_strongest_noise(own)
         for words, joint in joints.items():
-            gain = readings.paired_gains(rows, joint, worth.clean)
+            gain = readings.pair_gains(rows, joint, worth.clean)
             if len(gain):
                 middle, low, high = (f"{x:+.1f}".replace("-", "−") for x in (gain.mean(), gain.min(), gain.max()))
                 parts.append(f"{words}{heading} {middle}" + (f" ({low} to {high})" if low != high else ""))
@@ -141,19 +141,19 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     low, high = _find_ends(rows, Worth(_CLEAN, None, terms.CLEAN_AXIS))
     chart.set_percent_axis(axes, low=low, high=high)
     every_x, every_y = [np.empty(0)], [np.empty(0)]
-    for method, words in readings.noisy_methods(rows).items():
+    for method, words in readings.name_noisy_methods(rows).items():
         own = rows.where(method=method)
         x, y = own.leakage(kind), own.percent(_CLEAN)
         if readings.mean(x) is None:
             continue
         look: dict[str, Any] = dict(_LOOKS[words])
         chart.draw_points(axes, x, y, alpha=0.2, markersize=3.2, **look)
-        x, y = readings.means_by_setting(own, x, y)
+        x, y = readings.average_by_setting(own, x, y)
         chart.draw_points(axes, x, y, alpha=0.95, markersize=6.5, label=words, **look)
         every_x.append(x)
         every_y.append(y)
     x, y = np.concatenate(every_x), np.concatenate(every_y)
-    quiet = frontier.noiseless_points(rows, kind)
+    quiet = frontier.find_noiseless_points(rows, kind)
     frontier.draw_frontier(axes, x, y, quiet, kind, width=2.2, level=1.8)
     frontier.mark_noiseless(axes, quiet)
     _set_leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
@@ -229,7 +229,7 @@ def _draw_participant(axes: chart.Axes, results: Results, name: str, place: floa
             look: dict[str, Any] = {"markersize": size, "linestyle": "none", "color": colour, "zorder": 6}
             axes.plot([place - _HALF + shift], [found], marker, label=words, **look)
     for (words, scale, _), (left, right) in zip(_NOISES, _PLACES, strict=True):
-        x, y = readings.levels(results.where(method=_method_of(results, words)), scale, name)
+        x, y = readings.match_levels(results.where(method=_method_of(results, words)), scale, name)
         if len(x):
             across, colour = place + np.linspace(left, right, len(x)), _LOOKS[words]["colour"]
             axes.vlines(across, y.min(axis=0), y.max(axis=0), color=colour, linewidth=1.0, alpha=0.45, label="_range")

@@ -72,7 +72,7 @@ def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
     for one, (kind, heading, across) in zip(axes[0], panels, strict=True):
         one.set(title=heading, xlabel=across, ylabel=terms.CLEAN_AXIS)
         x, y = frontier.draw_deployed(one, material.paper, kind)
-        quiet = frontier.noiseless_points(material.paper, kind)
+        quiet = frontier.find_noiseless_points(material.paper, kind)
         frontier.mark_noiseless(one, quiet)
         frontier.draw_frontier(one, x, y, quiet, kind, width=2.6)
         placed = any(point.words.startswith("I-GDP") for point in quiet)
@@ -131,7 +131,7 @@ def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[s
     paper, what = material.paper, _MEASURES[kind]
     axes.set(title=f"The frontier: {what}", xlabel=f"{what} by the strongest attack, %", ylabel=terms.CLEAN_AXIS)
     x, y = frontier.draw_deployed(axes, paper, kind, alpha=0.5)
-    quiet = frontier.noiseless_points(paper, kind)
+    quiet = frontier.find_noiseless_points(paper, kind)
     best = frontier.draw_frontier(axes, x, y, quiet, kind)
     frontier.mark_noiseless(axes, quiet)
     chance = terms.guessing_level(material.study)
