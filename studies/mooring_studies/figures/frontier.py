@@ -21,13 +21,6 @@ _LOOKS = {
 }
 
 
-_NOISY = {
-    terms.DATA_NOISE: ("private-data noise", "o"),
-    terms.ANCHOR_NOISE: ("anchor noise", "s"),
-    terms.BOTH_NOISES: ("both noises", "^"),
-}
-
-
 def find_frontier(leakage: Array, utility: Array) -> NDArray[np.intp]:
     """The points that no other beats: from the least leakage to the most, each more useful than those before.
 
@@ -72,7 +65,7 @@ def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
 def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: float = 0.65) -> tuple[Array, Array]:
     """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them."""
     every_x, every_y = [np.empty(0)], [np.empty(0)]
-    for method, (words, marker) in _NOISY.items():
+    for method, (words, marker) in terms.NOISY.items():
         own = results.where(method=method)
         x, y = own.leakage(kind), own.percent("balanced_accuracy_clean")
         good = np.isfinite(x) & np.isfinite(y)

@@ -60,7 +60,7 @@ def noiseless_method(rows: Results) -> str:
 def name_noisy_methods(rows: Results) -> dict[str, str]:
     """Words for the noisy methods of a table; private-data noise is one, whichever of its two coupled forms was run."""
     data = terms.DATA_NOISE if len(rows.where(method=terms.DATA_NOISE)) else terms.ALIGNED_DATA_NOISE
-    return {data: "private-data noise", terms.ANCHOR_NOISE: "anchor noise", terms.BOTH_NOISES: "both noises"}
+    return {data if method == terms.DATA_NOISE else method: words for method, (words, _) in terms.NOISY.items()}
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,10 @@ Groups = list[tuple[str, Results]]
 ALONE = "training alone, own rows"
 _EVERYBODY = "local only, everybody's rows"
 _CLEAN = "balanced_accuracy_clean"
-_LOOKS: dict[str, dict[str, str]] = {
-    "private-data noise": {"colour": terms.METHOD_COLOURS[terms.DATA_NOISE], "marker": "o"},
-    "anchor noise": {"colour": terms.METHOD_COLOURS[terms.ANCHOR_NOISE], "marker": "s"},
-    "both noises": {"colour": terms.METHOD_COLOURS[terms.BOTH_NOISES], "marker": "^"},
+_LOOKS: dict[str, dict[str, Any]] = {
+    words: {"colour": terms.METHOD_COLOURS[method], "marker": marker} for method, (words, marker) in terms.NOISY.items()
 }
-_NOISES = (
-    ("private-data noise", "data_noise_scale", terms.DATA_AXIS),
-    ("anchor noise", "anchor_noise_scale", terms.ANCHOR_AXIS),
-)
+_NOISES = [(terms.NOISY[method][0], scale, axis) for method, scale, axis in terms.NOISES]
 _NAMED = ("pooled raw", "local only", _EVERYBODY, ALONE, terms.GUESSING, "worse than training alone")
 _HALF = 0.42  # of the width between two participants that one takes, either side of its place
 _PLACES = ((-_HALF + 0.12, -0.02), (0.08, _HALF - 0.04))  # of the points of either noise within that width
@@ -146,7 +141,7 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
         x, y = own.leakage(kind), own.percent(_CLEAN)
         if readings.mean(x) is None:
             continue
-        look: dict[str, Any] = dict(_LOOKS[words])
+        look = _LOOKS[words]
         chart.draw_points(axes, x, y, alpha=0.2, markersize=3.2, **look)
         x, y = readings.average_by_setting(own, x, y)
         chart.draw_points(axes, x, y, alpha=0.95, markersize=6.5, label=words, **look)

@@ -28,6 +28,11 @@ METHOD_WORDS = {
     LOCAL_ONLY: "local only",
     POOLED_RAW: "pooled raw",
 }
+NOISY = {  # words and marker of a noisy method's operating points
+    DATA_NOISE: ("private-data noise", "o"),
+    ANCHOR_NOISE: ("anchor noise", "s"),
+    BOTH_NOISES: ("both noises", "^"),
+}
 METHOD_COLOURS = {
     DATA_NOISE: BLUE,
     ALIGNED_DATA_NOISE: SKY,

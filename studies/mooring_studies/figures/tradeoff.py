@@ -18,7 +18,7 @@ _STRONGEST: dict[str, tuple[Any, str]] = {
     terms.DATA_NOISE: ((0, (5, 1.5)), "private-data noise"),
     terms.ANCHOR_NOISE: ("-", "anchor noise"),
 }
-_NOISY = (terms.DATA_NOISE, terms.ANCHOR_NOISE, terms.BOTH_NOISES)
+_NOISY = tuple(terms.NOISY)
 _MEASURES: dict[Kind, str] = {"match": "matched directly", "linkage": "linked by the auditor"}
 _NAMED = ("pooled raw", "local only", "I-GDP", terms.GUESSING, "worse than training alone")  # in the chart itself
 _FEWEST, _SMOOTHING, _CELLS, _NEAR = 8, 0.05, 50, 0.35  # near: as a share of either range
