@@ -661,20 +661,6 @@ def test_the_summary_has_controls_truth_lines_and_the_strongest_attack() -> None
     assert joining_pays(results) == (1, 2)
 
 
-def test_where_own_new_rows_were_scored_joining_is_judged_by_them() -> None:
-    base = {"deployment": 0, "n_participants": 4}
-    rows = [
-        {**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6, "balanced_accuracy_clean": 0.6},
-        {**base, "method": "local-own", "draw": 0, "auc_own_clean": 0.8},
-        *(
-            {**base, "method": "aa-i-gdp-data-noise", "draw": k, "balanced_accuracy_clean": 0.9, "auc_own_clean": auc}
-            for k, auc in enumerate((0.79, 0.81))
-        ),
-    ]
-    assert joining_pays(Results.from_rows(rows)) == (1, 2)
-    assert joining_pays(Results.from_rows([row for row in rows if row["method"] != "local-own"])) == (2, 2)
-
-
 def test_a_grid_has_no_draws_to_ask_for() -> None:
     with pytest.raises(InputError, match="left out for this study"):
         read_spec("hospitals", draws=3)
