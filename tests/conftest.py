@@ -53,9 +53,9 @@ def on_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 
 @pytest.fixture(scope="session")
 def refused() -> Callable[..., None]:
-    """Check that a call is refused with a message that says what, expected, got and cure."""
+    """Check that a call is refused: the error's `what`, parts of its `expected` and `got`, and a cure in a sentence."""
 
-    def check(call: Callable[[], Any], *, what: str, expected: str, got: str) -> None:
+    def check(call: Callable[[], Any], what: str, expected: str, got: str) -> None:
         with pytest.raises(InputError) as caught:
             call()
         error = caught.value

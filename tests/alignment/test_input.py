@@ -61,32 +61,30 @@ def test_bad_uploads_are_refused_and_named(
 ) -> None:
     spoil, (what, expected, got) = BAD_UPLOADS[case]
     spoiled = [on_backend(np.ascontiguousarray(part)) for part in spoil(uploads)]
-    refused(lambda: solve(spoiled), what=what, expected=expected, got=got)
+    refused(lambda: solve(spoiled), what, expected, got)
 
 
 def test_an_unknown_solver_is_refused(uploads: np.ndarray, refused: Refused) -> None:
     for call in (lambda: align(uploads, solver="newton"), lambda: align_batch(uploads[None], solver="newton")):
-        refused(call, what="solver", expected="one of 'accelerated', 'gpm', 'spectral'", got="'newton'")
+        refused(call, "solver", "one of 'accelerated', 'gpm', 'spectral'", "'newton'")
 
 
 def test_a_negative_iteration_limit_is_refused(uploads: np.ndarray, refused: Refused) -> None:
-    refused(lambda: align(uploads, max_iterations=-1), what="max_iterations", expected="zero or more", got="-1")
+    refused(lambda: align(uploads, max_iterations=-1), "max_iterations", "zero or more", "-1")
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -1e-7, float("nan")])
 def test_a_tolerance_that_is_not_positive_is_refused(tolerance: float, uploads: np.ndarray, refused: Refused) -> None:
-    refused(
-        lambda: align(uploads, tolerance=tolerance), what="tolerance", expected="a positive number", got=str(tolerance)
-    )
+    refused(lambda: align(uploads, tolerance=tolerance), "tolerance", "a positive number", str(tolerance))
 
 
 @pytest.mark.parametrize("reference", [-1, 4])
 def test_a_reference_that_does_not_take_part_is_refused(reference: int, uploads: np.ndarray, refused: Refused) -> None:
     refused(
         lambda: align_to_reference(uploads, reference=reference),
-        what="reference",
-        expected="a participant's index, 0 to 3",
-        got=str(reference),
+        "reference",
+        "a participant's index, 0 to 3",
+        str(reference),
     )
 
 
@@ -94,21 +92,21 @@ def test_a_reference_that_does_not_take_part_is_refused(reference: int, uploads:
 def test_a_batch_of_another_shape_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
     refused(
         lambda: align_batch(np.ones(shape)),
-        what=REPRESENTATIONS,
-        expected="of shape (n_problems, n_participants, n_anchor_rows, n_components)",
-        got=f"shape {shape}",
+        REPRESENTATIONS,
+        "of shape (n_problems, n_participants, n_anchor_rows, n_components)",
+        f"shape {shape}",
     )
 
 
 def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: Refused) -> None:
     batch = np.stack([uploads, uploads])
-    refused(lambda: align_batch(batch[:, :, :3]), what=REPRESENTATIONS, expected="4 rows long", got="3 rows")
+    refused(lambda: align_batch(batch[:, :, :3]), REPRESENTATIONS, "4 rows long", "3 rows")
     poor = batch.copy()
     poor[1, 2] = 0.0
-    refused(lambda: align_batch(poor), what=REPRESENTATIONS, expected="of rank 3", got="less from participant 2")
+    refused(lambda: align_batch(poor), REPRESENTATIONS, "of rank 3", "less from participant 2")
     broken = batch.copy()
     broken[1, 3, 0, 0] = np.nan
-    refused(lambda: align_batch(broken), what=REPRESENTATIONS, expected="finite", got="NaN or Inf from participant 3")
+    refused(lambda: align_batch(broken), REPRESENTATIONS, "finite", "NaN or Inf from participant 3")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_a_bad_late_joiner_is_refused(
     newcomer: np.ndarray, expected: str, got: str, solve: Callable[..., Any], uploads: np.ndarray, refused: Refused
 ) -> None:
     alignment = solve(uploads)
-    refused(lambda: alignment.admit(newcomer), what="anchor_representation", expected=expected, got=got)
+    refused(lambda: alignment.admit(newcomer), "anchor_representation", expected, got)
 
 
 def test_uploads_are_not_changed(

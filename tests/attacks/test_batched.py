@@ -200,11 +200,11 @@ def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> No
     for other in others.values():
         refused(
             lambda other=other: moments_batch([first, third, other], rng=rng),
-            what="view 2",
-            expected="of the same uploaded rows",
-            got="other ones",
+            "view 2",
+            "of the same uploaded rows",
+            "other ones",
         )
-    refused(lambda: moments_batch([], rng=rng), what="views", expected="one or more", got="none")
+    refused(lambda: moments_batch([], rng=rng), "views", "one or more", "none")
     with pytest.raises(DoesNotApply, match="colluder"):
         moments_batch([replace(first, colluders=()), replace(third, colluders=())], rng=rng)
 

@@ -119,7 +119,7 @@ def check_rows(found: Reconstruction, view: CollusionView) -> None:
 
 
 def test_every_attack_is_under_this_contract() -> None:
-    assert CONTRACT.keys() == REGISTRY.keys()
+    assert list(CONTRACT) == list(REGISTRY)
     assert len(CONTRACT) == 12
     assert tuple(name for name, attack in REGISTRY.items() if attack.in_paper) == IN_PAPER
     for name, attack in REGISTRY.items():
@@ -132,9 +132,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones(refused: Callable[..., N
     for name in ("", "Moments", "known_rows"):
         refused(
             lambda name=name: run(name, view, rng=np.random.default_rng(0)),
-            what="attack",
-            expected="known-secret, known-anchor",
-            got=repr(name),
+            "attack",
+            "known-secret, known-anchor",
+            repr(name),
         )
 
 
@@ -405,9 +405,9 @@ def test_a_view_refuses_colluders_that_cannot_be(refused: Callable[..., None]) -
     for indices in ((0, 0), (4,), (-1,)):
         refused(
             lambda indices=indices: replace(view, colluders=tuple(replace(colluder, index=i) for i in indices)),
-            what="colluders",
-            expected="distinct participants",
-            got=str(list(indices)),
+            "colluders",
+            "distinct participants",
+            str(list(indices)),
         )
     with pytest.raises(InputError, match="other than the target"):
         replace(view, target=0)

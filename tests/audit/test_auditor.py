@@ -387,7 +387,7 @@ def test_a_folder_that_cannot_be_made_is_refused(
     two_points: Callable[..., AuditResult], tmp_path: Path, refused: Refused
 ) -> None:
     (tmp_path / "taken").write_text("a file")
-    refused(lambda: two_points(folder=tmp_path / "taken"), what="folder", expected="can be made", got="")
+    refused(lambda: two_points(folder=tmp_path / "taken"), "folder", "can be made", "")
 
 
 def test_progress_never_goes_back_and_ends_at_the_total(two_points: Callable[..., AuditResult]) -> None:
@@ -552,21 +552,21 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
 def test_what_cannot_be_audited_is_refused(
     parts: Parts, options: dict[str, Any], what: str, got: str, refused: Refused
 ) -> None:
-    refused(lambda: audited(*parts, **{**QUICK, **options}), what=what, expected="", got=got)
+    refused(lambda: audited(*parts, **{**QUICK, **options}), what, "", got)
 
 
 def test_a_study_of_one_and_labels_beside_a_deal_are_refused(parts: Parts, refused: Refused) -> None:
     rows, labels = parts
-    refused(lambda: audited(rows[:1], labels[:1], **QUICK), what="datasets", expected="two", got="1")
+    refused(lambda: audited(rows[:1], labels[:1], **QUICK), "datasets", "two", "1")
     deal = Partition.from_parts(rows, labels, rng=np.random.default_rng(0))
-    refused(lambda: audited(deal, labels, **QUICK), what="labels", expected="absent", got="given")
+    refused(lambda: audited(deal, labels, **QUICK), "labels", "absent", "given")
 
 
 @pytest.mark.parametrize("device", ["cuda", "gpu"])
 def test_a_device_that_is_not_there_is_refused(parts: Parts, device: str, refused: Refused, torch: Any) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
-    refused(lambda: audited(*parts, device=device, **QUICK), what="device", expected="", got=device)
+    refused(lambda: audited(*parts, device=device, **QUICK), "device", "", device)
 
 
 def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, one: AuditResult, torch: Any) -> None:

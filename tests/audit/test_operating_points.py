@@ -19,24 +19,17 @@ def test_every_method_is_a_point_with_the_noise_it_has_and_refuses_the_noise_it_
         if used:
             assert getattr(OperatingPoint(name, 3, 12, **{noise: 0.2}), noise) == 0.2
         else:
-            refused(
-                lambda noise=noise: OperatingPoint(name, 3, 12, **{noise: 0.2}), what=noise, expected="0", got="0.2"
-            )
+            refused(lambda noise=noise: OperatingPoint(name, 3, 12, **{noise: 0.2}), noise, "0", "0.2")
 
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
 @pytest.mark.parametrize("noise", ["anchor_noise_scale", "data_noise_level"])
 def test_noise_that_is_no_scale_is_refused(noise: str, value: float, refused: Refused) -> None:
-    refused(
-        lambda: OperatingPoint("aa-i-gdp-both-noise", 3, 12, **{noise: value}),
-        what=noise,
-        expected="zero or more",
-        got=str(value),
-    )
+    refused(lambda: OperatingPoint("aa-i-gdp-both-noise", 3, 12, **{noise: value}), noise, "zero or more", str(value))
 
 
 def test_unknown_methods_are_refused(refused: Refused) -> None:
-    refused(lambda: OperatingPoint("dp-sgd", 3, 12), what="method", expected="c-gdp", got="'dp-sgd'")
+    refused(lambda: OperatingPoint("dp-sgd", 3, 12), "method", "c-gdp", "'dp-sgd'")
 
 
 def test_titles_name_the_method_and_the_noise_it_has() -> None:
@@ -66,7 +59,7 @@ def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> No
 
 
 def test_the_grid_refuses_unknown_methods(refused: Refused) -> None:
-    refused(lambda: PointGrid(["x"]).points(3), what="method", expected="c-gdp", got="'x'")
+    refused(lambda: PointGrid(["x"]).points(3), "method", "c-gdp", "'x'")
 
 
 @pytest.mark.parametrize(

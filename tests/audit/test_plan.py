@@ -249,4 +249,4 @@ def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) ->
 def test_what_cannot_be_planned_is_refused(
     few_large: Partition, options: dict[str, Any], what: str, refused: Refused
 ) -> None:
-    refused(lambda: planned(few_large, learner="linear", **options), what=what, expected="", got="")
+    refused(lambda: planned(few_large, learner="linear", **options), what, "", "")

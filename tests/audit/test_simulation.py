@@ -129,9 +129,9 @@ def test_a_method_given_a_noise_it_lacks_becomes_one_that_has_it(
 def test_noise_that_no_such_method_has_is_refused(method: str, v: float, sigma: float, refused: Refused) -> None:
     refused(
         lambda: simulated(method, anchor_noise_scale=v, data_noise_scale=sigma),
-        what="method",
-        expected="one that has the noise asked for",
-        got=method,
+        "method",
+        "one that has the noise asked for",
+        method,
     )
 
 
@@ -145,46 +145,46 @@ def test_noise_scales_that_are_not_are_refused_for_every_method(name: str, scale
 
 @pytest.mark.parametrize("target", [-1, 3])
 def test_a_target_that_does_not_exist_is_refused(target: int, refused: Refused) -> None:
-    refused(lambda: simulated().view(target=target), what="target", expected="0 to 2", got=str(target))
+    refused(lambda: simulated().view(target=target), "target", "0 to 2", str(target))
 
 
 def test_colluders_that_cannot_be_are_refused(refused: Refused) -> None:
     simulation = simulated()
-    refused(lambda: simulation.view(colluders=(1,)), what="colluders", expected="other than the target", got="1, among")
-    refused(lambda: simulation.view(colluders=(0, 1)), what="colluders", expected="other than", got="1, among them")
-    refused(lambda: simulation.view(colluders=(3,)), what="colluders", expected="0 to 2", got="[3]")
-    refused(lambda: simulation.view(colluders=(-1,)), what="colluders", expected="0 to 2", got="[-1]")
-    refused(lambda: simulation.view(colluders=(0, 0)), what="colluders", expected="distinct", got="[0, 0]")
+    refused(lambda: simulation.view(colluders=(1,)), "colluders", "other than the target", "1, among")
+    refused(lambda: simulation.view(colluders=(0, 1)), "colluders", "other than", "1, among them")
+    refused(lambda: simulation.view(colluders=(3,)), "colluders", "0 to 2", "[3]")
+    refused(lambda: simulation.view(colluders=(-1,)), "colluders", "0 to 2", "[-1]")
+    refused(lambda: simulation.view(colluders=(0, 0)), "colluders", "distinct", "[0, 0]")
 
 
 @pytest.mark.parametrize("n_known_rows", [-1, 10])
 def test_more_known_rows_than_there_are_are_refused(n_known_rows: int, refused: Refused) -> None:
     refused(
         lambda: simulated().view(n_known_rows=n_known_rows),
-        what="n_known_rows",
-        expected="between 0 and the target's 9 rows",
-        got=str(n_known_rows),
+        "n_known_rows",
+        "between 0 and the target's 9 rows",
+        str(n_known_rows),
     )
 
 
 def test_bad_input_is_refused(refused: Refused) -> None:
-    refused(lambda: simulated(datasets=[]), what="datasets", expected="at least one", got="none")
+    refused(lambda: simulated(datasets=[]), "datasets", "at least one", "none")
     refused(
         lambda: simulated(datasets=[ROWS[0], ROWS[1][:, :3]], labels=None),
-        what="datasets",
-        expected="matrices of one width",
-        got="(12, 4), (9, 3)",
+        "datasets",
+        "matrices of one width",
+        "(12, 4), (9, 3)",
     )
     for datasets in ([ROWS[0][0]], [ROWS[0], ROWS[0][0]]):
         with pytest.raises(InputError, match="datasets must be matrices of one width"):
             simulated(datasets=datasets, labels=None)
     for labels in (LABELS[:2], [*LABELS[:2], LABELS[2][:-1]], [*LABELS, LABELS[0]]):
-        refused(lambda labels=labels: simulated(labels=labels), what="labels", expected="[12, 9, 15]", got="12, 9")
+        refused(lambda labels=labels: simulated(labels=labels), "labels", "[12, 9, 15]", "12, 9")
     refused(
         lambda: simulated(settings=SimulationSettings(projection=no_projection(4)), n_components=3),
-        what="projection",
-        expected="n_components = 3",
-        got="onto 4",
+        "projection",
+        "n_components = 3",
+        "onto 4",
     )
     with pytest.raises(InputError, match="rows must be"):
         simulated(settings=SimulationSettings(projection=no_projection(3)), n_components=3)
@@ -377,21 +377,13 @@ def test_a_certificate_can_be_asked_for() -> None:
 
 def test_one_participant_can_share_but_not_align(refused: Refused) -> None:
     assert run_with("c-gdp", rows=DATA[:1]).collaboration_matrix.shape == (6, 3)
-    refused(
-        lambda: run_with("aa-i-gdp", rows=DATA[:1]),
-        what="anchor_representations",
-        expected="at least two participants",
-        got="1",
-    )
+    refused(lambda: run_with("aa-i-gdp", rows=DATA[:1]), "anchor_representations", "at least two participants", "1")
 
 
 @pytest.mark.parametrize("reference", [-1, 4])
 def test_a_reference_that_does_not_take_part_is_refused(reference: int, refused: Refused) -> None:
     refused(
-        lambda: run_with("aa-i-gdp", reference=reference),
-        what="reference",
-        expected="a participant's index, 0 to 3",
-        got=str(reference),
+        lambda: run_with("aa-i-gdp", reference=reference), "reference", "a participant's index, 0 to 3", str(reference)
     )
 
 

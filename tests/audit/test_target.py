@@ -54,17 +54,17 @@ def test_targets_are_read_as_people_write_them(words: str, measure: str, bound: 
     ],
 )
 def test_words_that_are_no_target_are_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), what="target", expected="such as 'error at least 0.5'", got=repr(words))
+    refused(lambda: Target.parse(words), "target", "such as 'error at least 0.5'", repr(words))
 
 
 @pytest.mark.parametrize("words", ["error at least 1.2.3", "error at least ."])
 def test_bounds_that_are_no_number_are_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), what="target", expected="a number", got=repr(words))
+    refused(lambda: Target.parse(words), "target", "a number", repr(words))
 
 
 @pytest.mark.parametrize("words", ["error at most 0.5", "linkage at least 20 %", "attribute >= 0.5"])
 def test_a_bound_on_the_wrong_side_is_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), what="target", expected="'at least' for an error", got=repr(words))
+    refused(lambda: Target.parse(words), "target", "'at least' for an error", repr(words))
 
 
 @pytest.mark.parametrize(

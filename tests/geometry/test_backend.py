@@ -77,7 +77,7 @@ def test_coupling_noise_of_another_library_is_refused(numpy_map: RigidMap, torch
 
 
 def test_something_that_is_no_array_is_refused(refused: Refused) -> None:
-    refused(lambda: namespace_of([1.0]), what="the arrays of one call", expected="array library", got="builtins.list")
+    refused(lambda: namespace_of([1.0]), "the arrays of one call", "array library", "builtins.list")
 
 
 def test_lists_integers_and_single_precision_become_float64(torch: ModuleType) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import InputError, RigidMap
+from mooring import RigidMap
 from mooring.geometry import orthogonality_defect
 from mooring.geometry.backend import to_numpy
 
@@ -19,15 +19,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_apply_multiplies_from_the_right_and_then_translates() -> None:
+def test_apply_multiplies_from_the_right_then_translates_and_invert_undoes_it() -> None:
     """S O + 1 Ψᵀ with a quarter turn: (1, 2) → (-2, 1) → (8, 21). Oᵀ instead of O would give (12, 19)."""
     secret = RigidMap(QUARTER_TURN, np.array([10.0, 20.0]))
     assert np.array_equal(secret.apply(np.array([[1.0, 2.0]])), [[8.0, 21.0]])
-
-
-def test_invert_undoes_apply_by_hand() -> None:
-    secret = RigidMap(QUARTER_TURN, np.array([10.0, 20.0]))
     assert np.array_equal(secret.invert(np.array([[8.0, 21.0]])), [[1.0, 2.0]])
+    assert np.linalg.det(RigidMap(REFLECTION, np.zeros(2)).orthogonal) == pytest.approx(-1.0)  # a rigid map too
 
 
 def test_invert_undoes_apply(rng: np.random.Generator, on_backend: Callable[[Any], Any]) -> None:
@@ -47,15 +44,6 @@ def test_inverse_is_the_map_that_inverts(rng: np.random.Generator) -> None:
     secret, rows = RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
     assert np.allclose(secret.inverse().apply(rows), secret.invert(rows), atol=1e-13)
     assert np.allclose(secret.inverse().inverse().translation, secret.translation, atol=1e-13)
-
-
-def test_identity_changes_nothing(rng: np.random.Generator) -> None:
-    rows = rng.standard_normal((5, 3))
-    assert np.array_equal(RigidMap.identity(3).apply(rows), rows)
-
-
-def test_reflections_are_rigid_maps_too() -> None:
-    assert np.linalg.det(RigidMap(REFLECTION, np.zeros(2)).orthogonal) == pytest.approx(-1.0)
 
 
 def test_translations_are_standard_normal() -> None:
@@ -104,10 +92,11 @@ def test_single_precision_maps_and_rows_are_brought_to_float64() -> None:
     assert secret.apply(np.ones((2, 2), dtype=np.float32)).dtype == np.float64
 
 
-def test_apply_leaves_its_rows_alone(rng: np.random.Generator) -> None:
+def test_the_identity_changes_nothing_and_leaves_its_rows_alone(rng: np.random.Generator) -> None:
     rows = rng.standard_normal((5, 3))
     before = rows.copy()
     image = RigidMap.identity(3).apply(rows)
+    assert np.array_equal(image, rows)
     image += 1.0
     assert np.array_equal(rows, before)
 
@@ -125,66 +114,33 @@ def test_a_long_chain_of_maps_stays_rigid(rng: np.random.Generator) -> None:
     assert orthogonality_defect(chain.orthogonal) < 1e-12
 
 
-@pytest.mark.parametrize("shape", [(3,), (3, 2), (4, 3, 2)])
-def test_an_orthogonal_part_that_is_not_square_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
-    refused(
-        lambda: RigidMap(np.zeros(shape), np.zeros(3)),
-        what="orthogonal",
-        expected="square, of shape (..., d, d)",
-        got=f"shape {shape}",
-    )
-
-
-@pytest.mark.parametrize("shape", [(2,), (1, 3), (3, 1), ()])
-def test_a_translation_of_another_shape_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
-    refused(
-        lambda: RigidMap(np.eye(3), np.zeros(shape)),
-        what="translation",
-        expected="of shape (3,)",
-        got=f"shape {shape}",
-    )
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_translation_that_is_not_finite_is_refused(value: float, refused: Refused) -> None:
-    refused(
-        lambda: RigidMap(np.eye(2), np.array([0.0, value])), what="translation", expected="finite", got="NaN or Inf"
-    )
+NOT_FINITE, SQUARE, WIDE = "NaN or Inf", "square, of shape (..., d, d)", "of shape (..., m, 3), as wide as the map"
 
 
 @pytest.mark.parametrize(
-    "matrix",
-    [2 * np.eye(2), np.eye(2) + 1e-7],
-    ids=["scaled", "slightly off"],
+    ("call", "what", "expected", "got"),
+    [
+        *((lambda s=s: RigidMap(np.zeros(s), np.zeros(3)), "orthogonal", SQUARE, s) for s in ((3,), (3, 2), (4, 3, 2))),
+        *((lambda s=s: RigidMap(np.eye(3), np.zeros(s)), "translation", "(3,)", s) for s in ((2,), (1, 3), (3, 1), ())),
+        *((lambda s=s: RigidMap.identity(3).apply(np.zeros(s)), "rows", WIDE, s) for s in ((3,), (5, 2), (2, 5, 4))),
+        *((lambda s=s: RigidMap.identity(3).invert(np.zeros(s)), "rows", WIDE, s) for s in ((3,), (5, 4), (2, 5, 4))),
+        *(
+            (lambda v=v: RigidMap(np.eye(2), np.array([0.0, v])), "translation", "finite", NOT_FINITE)
+            for v in (np.nan, np.inf)
+        ),
+        *(
+            (lambda v=v: RigidMap(np.diag([v, 1.0]), np.zeros(2)), "orthogonal", "finite", NOT_FINITE)
+            for v in (np.nan, np.inf)
+        ),
+        *(
+            (lambda M=M: RigidMap(M, np.zeros(2)), "orthogonal", "orthogonal to 1e-08", "|OᵀO − I| up to")
+            for M in (2 * np.eye(2), np.eye(2) + 1e-7)
+        ),
+        (lambda: RigidMap.identity(3).compose(RigidMap.identity(4)), "then", "", ""),
+        (lambda: RigidMap.identity(0), "n_components", "", ""),
+    ],
 )
-def test_a_part_that_is_not_orthogonal_is_refused(matrix: np.ndarray, refused: Refused) -> None:
-    refused(
-        lambda: RigidMap(matrix, np.zeros(2)), what="orthogonal", expected="orthogonal to 1e-08", got="|OᵀO − I| up to"
-    )
-
-
-@pytest.mark.parametrize("method", ["apply", "invert"])
-@pytest.mark.parametrize("shape", [(3,), (5, 2), (5, 4), (2, 5, 4)])
-def test_rows_of_another_width_are_refused(method: str, shape: tuple[int, ...], refused: Refused) -> None:
-    refused(
-        lambda: getattr(RigidMap.identity(3), method)(np.zeros(shape)),
-        what="rows",
-        expected="of shape (..., m, 3), as wide as the map",
-        got=f"shape {shape}",
-    )
-
-
-def test_composing_maps_of_different_width_is_refused() -> None:
-    with pytest.raises(InputError):
-        RigidMap.identity(3).compose(RigidMap.identity(4))
-
-
-def test_a_map_of_no_components_is_refused() -> None:
-    with pytest.raises(InputError):
-        RigidMap.identity(0)
-
-
-@pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_an_orthogonal_part_that_is_not_finite_is_refused_without_a_warning(value: float, refused: Refused) -> None:
-    matrix = np.array([[value, 0.0], [0.0, 1.0]])
-    refused(lambda: RigidMap(matrix, np.zeros(2)), what="orthogonal", expected="finite", got="NaN or Inf")
+def test_what_is_no_rigid_map_or_does_not_fit_one_is_refused(
+    call: Callable[[], Any], what: str, expected: str, got: Any, refused: Refused
+) -> None:
+    refused(call, what, expected, f"shape {got}" if isinstance(got, tuple) else got)

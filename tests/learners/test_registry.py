@@ -118,7 +118,7 @@ def test_candidates_of_auto_may_be_delivered_and_are_trained_by_every_engine() -
     ],
 )
 def test_unknown_learners_are_refused(name: object, options: dict[str, object], refused: Refused) -> None:
-    refused(lambda: require_learner(name, **options), what="learner", expected="auto", got=repr(name))
+    refused(lambda: require_learner(name, **options), "learner", "auto", repr(name))
 
 
 def test_rows_to_choose_by_are_the_same_before_and_after_rows_are_drawn_to_train_on() -> None:

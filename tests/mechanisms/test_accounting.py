@@ -80,12 +80,7 @@ def test_epsilon_and_clipping_norm_must_be_positive(value: float, refused: Refus
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 2.0, math.nan])
 def test_delta_must_lie_between_zero_and_one(delta: float, refused: Refused) -> None:
-    refused(
-        lambda: calibrate_gaussian(1.0, delta, clipping_norm=1.0),
-        what="delta",
-        expected="between 0 and 1",
-        got=str(delta),
-    )
+    refused(lambda: calibrate_gaussian(1.0, delta, clipping_norm=1.0), "delta", "between 0 and 1", str(delta))
 
 
 def test_an_unknown_neighbouring_relation_is_refused() -> None:

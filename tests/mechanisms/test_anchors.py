@@ -41,12 +41,7 @@ def test_a_good_anchor_passes_on_both_libraries(anchor: np.ndarray, on_backend: 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 5, 2)])
 def test_something_that_is_no_matrix_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
-    refused(
-        lambda: check_anchor(np.zeros(shape)),
-        what="anchor",
-        expected="a matrix of rows by components",
-        got=f"shape {shape}",
-    )
+    refused(lambda: check_anchor(np.zeros(shape)), "anchor", "a matrix of rows by components", f"shape {shape}")
 
 
 def test_an_anchor_without_columns_is_refused(refused: Refused) -> None:
@@ -67,21 +62,21 @@ def test_an_anchor_that_is_not_finite_is_refused(
     value: float, anchor: np.ndarray, refused: Refused, on_backend: Callable[[Any], Any]
 ) -> None:
     anchor[3, 1] = value
-    refused(lambda: check_anchor(on_backend(anchor)), what="anchor", expected="finite", got="NaN or Inf")
+    refused(lambda: check_anchor(on_backend(anchor)), "anchor", "finite", "NaN or Inf")
 
 
 def test_an_anchor_off_centre_is_refused(anchor: np.ndarray, refused: Refused) -> None:
     refused(
         lambda: check_anchor(anchor + 1e-9),
-        what="anchor",
-        expected="centred, with column sums below 1e-10",
-        got="a column sum of 1.2e-08",
+        "anchor",
+        "centred, with column sums below 1e-10",
+        "a column sum of 1.2e-08",
     )
 
 
 def test_an_orthonormal_anchor_off_centre_is_refused(refused: Refused) -> None:
     Q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((12, 3)))
-    refused(lambda: check_anchor(Q), what="anchor", expected="centred", got="a column sum of")
+    refused(lambda: check_anchor(Q), "anchor", "centred", "a column sum of")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,7 @@ def test_an_anchor_that_is_not_orthonormal_is_refused(
 ) -> None:
     refused(
         lambda: check_anchor(spoil(anchor)),
-        what="anchor",
-        expected="made of orthonormal columns, |AᵀA − I| below 1e-10",
-        got="a deviation of",
+        "anchor",
+        "made of orthonormal columns, |AᵀA − I| below 1e-10",
+        "a deviation of",
     )

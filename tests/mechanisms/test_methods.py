@@ -38,7 +38,7 @@ def made(method: Method | str, rows: object = ROWS, **options: object) -> Upload
 @pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE | WITH_ANCHOR_NOISE))
 def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> None:
     argument = "data_noise_scale" if name in WITH_DATA_NOISE else "anchor_noise_scale"
-    refused(lambda: made(name, **{argument: None}), what=argument, expected=f"stated for {name}", got="nothing")
+    refused(lambda: made(name, **{argument: None}), argument, f"stated for {name}", "nothing")
 
 
 def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:
@@ -74,7 +74,7 @@ def test_the_table_of_methods_cannot_be_changed() -> None:
 
 def test_an_unknown_method_is_refused(refused: Refused) -> None:
     for call in (lambda: method_named("AA-I-GDP"), lambda: made("AA-I-GDP")):
-        refused(call, what="method", expected="one of c-gdp, c-gdp-data-noise", got="'AA-I-GDP'")
+        refused(call, "method", "one of c-gdp, c-gdp-data-noise", "'AA-I-GDP'")
 
 
 def test_a_method_can_be_given_by_name_or_as_itself() -> None:
@@ -87,21 +87,18 @@ def test_a_method_can_be_given_by_name_or_as_itself() -> None:
 def test_scales_that_are_negative_or_not_finite_are_refused(name: str, scale: float, refused: Refused) -> None:
     for argument in ("data_noise_scale", "anchor_noise_scale"):
         refused(
-            lambda argument=argument: made(name, **{argument: scale}),
-            what=argument,
-            expected="zero or more, and finite",
-            got=str(scale),
+            lambda argument=argument: made(name, **{argument: scale}), argument, "zero or more, and finite", str(scale)
         )
 
 
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_DATA_NOISE))
 def test_data_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
-    refused(lambda: made(name, data_noise_scale=0.1), what="data_noise_scale", expected=f"0 for {name}", got="0.1")
+    refused(lambda: made(name, data_noise_scale=0.1), "data_noise_scale", f"0 for {name}", "0.1")
 
 
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_ANCHOR_NOISE))
 def test_anchor_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
-    refused(lambda: made(name, anchor_noise_scale=0.1), what="anchor_noise_scale", expected=f"0 for {name}", got="0.1")
+    refused(lambda: made(name, anchor_noise_scale=0.1), "anchor_noise_scale", f"0 for {name}", "0.1")
 
 
 @pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE))
@@ -139,9 +136,9 @@ def test_noise_that_is_given_is_used_and_scaled() -> None:
 def test_given_noise_of_another_shape_is_refused(refused: Refused) -> None:
     refused(
         lambda: made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(GivenNoise(np.ones((1, 3))))),
-        what="noise",
-        expected="at least 12 numbers",
-        got="shape (1, 3)",
+        "noise",
+        "at least 12 numbers",
+        "shape (1, 3)",
     )
 
 
@@ -162,21 +159,16 @@ def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].uses_anchor])
 def test_a_method_with_an_anchor_asks_for_a_good_one(name: str, refused: Refused) -> None:
-    refused(lambda: made(name, anchor=None), what="anchor", expected=f"given for {name}", got="none")
-    refused(lambda: made(name, anchor=2 * ANCHOR), what="anchor", expected="orthonormal columns", got="a deviation")
+    refused(lambda: made(name, anchor=None), "anchor", f"given for {name}", "none")
+    refused(lambda: made(name, anchor=2 * ANCHOR), "anchor", "orthonormal columns", "a deviation")
     other = make_anchor(12, 4, rng=np.random.default_rng(0))
-    refused(lambda: made(name, anchor=other), what="rows", expected="as wide as the map", got="shape (12, 4)")
+    refused(lambda: made(name, anchor=other), "rows", "as wide as the map", "shape (12, 4)")
 
 
 @pytest.mark.parametrize("rows", [np.ones(3), np.ones((0, 3)), np.ones((2, 2, 3))], ids=["vector", "no rows", "stack"])
 def test_data_that_is_no_matrix_of_rows_is_refused(rows: np.ndarray, refused: Refused) -> None:
-    refused(
-        lambda: made("i-gdp", rows),
-        what="private_data",
-        expected="a matrix with at least one row",
-        got=f"shape {rows.shape}",
-    )
+    refused(lambda: made("i-gdp", rows), "private_data", "a matrix with at least one row", f"shape {rows.shape}")
 
 
 def test_data_of_another_width_than_the_secret_is_refused(refused: Refused) -> None:
-    refused(lambda: made("i-gdp", np.ones((4, 2))), what="rows", expected="as wide as the map", got="shape (4, 2)")
+    refused(lambda: made("i-gdp", np.ones((4, 2))), "rows", "as wide as the map", "shape (4, 2)")

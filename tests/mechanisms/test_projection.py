@@ -142,8 +142,8 @@ def test_batches_of_rows_are_welcome(projection: Projection, rng: np.random.Gene
 @pytest.mark.parametrize("shape", [(30,), (4, 29)])
 def test_rows_of_another_width_are_refused(shape: tuple[int, ...], refused: Refused, rng: np.random.Generator) -> None:
     projection = gaussian_projection(30, 6, rng=rng)
-    refused(lambda: projection.encode(np.zeros(shape)), what="rows", expected="(..., m, 30)", got=f"shape {shape}")
-    refused(lambda: projection.decode(np.zeros((4, 30))), what="rows", expected="(..., m, 6)", got="shape (4, 30)")
+    refused(lambda: projection.encode(np.zeros(shape)), "rows", "(..., m, 30)", f"shape {shape}")
+    refused(lambda: projection.decode(np.zeros((4, 30))), "rows", "(..., m, 6)", "shape (4, 30)")
 
 
 @pytest.mark.parametrize("n_components", [-1, 0, 6])
@@ -164,21 +164,16 @@ def test_no_features_are_refused(refused: Refused, rng: np.random.Generator) -> 
 def test_too_few_public_rows_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     refused(
         lambda: public_svd_projection(np.eye(5)[:2], 3, rng=rng),
-        what="public_rows",
-        expected="at least n_components = 3 rows",
-        got="2 rows",
+        "public_rows",
+        "at least n_components = 3 rows",
+        "2 rows",
     )
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_rank_poor_public_rows_are_refused(rank: int, refused: Refused, rng: np.random.Generator) -> None:
     rows = rng.standard_normal((20, rank)) @ rng.standard_normal((rank, 5))
-    refused(
-        lambda: public_svd_projection(rows, 3, rng=rng),
-        what="public_rows",
-        expected="of rank 3 or more",
-        got=f"rank {rank}",
-    )
+    refused(lambda: public_svd_projection(rows, 3, rng=rng), "public_rows", "of rank 3 or more", f"rank {rank}")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -186,17 +181,15 @@ def test_public_rows_that_are_not_finite_are_refused(
     value: float, public_rows: np.ndarray, refused: Refused, rng: np.random.Generator
 ) -> None:
     public_rows[5, 5] = value
-    refused(
-        lambda: public_svd_projection(public_rows, 3, rng=rng), what="public_rows", expected="finite", got="NaN or Inf"
-    )
+    refused(lambda: public_svd_projection(public_rows, 3, rng=rng), "public_rows", "finite", "NaN or Inf")
 
 
 def test_public_rows_that_are_no_matrix_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     refused(
         lambda: public_svd_projection(np.zeros((4, 5, 5)), 3, rng=rng),
-        what="public_rows",
-        expected="a matrix of rows by features",
-        got="shape (4, 5, 5)",
+        "public_rows",
+        "a matrix of rows by features",
+        "shape (4, 5, 5)",
     )
 
 
@@ -204,19 +197,14 @@ def test_blocks_of_different_width_or_none_are_refused(refused: Refused, rng: np
     for blocks, got in (([np.ones((4, 5)), np.ones((4, 6))], "widths [5, 6]"), ([], "no blocks")):
         refused(
             lambda blocks=blocks: public_svd_projection(lambda: iter(blocks), 3, rng=rng),
-            what="public_rows",
-            expected="blocks of one width",
-            got=got,
+            "public_rows",
+            "blocks of one width",
+            got,
         )
 
 
 def test_no_passes_are_refused(public_rows: np.ndarray, refused: Refused, rng: np.random.Generator) -> None:
-    refused(
-        lambda: public_svd_projection(public_rows, 3, rng=rng, n_passes=0),
-        what="n_passes",
-        expected="at least 1",
-        got="0",
-    )
+    refused(lambda: public_svd_projection(public_rows, 3, rng=rng, n_passes=0), "n_passes", "at least 1", "0")
 
 
 def test_negative_oversampling_is_refused_by_name(public_rows: np.ndarray, rng: np.random.Generator) -> None:

@@ -224,37 +224,32 @@ def test_unusable_inputs_are_refused(refused: Refused, rng: np.random.Generator)
 
     refused(
         changed(target_reconstruction=inputs["target_reconstruction"][:, :3]),
-        what="target_reconstruction",
-        expected="of 4 features",
-        got="3",
+        "target_reconstruction",
+        "of 4 features",
+        "3",
     )
-    refused(changed(attribute=inputs["attribute"][:9]), what="attribute", expected="600 values", got="shape (9,)")
-    refused(changed(target_labels=[1]), what="target_labels", expected="600 values", got="shape (1,)")
-    refused(
-        changed(population_attribute=["no"] * 600),
-        what="population.attribute",
-        expected="at least two categories",
-        got="1",
-    )
-    refused(changed({"kind": "ordinal"}), what="kind", expected="'category' or 'number'", got="ordinal")
-    refused(changed({"attribute_column": 4}), what="attribute_column", expected="between 0 and 3", got="4")
-    refused(changed({"regularisation": 0.0}), what="regularisation", expected="positive", got="0")
+    refused(changed(attribute=inputs["attribute"][:9]), "attribute", "600 values", "shape (9,)")
+    refused(changed(target_labels=[1]), "target_labels", "600 values", "shape (1,)")
+    refused(changed(population_attribute=["no"] * 600), "population.attribute", "at least two categories", "1")
+    refused(changed({"kind": "ordinal"}), "kind", "'category' or 'number'", "ordinal")
+    refused(changed({"attribute_column": 4}), "attribute_column", "between 0 and 3", "4")
+    refused(changed({"regularisation": 0.0}), "regularisation", "positive", "0")
     refused(
         changed({"attribute_column": 0}, population_rows=np.ones((600, 4))),
-        what="attribute_column",
-        expected="tells the categories apart",
-        got="same mean",
+        "attribute_column",
+        "tells the categories apart",
+        "same mean",
     )
     numbers = {"attribute": np.arange(600.0), "population_attribute": np.arange(600.0)}
     refused(
         changed({"attribute_column": 0, "kind": "number"}, **numbers),
-        what="population.attribute",
-        expected="the values of attribute_column",
-        got="other values",
+        "population.attribute",
+        "the values of attribute_column",
+        "other values",
     )
     with pytest.raises(InputError, match="target_reconstruction must be finite"):
         changed(target_reconstruction=inputs["target_reconstruction"] * np.nan)()
 
 
 def test_words_where_numbers_are_due_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    refused(lambda: infer(study(rng), rng, kind="number"), what="attribute", expected="numbers", got="dtype")
+    refused(lambda: infer(study(rng), rng, kind="number"), "attribute", "numbers", "dtype")

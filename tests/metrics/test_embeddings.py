@@ -99,30 +99,20 @@ def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
     for session in (FakeSession(("batch", 3, 5, 4)), FakeSession(("batch", 1, 4, 4)), FakeSession(("batch", 48))):
         refused(
             lambda session=session: onnx_embedding(session, **MODEL),
-            what="input_size",
-            expected=str(tuple(session.shape[1:])),
-            got="(3, 4, 4)",
+            "input_size",
+            str(tuple(session.shape[1:])),
+            "(3, 4, 4)",
         )
 
 
 def test_unusable_images_are_refused(refused: Refused) -> None:
-    refused(
-        lambda: onnx_embedding(FakeSession(), **MODEL)(np.ones((2, 47))),
-        what="rows",
-        expected="48 pixel values",
-        got="47",
-    )
-    refused(
-        lambda: onnx_embedding(FakeSession(), **{**MODEL, "image_shape": (4,)}),
-        what="image_shape",
-        expected="(H, W)",
-        got="(4,)",
-    )
+    refused(lambda: onnx_embedding(FakeSession(), **MODEL)(np.ones((2, 47))), "rows", "48 pixel values", "47")
+    refused(lambda: onnx_embedding(FakeSession(), **{**MODEL, "image_shape": (4,)}), "image_shape", "(H, W)", "(4,)")
 
 
 def test_a_model_that_is_not_there_is_refused(refused: Refused, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    refused(lambda: onnx_embedding(tmp_path / "none", **MODEL), what="path", expected="an ONNX file", got="no file")
+    refused(lambda: onnx_embedding(tmp_path / "none", **MODEL), "path", "an ONNX file", "no file")
 
 
 @pytest.mark.parametrize(
@@ -231,18 +221,13 @@ def test_the_best_checkpoint_is_kept_and_the_earliest_of_equals(rng: np.random.G
 
 def test_unusable_digits_are_refused(refused: Refused, torch: ModuleType) -> None:
     labels = np.arange(20) % 2
-    refused(lambda: train_digit_auditor(np.ones((20, 15)), labels, seed=0), what="images", expected="square", got="15")
-    refused(lambda: train_digit_auditor(np.ones((20, 9)), labels, seed=0), what="images", expected="4 × 4", got="9")
-    refused(
-        lambda: train_digit_auditor(np.ones((20, 16)), labels, seed=0, epochs=0),
-        what="epochs",
-        expected="at least 1",
-        got="0",
-    )
+    refused(lambda: train_digit_auditor(np.ones((20, 15)), labels, seed=0), "images", "square", "15")
+    refused(lambda: train_digit_auditor(np.ones((20, 9)), labels, seed=0), "images", "4 × 4", "9")
+    refused(lambda: train_digit_auditor(np.ones((20, 16)), labels, seed=0, epochs=0), "epochs", "at least 1", "0")
     for some in (np.zeros(20), np.arange(20), np.arange(20) == 3):
         refused(
             lambda some=some: train_digit_auditor(np.ones((20, 16)), some, seed=0),
-            what="labels",
-            expected="two or more digits",
-            got="20 images",
+            "labels",
+            "two or more digits",
+            "20 images",
         )

@@ -124,23 +124,13 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
 def test_a_dictionary_that_is_no_figure_is_refused(refused: Refused) -> None:
     plain = Figure("x", 0.0, wilson(1, 2), None, None, None, 2, True).as_dict()
     for broken in ({}, {**plain, "colour": 1}, {**plain, "interval": None}, {**plain, "interval": {"low": 0.0}}):
-        refused(
-            lambda broken=broken: Figure.from_dict(broken), what="plain", expected="higher_is_worse", got="the keys"
-        )
+        refused(lambda broken=broken: Figure.from_dict(broken), "plain", "higher_is_worse", "the keys")
 
 
 def test_infinite_figures_are_refused(refused: Refused) -> None:
+    refused(lambda: Figure("psnr", math.inf, Interval.unknown(), None, None, None, 1, True), "value", "finite", "Inf")
     refused(
-        lambda: Figure("psnr", math.inf, Interval.unknown(), None, None, None, 1, True),
-        what="value",
-        expected="finite",
-        got="Inf",
-    )
-    refused(
-        lambda: Figure("psnr", 1.0, Interval(0, math.inf, 0.9), None, None, None, 1, True),
-        what="interval",
-        expected="finite",
-        got="Inf",
+        lambda: Figure("psnr", 1.0, Interval(0, math.inf, 0.9), None, None, None, 1, True), "interval", "finite", "Inf"
     )
 
 
@@ -151,20 +141,18 @@ def test_levels_that_are_no_share_are_refused(level: float, refused: Refused, rn
         lambda: bootstrap_mean([1.0, 2.0], rng=rng, level=level),
         lambda: Interval(0.0, 1.0, level),
     ):
-        refused(call, what="level", expected="between 0 and 1", got=f"{level:g}")
+        refused(call, "level", "between 0 and 1", f"{level:g}")
 
 
 def test_unusable_counts_and_values_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    refused(lambda: wilson(3, 2), what="successes", expected="between 0 and trials = 2", got="3")
-    refused(lambda: wilson(-1, 2), what="successes", expected="between 0 and trials = 2", got="-1")
-    refused(lambda: wilson(0, 0), what="trials", expected="at least 1", got="0")
-    refused(lambda: Interval(1.0, 0.0, 0.9), what="low", expected="at most high", got="another order")
-    refused(lambda: Interval(math.nan, 0.0, 0.9), what="low", expected="at most high", got="another order")
-    refused(lambda: bootstrap_mean([], rng=rng), what="values", expected="at least one value", got="shape (0,)")
-    refused(lambda: bootstrap_mean([math.nan, 1.0], rng=rng), what="values", expected="finite", got="NaN or Inf")
-    refused(
-        lambda: bootstrap_mean([0.0, 1.0], rng=rng, n_resamples=0), what="n_resamples", expected="at least 1", got="0"
-    )
-    refused(lambda: bootstrap_ratio([1.0, 1.0], [1.0], rng=rng), what="denominators", expected="2", got="1 values")
+    refused(lambda: wilson(3, 2), "successes", "between 0 and trials = 2", "3")
+    refused(lambda: wilson(-1, 2), "successes", "between 0 and trials = 2", "-1")
+    refused(lambda: wilson(0, 0), "trials", "at least 1", "0")
+    refused(lambda: Interval(1.0, 0.0, 0.9), "low", "at most high", "another order")
+    refused(lambda: Interval(math.nan, 0.0, 0.9), "low", "at most high", "another order")
+    refused(lambda: bootstrap_mean([], rng=rng), "values", "at least one value", "shape (0,)")
+    refused(lambda: bootstrap_mean([math.nan, 1.0], rng=rng), "values", "finite", "NaN or Inf")
+    refused(lambda: bootstrap_mean([0.0, 1.0], rng=rng, n_resamples=0), "n_resamples", "at least 1", "0")
+    refused(lambda: bootstrap_ratio([1.0, 1.0], [1.0], rng=rng), "denominators", "2", "1 values")
     with pytest.raises(InputError, match="negative"):
         bootstrap_ratio([-1.0, 1.0], [1.0, 1.0], rng=rng)

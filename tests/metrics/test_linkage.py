@@ -215,60 +215,52 @@ def test_a_linkage_becomes_a_figure() -> None:
 def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:
     refused(
         lambda: build_galleries([0, 0, 1], n_candidates=3, seed=0),
-        what="labels",
-        expected="n_candidates = 3 rows",
-        got="at most 2 rows a label",
+        "labels",
+        "n_candidates = 3 rows",
+        "at most 2 rows a label",
     )
-    refused(lambda: build_galleries([], seed=0), what="labels", expected="n_candidates = 10", got="at most 0 rows")
-    refused(lambda: build_galleries(None, seed=0), what="n_rows", expected="given without labels", got="None")
-    refused(lambda: build_galleries([1, 2], n_rows=3, seed=0), what="labels", expected="3 values", got="shape (2,)")
-    refused(lambda: build_galleries([[1]], seed=0), what="labels", expected="a vector", got="shape (1, 1)")
-    refused(lambda: build_galleries([1], n_candidates=1, seed=0), what="n_candidates", expected="at least 2", got="1")
-    refused(lambda: build_galleries([1], n_queries=0, seed=0), what="n_queries", expected="at least 1", got="0")
-    refused(lambda: build_galleries([1], seed=-1), what="seed", expected="at least 0", got="-1")
+    refused(lambda: build_galleries([], seed=0), "labels", "n_candidates = 10", "at most 0 rows")
+    refused(lambda: build_galleries(None, seed=0), "n_rows", "given without labels", "None")
+    refused(lambda: build_galleries([1, 2], n_rows=3, seed=0), "labels", "3 values", "shape (2,)")
+    refused(lambda: build_galleries([[1]], seed=0), "labels", "a vector", "shape (1, 1)")
+    refused(lambda: build_galleries([1], n_candidates=1, seed=0), "n_candidates", "at least 2", "1")
+    refused(lambda: build_galleries([1], n_queries=0, seed=0), "n_queries", "at least 1", "0")
+    refused(lambda: build_galleries([1], seed=-1), "seed", "at least 0", "-1")
     refused(
         lambda: build_identity_galleries([0], [0, 1, 1], n_candidates=3, seed=0),
-        what="reference_identities",
-        expected="n_candidates = 3 identities",
-        got="2 identities",
+        "reference_identities",
+        "n_candidates = 3 identities",
+        "2 identities",
     )
     refused(
         lambda: build_identity_galleries([8, 9], [0, 1], n_candidates=2, seed=0),
-        what="query_identities",
-        expected="among the references",
-        got="2 queries",
+        "query_identities",
+        "among the references",
+        "2 queries",
     )
     refused(
         lambda: build_identity_galleries([0], [0, 1], n_candidates=2, galleries_per_query=0, seed=0),
-        what="galleries_per_query",
-        expected="at least 1",
-        got="0",
+        "galleries_per_query",
+        "at least 1",
+        "0",
     )
     refused(
         lambda: Galleries(np.arange(2), np.zeros((3, 2), dtype=int), np.zeros(3, dtype=int), 0, 0),
-        what="candidates",
-        expected="q queries",
-        got="(3, 2)",
+        "candidates",
+        "q queries",
+        "(3, 2)",
     )
 
 
 def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     rows = rng.standard_normal((12, 3))
     galleries = build_galleries(None, n_rows=12, seed=0)
-    refused(lambda: link(rows[:5], rows, galleries), what="queries", expected="at least 12 rows", got="5 rows")
-    refused(lambda: link(rows, rows[:5], galleries), what="candidates", expected="at least 12 rows", got="5 rows")
-    refused(lambda: link(rows, rows[:, :2], galleries), what="candidates", expected="of 3 features", got="2")
-    refused(lambda: link(rows * np.nan, rows, galleries), what="queries", expected="finite", got="NaN")
-    refused(lambda: link(rows, rows, galleries, metric="manhattan"), what="metric", expected="cosine", got="manhattan")
+    refused(lambda: link(rows[:5], rows, galleries), "queries", "at least 12 rows", "5 rows")
+    refused(lambda: link(rows, rows[:5], galleries), "candidates", "at least 12 rows", "5 rows")
+    refused(lambda: link(rows, rows[:, :2], galleries), "candidates", "of 3 features", "2")
+    refused(lambda: link(rows * np.nan, rows, galleries), "queries", "finite", "NaN")
+    refused(lambda: link(rows, rows, galleries, metric="manhattan"), "metric", "cosine", "manhattan")
+    refused(lambda: link(rows, rows, galleries, embedding=lambda some: some[:3]), "embedding", "12 in all", "3")
     refused(
-        lambda: link(rows, rows, galleries, embedding=lambda some: some[:3]),
-        what="embedding",
-        expected="12 in all",
-        got="3",
-    )
-    refused(
-        lambda: link(rows, rows, galleries, embedding=lambda some: some[:, 0]),
-        what="embedding",
-        expected="a matrix",
-        got="shape (12,)",
+        lambda: link(rows, rows, galleries, embedding=lambda some: some[:, 0]), "embedding", "a matrix", "shape (12,)"
     )

@@ -163,37 +163,34 @@ def test_reconstructions_that_are_not_finite_are_refused(
         lambda: centred_error(truth, found),
         lambda: feature_r2(truth, found),
     ):
-        refused(call, what="reconstruction", expected="finite", got="NaN or Inf")
+        refused(call, "reconstruction", "finite", "NaN or Inf")
 
 
 def test_shapes_that_do_not_fit_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     truth = np.ones((3, 16))
-    refused(lambda: relative_error(truth, truth[:2]), what="reconstruction", expected="(3, 16)", got="shape (2, 16)")
-    refused(lambda: relative_error(truth[0], truth[0]), what="truth", expected="rows by features", got="shape (16,)")
-    refused(lambda: relative_error(truth[:0], truth[:0]), what="truth", expected="at least one", got="shape (0, 16)")
+    refused(lambda: relative_error(truth, truth[:2]), "reconstruction", "(3, 16)", "shape (2, 16)")
+    refused(lambda: relative_error(truth[0], truth[0]), "truth", "rows by features", "shape (16,)")
+    refused(lambda: relative_error(truth[:0], truth[:0]), "truth", "at least one", "shape (0, 16)")
     for shape in ((4, 5), (16,), (-4, -4)):
         refused(
             lambda shape=shape: psnr(truth, truth, image_shape=shape, data_range=1.0),
-            what="image_shape",
-            expected="16 pixel values",
-            got=str(shape),
+            "image_shape",
+            "16 pixel values",
+            str(shape),
         )
     refused(
-        lambda: ssim(truth, truth, image_shape=(2, 8), data_range=1.0),
-        what="image_shape",
-        expected="at least 3 pixels",
-        got="(2, 8)",
+        lambda: ssim(truth, truth, image_shape=(2, 8), data_range=1.0), "image_shape", "at least 3 pixels", "(2, 8)"
     )
     for data_range in (0.0, -1.0, math.inf):
         refused(
             lambda data_range=data_range: psnr(truth, truth, image_shape=(4, 4), data_range=data_range),
-            what="data_range",
-            expected="a positive width",
-            got=f"{data_range:g}",
+            "data_range",
+            "a positive width",
+            f"{data_range:g}",
         )
     refused(
         lambda: measure_reconstruction(truth, truth, rng=rng, image_shape=(4, 4)),
-        what="data_range",
-        expected="given with image_shape",
-        got="one without the other",
+        "data_range",
+        "given with image_shape",
+        "one without the other",
     )

@@ -70,10 +70,10 @@ def test_the_given_records_are_left_alone(records: Records) -> None:
 
 
 def test_unknown_and_only_columns_are_refused(records: Records, refused: Refused) -> None:
-    refused(lambda: hold_out(records, "weight"), what="attribute", expected="6 columns", got="'weight'")
-    refused(lambda: hold_out(records, "tow"), what="attribute", expected="6 columns", got="'tow'")
+    refused(lambda: hold_out(records, "weight"), "attribute", "6 columns", "'weight'")
+    refused(lambda: hold_out(records, "tow"), "attribute", "6 columns", "'tow'")
     only = Records(rows=np.eye(3), feature_names=("town=a", "town=b", "town=c"))
-    refused(lambda: hold_out(only, "town"), what="attribute", expected="among others", got="the only one")
+    refused(lambda: hold_out(only, "town"), "attribute", "among others", "the only one")
 
 
 def test_a_column_as_it_comes_from_a_file(tmp_path: Path) -> None:

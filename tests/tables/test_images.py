@@ -112,11 +112,11 @@ def test_a_damaged_image_is_refused_by_its_place(tmp_path: Path, pixels: np.ndar
     whole = (folder / "x" / "3.png").read_bytes()
     for content in (b"secret", whole[:40], b""):
         (folder / "x" / "3.png").write_bytes(content)
-        refused(lambda: read_images(folder), what="path", expected="PNG", got="file 4 of subfolder 'x'")
+        refused(lambda: read_images(folder), "path", "PNG", "file 4 of subfolder 'x'")
 
 
 def test_a_folder_without_images_is_refused(tmp_path: Path, refused: Refused) -> None:
-    refused(lambda: read_images(tmp_path), what="path", expected="a folder with images", got="0 subfolders")
+    refused(lambda: read_images(tmp_path), "path", "a folder with images", "0 subfolders")
 
 
 def test_archives_are_read_whole(tmp_path: Path, pixels: np.ndarray) -> None:
@@ -162,7 +162,7 @@ def test_archives_with_other_contents_are_refused(
     arrays: dict[str, np.ndarray], what: str, expected: str, got: str, tmp_path: Path, refused: Refused
 ) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
-    refused(lambda: read_images(tmp_path / "a.npz"), what=what, expected=expected, got=got)
+    refused(lambda: read_images(tmp_path / "a.npz"), what, expected, got)
 
 
 class Tripwire:
@@ -180,7 +180,7 @@ def test_pickles_in_an_archive_are_refused_and_never_run(name: str, tmp_path: Pa
     sprung = tmp_path / "sprung"
     arrays = {"images": np.zeros((1, 2, 2)), name: np.array([Tripwire(sprung)], dtype=object)}
     np.savez(tmp_path / "a.npz", **arrays)
-    refused(lambda: read_images(tmp_path / "a.npz"), what="path", expected="'images'", got="pickled objects")
+    refused(lambda: read_images(tmp_path / "a.npz"), "path", "'images'", "pickled objects")
     assert not sprung.exists()
 
 
@@ -204,7 +204,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, refused: Refused) -> None:
     whole = path.read_bytes()
     for content in (b"", b"secret", whole[:100], whole[:200] + b"\0\0\0\0" + whole[204:]):
         path.write_bytes(content)
-        refused(lambda: read_images(path), what="path", expected="an archive", got="damaged")
+        refused(lambda: read_images(path), "path", "an archive", "damaged")
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -234,7 +234,7 @@ def test_labels_elsewhere_can_be_named(tmp_path: Path, pixels: np.ndarray, refus
     other = save_idx(tmp_path / "other", np.zeros(6, dtype=np.uint8))
     assert read_images(images, labels=other).label_names == ("0",)
     save_idx(other, np.zeros(5, dtype=np.uint8))
-    refused(lambda: read_images(images, labels=other), what="labels", expected="each of the 6 images", got="5 labels")
+    refused(lambda: read_images(images, labels=other), "labels", "each of the 6 images", "5 labels")
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -255,13 +255,13 @@ def test_idx_headers_that_lie_are_refused(
     ending: str, shape: tuple[int, ...], cut: int, got: str, tmp_path: Path, pixels: np.ndarray, refused: Refused
 ) -> None:
     path = save_idx(tmp_path / (TRAIN_IMAGES + ending), pixels, shape=shape, cut=cut)
-    refused(lambda: read_images(path), what="path", expected="an IDX file", got=got)
+    refused(lambda: read_images(path), "path", "an IDX file", got)
 
 
 def test_a_truncated_compressed_idx_file_is_refused(tmp_path: Path, pixels: np.ndarray, refused: Refused) -> None:
     path = save_idx(tmp_path / (TRAIN_IMAGES + ".gz"), pixels)
     path.write_bytes(path.read_bytes()[:-20])
-    refused(lambda: read_images(path), what="path", expected="an IDX file", got="truncated or damaged")
+    refused(lambda: read_images(path), "path", "an IDX file", "truncated or damaged")
 
 
 @pytest.mark.parametrize("as_struct", [False, True])
@@ -300,22 +300,22 @@ def test_whole_numbers_label_images_with_classes_however_many(tmp_path: Path, pi
 def test_parquet_columns_that_hold_no_images_are_refused(tmp_path: Path, refused: Refused) -> None:
     path = tmp_path / "t.parquet"
     pa.parquet.write_table(pa.table({"image": [b"secret", b"secret"], "age": [1, 2]}), path)
-    refused(lambda: read_images(path, image_column="age"), what="image_column", expected="bytes", got="'image'")
-    refused(lambda: read_images(path, image_column="no"), what="image_column", expected="name of a column", got="'no'")
-    refused(lambda: read_images(path), what="path", expected="images in PNG", got="row 1 of the table")
+    refused(lambda: read_images(path, image_column="age"), "image_column", "bytes", "'image'")
+    refused(lambda: read_images(path, image_column="no"), "image_column", "name of a column", "'no'")
+    refused(lambda: read_images(path), "path", "images in PNG", "row 1 of the table")
 
 
 def test_options_that_do_not_apply_are_refused(tmp_path: Path, pixels: np.ndarray, refused: Refused) -> None:
     np.savez(tmp_path / "a.npz", images=pixels)
     path = tmp_path / "a.npz"
     for what, value in (("label", "x"), ("group_by", "x"), ("image_column", "x"), ("labels", path)):
-        refused(lambda what=what, v=value: read_images(path, **{what: v}), what=what, expected="left out", got="given")
-    refused(lambda: read_records(path, drop=["x"]), what="drop", expected="left out for images", got="given")
+        refused(lambda what=what, v=value: read_images(path, **{what: v}), what, "left out", "given")
+    refused(lambda: read_records(path, drop=["x"]), "drop", "left out for images", "given")
     for size in (0, (3,), (2, -1)):
-        refused(lambda size=size: read_images(path, size=size), what="size", expected="(height, width)", got=str(size))
+        refused(lambda size=size: read_images(path, size=size), "size", "(height, width)", str(size))
     with pytest.raises(StorageError):
         read_images(tmp_path / "no")
-    refused(lambda: read_images(Path(__file__)), what="path", expected="a folder of images", got="'.py'")
+    refused(lambda: read_images(Path(__file__)), "path", "a folder of images", "'.py'")
 
 
 def test_more_images_than_memory_are_refused_before_they_are_read(
@@ -323,7 +323,7 @@ def test_more_images_than_memory_are_refused_before_they_are_read(
 ) -> None:
     folder = save_classes(tmp_path / "a", {"x": list(pixels)})
     monkeypatch.setattr("mooring.tables.images.pixels.MAX_NUMBERS", 71)
-    refused(lambda: read_images(folder), what="path", expected="at most 71 pixel values", got="72")
+    refused(lambda: read_images(folder), "path", "at most 71 pixel values", "72")
 
 
 def test_without_pillow_the_extra_is_named(tmp_path: Path, pixels: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,21 +180,14 @@ def test_deals_that_cannot_be_made_are_refused(
     change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
 ) -> None:
     keywords = {"n_participants": 2, "rng": np.random.default_rng(0), **change}
-    refused(lambda: partition(Records(rows=np.zeros((20, 1))), **keywords), what=what, expected=expected, got=got)
+    refused(lambda: partition(Records(rows=np.zeros((20, 1))), **keywords), what, expected, got)
 
 
 def test_too_few_or_too_small_groups_are_refused(refused: Refused) -> None:
     keywords = {"rng": np.random.default_rng(0), "by_group": True}
     records = Records(rows=np.zeros((9, 1)), groups=[0] * 8 + [1])
-    refused(
-        lambda: partition(records, n_participants=3, **keywords), what="n_participants", expected="groups, 2", got="3"
-    )
-    refused(
-        lambda: partition(records, n_participants=2, **keywords),
-        what="the rows of participant 2",
-        expected="at least 2",
-        got="1",
-    )
+    refused(lambda: partition(records, n_participants=3, **keywords), "n_participants", "groups, 2", "3")
+    refused(lambda: partition(records, n_participants=2, **keywords), "the rows of participant 2", "at least 2", "1")
 
 
 @given(
@@ -262,4 +255,4 @@ def test_parts_that_do_not_fit_are_refused(
     change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
 ) -> None:
     keywords = {"datasets": [np.zeros((3, 2))] * 2, "rng": np.random.default_rng(0), **change}
-    refused(lambda: Partition.from_parts(**keywords), what=what, expected=expected, got=got)
+    refused(lambda: Partition.from_parts(**keywords), what, expected, got)

@@ -46,7 +46,7 @@ def test_take_keeps_everything_of_a_row_together() -> None:
 @pytest.mark.parametrize("indices", [[], [6], [-1], [0.5], [[0]], [True]])
 def test_row_numbers_that_are_none_are_refused(indices: list[Any], refused: Refused) -> None:
     records = Records(rows=np.zeros((6, 1)))
-    refused(lambda: records.take(indices), what="indices", expected="row numbers from 0 to 5", got="")
+    refused(lambda: records.take(indices), "indices", "row numbers from 0 to 5", "")
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_row_numbers_that_are_none_are_refused(indices: list[Any], refused: Refu
 def test_parts_that_do_not_fit_are_refused(
     change: dict[str, Any], what: str, expected: str, got: str, refused: Refused
 ) -> None:
-    refused(lambda: Records(**{"rows": np.zeros((4, 2)), **change}), what=what, expected=expected, got=got)
+    refused(lambda: Records(**{"rows": np.zeros((4, 2)), **change}), what, expected, got)

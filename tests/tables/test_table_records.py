@@ -219,7 +219,7 @@ def test_a_missing_file_is_refused(tmp_path: Path, refused: Refused) -> None:
     for name in ("no.csv", ""):
         with pytest.raises(StorageError, match="the data file"):
             read_table(tmp_path / name)
-    refused(lambda: read_records(tmp_path / "no.csv"), what="path", expected="a file or a folder", got="not there")
+    refused(lambda: read_records(tmp_path / "no.csv"), "path", "a file or a folder", "not there")
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,15 @@ def test_a_missing_file_is_refused(tmp_path: Path, refused: Refused) -> None:
     ],
 )
 def test_what_is_no_table_is_refused(content: str, name: str, got: str, write: Write, refused: Refused) -> None:
-    refused(lambda: read_table(write(content, name)), what="data file", expected="a table", got=got)
+    refused(lambda: read_table(write(content, name)), "data file", "a table", got)
 
 
 def test_a_damaged_archive_is_refused(write: Write, refused: Refused) -> None:
     path = write(lines("a,b", *("1,2" for _ in range(9))), "t.csv.gz")
     path.write_bytes(path.read_bytes()[:-12])
-    refused(lambda: read_table(path), what="data file", expected="a table", got="damaged")
+    refused(lambda: read_table(path), "data file", "a table", "damaged")
     path.write_bytes(b"not compressed at all")
-    refused(lambda: read_table(path), what="data file", expected="a table", got="damaged")
+    refused(lambda: read_table(path), "data file", "a table", "damaged")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_damaged_archive_is_refused(write: Write, refused: Refused) -> None:
     ],
 )
 def test_tables_without_use_are_refused(content: str, expected: str, got: str, write: Write, refused: Refused) -> None:
-    refused(lambda: read_table(write(content)), what="data file", expected=expected, got=got)
+    refused(lambda: read_table(write(content)), "data file", expected, got)
 
 
 def test_ragged_rows_are_refused_without_quoting_them(write: Write) -> None:
@@ -279,13 +279,13 @@ def test_a_wrong_name_is_answered_with_the_nearest(write: Write) -> None:
 
 def test_labels_that_cannot_serve_are_refused(write: Write, refused: Refused) -> None:
     path = write(lines("a,day,none,place", "1,2020-01-01,,x", "2,2020-01-02,,y"))
-    refused(lambda: read_table(path, label="day"), what="label", expected="numbers or words", got="dates")
-    refused(lambda: read_table(path, label="none"), what="label", expected="with values", got="none in any row")
-    refused(lambda: read_table(path, label="a", group_by="a"), what="group_by", expected="another", got="the same")
-    refused(lambda: read_table(path, label="a", drop=["a"]), what="label", expected="kept", got="one in drop")
+    refused(lambda: read_table(path, label="day"), "label", "numbers or words", "dates")
+    refused(lambda: read_table(path, label="none"), "label", "with values", "none in any row")
+    refused(lambda: read_table(path, label="a", group_by="a"), "group_by", "another", "the same")
+    refused(lambda: read_table(path, label="a", drop=["a"]), "label", "kept", "one in drop")
 
 
 def test_options_for_images_are_refused_for_a_table(write: Write, refused: Refused) -> None:
     path = write(lines("a,b", "1,2", "2,3"))
-    refused(lambda: read_records(path, size=8), what="size", expected="left out for a table", got="given")
-    refused(lambda: read_records(write("", "t.xls")), what="data file", expected="a table", got="'.xls'")
+    refused(lambda: read_records(path, size=8), "size", "left out for a table", "given")
+    refused(lambda: read_records(write("", "t.xls")), "data file", "a table", "'.xls'")
