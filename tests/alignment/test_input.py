@@ -80,22 +80,13 @@ def test_a_tolerance_that_is_not_positive_is_refused(tolerance: float, uploads: 
 
 @pytest.mark.parametrize("reference", [-1, 4])
 def test_a_reference_that_does_not_take_part_is_refused(reference: int, uploads: np.ndarray, refused: Refused) -> None:
-    refused(
-        lambda: align_to_reference(uploads, reference=reference),
-        "reference",
-        "a participant's index, 0 to 3",
-        str(reference),
-    )
+    refused(lambda: align_to_reference(uploads, reference=reference), "reference", "0 to 3", str(reference))
 
 
 @pytest.mark.parametrize("shape", [(4, 12, 3), (0, 4, 12, 3), (2, 1, 12, 3), (1, 2, 4, 12, 3)])
 def test_a_batch_of_another_shape_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
-    refused(
-        lambda: align_batch(np.ones(shape)),
-        REPRESENTATIONS,
-        "of shape (n_problems, n_participants, n_anchor_rows, n_components)",
-        f"shape {shape}",
-    )
+    expected = "of shape (n_problems, n_participants, n_anchor_rows, n_components)"
+    refused(lambda: align_batch(np.ones(shape)), REPRESENTATIONS, expected, f"shape {shape}")
 
 
 def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: Refused) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from mooring.attacks.decoding import _PENALTIES, learn_decoder
-from mooring.errors import InputError
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 
 D, H = 40, 10
@@ -102,6 +103,5 @@ def test_copies_of_records_change_nothing() -> None:
     np.testing.assert_allclose(once.matrix, twice.matrix, atol=1e-12)
 
 
-def test_one_record_is_refused() -> None:
-    with pytest.raises(InputError, match="two rows at least"):
-        learn_decoder(projection(), population(1, seed=1))
+def test_one_record_is_refused(refused: Callable[..., None]) -> None:
+    refused(lambda: learn_decoder(projection(), population(1, seed=1)), "records", "two rows at least", "")

@@ -26,6 +26,7 @@ from tests.auditing import audited
 
 Refused = Callable[..., None]
 Parts = tuple[list[np.ndarray], list[np.ndarray]]
+Audit = Callable[..., AuditResult]
 ERRORS = ("centred_error", "relative_error", "decoded_error")
 QUICK: dict[str, Any] = {"learner": "linear", "methods": ["aa-i-gdp-anchor-noise"], "anchor_noise_scales": [0.1]}
 
@@ -60,14 +61,8 @@ def parts() -> Parts:
 @pytest.fixture(scope="module")
 def every(parts: Parts) -> AuditResult:
     """Every method, every attack, extra knowledge granted."""
-    return audited(
-        *parts,
-        learner="linear",
-        anchor_noise_scales=[0.2],
-        data_noise_levels=[0.6],
-        n_known_rows=4,
-        n_repeated_uploads=2,
-    )
+    noise: dict[str, Any] = {"anchor_noise_scales": [0.2], "data_noise_levels": [0.6]}
+    return audited(*parts, learner="linear", n_known_rows=4, n_repeated_uploads=2, **noise)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,6 @@ def test_the_envelope_is_never_weaker_than_any_attack(every: AuditResult) -> Non
     for result in every.points:
         for measure in (*ERRORS, "linkage", "median_r2"):
             worst = result.worst(measure)
-            assert worst is not None
             values = [figure.value for figure in figures_of(result, measure)]
             assert len(values) > 2
             assert worst[1].value == (min if measure in ERRORS else max)(values)
@@ -114,14 +108,12 @@ def test_each_figure_stands_beside_chance_control_and_floor_and_has_an_interval(
             assert figure.n == every.points[0].outcomes[0].figures["centred_error"].n
             assert figure.higher_is_worse == (measure == "linkage")
     linked = every.points[0].worst("linkage")
-    assert linked is not None
     assert (linked[1].chance, linked[1].floor) == (0.1, 1.0)
 
 
 def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> None:
     """What the colluder's class means and overall mean would score, and what the exact projected rows leave out."""
     deal = Partition.from_parts(*parts, rng=np.random.default_rng([0, 9]))
-    assert deal.train_labels is not None
     projection = mooring.audit.auditor.make_projection(deal, "auto", 3, np.random.default_rng([0, 0, 3]))
     known, truth = projection.encode(deal.train[0]), projection.encode(deal.train[1])
     own, classes = deal.train_labels[:2]
@@ -167,11 +159,7 @@ def test_a_result_becomes_json_and_back(every: AuditResult) -> None:
     again = AuditResult.from_json(text)
     assert again.points == every.points
     assert again.references == every.references
-
-
-def test_a_notebook_shows_the_headline_first(every: AuditResult) -> None:
-    shown = every._repr_html_()
-    assert shown.startswith("<p><b>At worst")
+    assert every._repr_html_().startswith("<p><b>" + every.headline()[:8])
 
 
 def test_the_order_of_points_does_not_matter(parts: Parts) -> None:
@@ -201,12 +189,9 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(parts: Par
 
 def test_utility_stands_beside_local_only_and_pooled_raw(every: AuditResult) -> None:
     alone, pooled = every.references.local_only, every.references.pooled_raw
-    assert alone is not None
-    assert pooled is not None
     assert every.references.n_alone == 4
     assert f"Training alone scores {alone.value:.1%}" in every.joining()
     for result in every.points:
-        assert result.deployed is not None
         assert result.deployed.n == pooled.n == 80
         assert (result.noisy_test is not None) == METHODS[result.point.method].data_noise
 
@@ -221,14 +206,8 @@ def test_c_gdp_and_exactly_aligned_i_gdp_are_worth_the_same_and_as_much_as_pooli
 def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
     gaps = []
     for seed in range(6):
-        result = audited(
-            *study(seed=seed),
-            points=[OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)],
-            attacks=["known-anchor"],
-            learner="linear",
-        ).points[0]
-        assert result.deployed is not None
-        assert result.noisy_test is not None
+        points = [OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)]
+        result = audited(*study(seed=seed), points=points, attacks=["known-anchor"], learner="linear").points[0]
         gaps.append(result.deployed.value - result.noisy_test.value)
     assert np.mean(gaps) > 0.1
 
@@ -248,7 +227,6 @@ def test_numbers_to_predict_are_scored_by_r2() -> None:
     result = sound(audited(rows, [part[:, 0] + 0.1 * part[:, 1] for part in rows], **QUICK))
     assert result.trustworthy
     assert result.description["labels"] == "number"
-    assert result.points[0].deployed is not None
     assert result.points[0].deployed.metric == "R²"
     assert result.points[0].deployed.value > 0.8
     control = figures_of(result.points[0], "centred_error")[0]
@@ -259,56 +237,52 @@ def test_numbers_to_predict_are_scored_by_r2() -> None:
 
 
 @pytest.fixture
-def two_points(parts: Parts) -> Callable[..., AuditResult]:
-    def run(**options: Any) -> AuditResult:
-        return audited(
-            *parts,
-            **{
-                "learner": "linear",
-                "methods": ["aa-i-gdp-anchor-noise", "c-gdp"],
-                "anchor_noise_scales": [0.1],
-                "attacks": ["known-secret", "procrustes"],
-                **options,
-            },
-        )
-
-    return run
+def two_points(parts: Parts) -> Audit:
+    stated = {**QUICK, "methods": ["aa-i-gdp-anchor-noise", "c-gdp"], "attacks": ["known-secret", "procrustes"]}
+    return lambda *data, **options: audited(*(data or parts), **{**stated, **options})
 
 
-def no_more_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+class ComputedAgainError(Exception):
+    """A simulation where a result on disk was to be loaded."""
+
+
+@pytest.fixture
+def no_more_simulations(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def fail(*args: Any, **options: Any) -> None:
-        raise AssertionError("computed again")
+        raise ComputedAgainError
 
-    monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
+    return lambda: monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
 
 
-def test_a_second_run_loads_what_the_first_found(
-    two_points: Callable[..., AuditResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_loads_what_the_first_found(two_points: Audit, tmp_path: Path, no_more_simulations: Any) -> None:
     first = two_points(folder=tmp_path / "new" / "points")
     assert first.to_json() == two_points().to_json()
-    no_more_simulations(monkeypatch)
+    no_more_simulations()
     assert two_points(folder=tmp_path / "new" / "points").to_json() == first.to_json()
     assert len(list((tmp_path / "new" / "points").iterdir())) == 2
 
 
-@pytest.mark.parametrize("harm", [b"", b"half", b"null", b"[]", b"{}", b'{"point": {"method": "x"}}', b"\xff\xfe"])
-def test_a_damaged_file_is_computed_again(two_points: Callable[..., AuditResult], tmp_path: Path, harm: bytes) -> None:
+def without_figures(whole: bytes) -> bytes:
+    plain = json.loads(whole)
+    return json.dumps({**plain, "outcomes": [{**plain["outcomes"][0], "figures": None}]}).encode()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        *(lambda _, s=s: s for s in (b"", b"null", b"[]", b"{}", b'{"point": {"method": "x"}}', b"\xff\xfe")),
+        lambda whole: whole[: len(whole) // 2],
+        without_figures,
+    ],
+)
+def test_a_damaged_file_is_computed_again(two_points: Audit, tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
     first = two_points(folder=tmp_path)
     path = sorted(tmp_path.iterdir())[0]
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2] if harm == b"half" else harm)
+    path.write_bytes(harm(whole))
     assert two_points(folder=tmp_path).to_json() == first.to_json()
     assert path.read_bytes() == whole
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_file_of_another_make_is_computed_again(two_points: Callable[..., AuditResult], tmp_path: Path) -> None:
-    first = two_points(folder=tmp_path)
-    path = sorted(tmp_path.iterdir())[0]
-    plain = json.loads(path.read_text())
-    path.write_text(json.dumps({**plain, "outcomes": [{**plain["outcomes"][0], "figures": None}]}))
-    assert two_points(folder=tmp_path).to_json() == first.to_json()
 
 
 @pytest.mark.parametrize(
@@ -330,48 +304,37 @@ def test_a_file_of_another_make_is_computed_again(two_points: Callable[..., Audi
     ],
 )
 def test_other_settings_do_not_load_what_was_found_with_these(
-    two_points: Callable[..., AuditResult], tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    two_points: Audit, tmp_path: Path, other: dict[str, Any], no_more_simulations: Any
 ) -> None:
     two_points(folder=tmp_path)
-    no_more_simulations(monkeypatch)
-    with pytest.raises(AssertionError, match="computed again"):
+    no_more_simulations()
+    with pytest.raises(ComputedAgainError):
         two_points(folder=tmp_path, **other)
 
 
-def test_other_rows_and_labels_do_not_load_what_was_found_with_these(
-    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_these(
+    two_points: Audit, parts: Parts, tmp_path: Path, no_more_simulations: Any
 ) -> None:
-    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    audited(*parts, **options)
-    no_more_simulations(monkeypatch)
+    deal, lens = (
+        Partition.from_parts(*parts, rng=np.random.default_rng(0)),
+        EvaluationSpec(attribute=np.arange(320) % 7),
+    )
+    for data in (parts, (deal,)):
+        two_points(*data, folder=tmp_path, evaluation=lens)
+    no_more_simulations()
     rows, labels = [part.copy() for part in parts[0]], [part.copy() for part in parts[1]]
     rows[3][5, 2] += 1e-9
     labels[2][0] += 1
-    for changed in ((rows, parts[1]), (parts[0], labels), (parts[0], None)):
-        with pytest.raises(AssertionError, match="computed again"):
-            audited(*changed, **options)
-
-
-def test_another_seed_on_the_same_deal_does_not_load_what_was_found_with_this_one(
-    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deal = Partition.from_parts(*parts, rng=np.random.default_rng(0))
-    options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    audited(deal, seed=0, **options)
-    no_more_simulations(monkeypatch)
-    with pytest.raises(AssertionError, match="computed again"):
-        audited(deal, seed=1, **options)
-
-
-@pytest.mark.parametrize("other", [{"attribute_kind": "number"}, {"feature_names": tuple("abcde")}])
-def test_all_of_the_lens_counts(
-    two_points: Callable[..., AuditResult], tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluation = EvaluationSpec(attribute=np.arange(320) % 7)
-    two_points(folder=tmp_path, evaluation=evaluation)
-    no_more_simulations(monkeypatch)
-    with pytest.raises(AssertionError, match="computed again"):
-        two_points(folder=tmp_path, evaluation=replace(evaluation, **other))
+    for data, options in (
+        ((rows, parts[1]), {}),
+        ((parts[0], labels), {}),
+        ((parts[0], None), {}),
+        ((deal,), {"seed": 1}),
+        (parts, {"evaluation": replace(lens, attribute_kind="number")}),
+        (parts, {"evaluation": replace(lens, feature_names=tuple("abcde"))}),
+    ):
+        with pytest.raises(ComputedAgainError):
+            two_points(*data, **{"folder": tmp_path, "evaluation": lens, **options})
 
 
 def test_the_code_counts_wherever_it_is_installed(tmp_path: Path) -> None:
@@ -383,14 +346,12 @@ def test_the_code_counts_wherever_it_is_installed(tmp_path: Path) -> None:
     assert found.stdout.strip() == mooring.audit.checkpoints.code_digest()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(
-    two_points: Callable[..., AuditResult], tmp_path: Path, refused: Refused
-) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(two_points: Audit, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "taken").write_text("a file")
     refused(lambda: two_points(folder=tmp_path / "taken"), "folder", "can be made", "")
 
 
-def test_progress_never_goes_back_and_ends_at_the_total(two_points: Callable[..., AuditResult]) -> None:
+def test_progress_never_goes_back_and_ends_at_the_total(two_points: Audit) -> None:
     told: list[tuple[int, int, str]] = []
     two_points(progress=lambda *words: told.append(words))
     done = [one[0] for one in told]
@@ -418,33 +379,28 @@ def test_one_class_only_and_no_labels_at_all(parts: Parts) -> None:
     assert unlabelled.points[0].worst()[1].value == one_class.points[0].worst()[1].value  # type: ignore[index]
 
 
-def test_a_constant_column(parts: Parts) -> None:
-    rows = [np.column_stack([part[:, :4], np.full(80, 0.1)]) for part in parts[0]]
-    result = sound(audited(rows, parts[1], **QUICK))
-    assert result.trustworthy
-    assert any("constant" in words for words in result.warnings)
+Change = Callable[[list[np.ndarray], list[np.ndarray]], tuple[Any, ...]]
+HARD: dict[str, tuple[Change, bool | None, str]] = {
+    "constant column": (lambda X, y: ([np.c_[p[:, :4], np.full(80, 0.1)] for p in X], y), True, "constant"),
+    "two rows each": (lambda X, y: ([p[:2] for p in X], [p[:2] for p in y]), None, "no more rows"),
+    "no more rows than components": (lambda X, y: ([p[:6] for p in X], [p[:6] for p in y]), True, "no more rows"),
+    "all zero": (lambda X, y: ([0 * p for p in X], y), False, ""),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_data_that_is_hard_to_audit_is_warned_of_or_not_trusted(case: str, parts: Parts) -> None:
+    change, trustworthy, words = HARD[case]
+    result = sound(audited(*change(*parts), **QUICK))
+    assert trustworthy is None or result.trustworthy == trustworthy
+    assert not words or any(words in warning for warning in result.warnings)
 
 
 def test_two_participants(parts: Parts) -> None:
     result = sound(audited(parts[0][:2], parts[1][:2], **QUICK))
     assert result.trustworthy
     assert result.description["targets"] == ["participant 2"]
-
-
-def test_one_or_two_rows_each(parts: Parts) -> None:
-    result = sound(audited([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], **QUICK))
-    assert any("no more rows" in words for words in result.warnings)
     sound(audited([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], targets=[1], **QUICK))
-
-
-def test_no_more_rows_than_components(parts: Parts) -> None:
-    result = sound(audited([part[:6] for part in parts[0]], [part[:6] for part in parts[1]], **QUICK))
-    assert result.trustworthy
-    assert any("no more rows" in words for words in result.warnings)
-
-
-def test_rows_that_are_all_zero_are_no_clean_bill(parts: Parts) -> None:
-    assert not sound(audited([0 * part for part in parts[0]], parts[1], **QUICK)).trustworthy
 
 
 def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> None:
@@ -464,7 +420,6 @@ def test_rows_that_are_all_alike_never_read_as_safe(parts: Parts) -> None:
 
 def test_numbers_that_are_all_alike(parts: Parts) -> None:
     result = sound(audited(parts[0], [np.full(80, 0.5) for _ in parts[0]], attacks=["procrustes"], **QUICK))
-    assert result.points[0].deployed is not None
     assert math.isnan(result.points[0].deployed.value)
 
 
@@ -490,9 +445,6 @@ def test_where_no_attack_could_be_run_nothing_reads_as_safe(parts: Parts, attack
     assert not result.trustworthy
     assert result.points[0].worst() is None
     assert result.points[0].examples is None
-    assert result.headline() == (
-        "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
-    )
     assert not json.loads(result.to_json())["trustworthy"]
     assert not AuditResult(result.description, result.references, ()).trustworthy
 
@@ -513,14 +465,9 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
         found = REGISTRY["procrustes"].function(view, rng=rng)
         return replace(found, rows=found.rows * np.nan)
 
-    monkeypatch.setattr(
-        "mooring.audit.leakage.REGISTRY",
-        {
-            **REGISTRY,
-            "pseudoinverse": replace(REGISTRY["pseudoinverse"], function=broken),
-            "moments": replace(REGISTRY["moments"], function=wild),
-        },
-    )
+    changed = {"pseudoinverse": broken, "moments": wild}
+    spoilt = {name: replace(REGISTRY[name], function=function) for name, function in changed.items()}
+    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", {**REGISTRY, **spoilt})
     result = sound(audited(*parts, attacks=["pseudoinverse", "moments", "procrustes"], **QUICK))
     reasons = {outcome.attack: outcome.reason or "" for outcome in result.points[0].outcomes}
     assert "could not be factorised" in reasons["pseudoinverse"]
@@ -590,7 +537,6 @@ def test_rows_of_one_person_are_linked_across_records() -> None:
     rows = np.split(people[who] + 0.05 * rng.standard_normal((240, 5)), 3)
     result = sound(audited(rows, attacks=["procrustes"], evaluation=EvaluationSpec(groups=who), **QUICK))
     worst = result.points[0].worst("identity_linkage")
-    assert worst is not None
     figure = worst[1]
     assert figure.chance == 0.1
     assert figure.value > 0.8
@@ -603,13 +549,11 @@ def test_an_attribute_that_is_not_shared_is_inferred(parts: Parts) -> None:
     attribute = (rows[:, 0] > np.median(rows[:, 0])).astype(int)
     result = sound(audited(*parts, attacks=["procrustes"], evaluation=EvaluationSpec(attribute=attribute), **QUICK))
     worst = result.points[0].worst("attribute")
-    assert worst is not None
     assert worst[1].value > 0.8
     assert worst[1].control < worst[1].value  # type: ignore[operator]
     assert worst[1].interval.known
     number = EvaluationSpec(attribute=rows @ np.ones(5), attribute_kind="number")
     worst = audited(*parts, attacks=["procrustes"], evaluation=number, **QUICK).points[0].worst("attribute")
-    assert worst is not None
     assert worst[1].value > 0.8
 
 
@@ -629,7 +573,6 @@ def test_an_auditor_compares_decoded_rows(parts: Parts) -> None:
         audited(*parts, n_components=3, attacks=["procrustes"], evaluation=EvaluationSpec(embedding=embedding), **QUICK)
     )
     worst = result.points[0].worst("exact_source_linkage")
-    assert worst is not None
     assert set(seen) == {5}
     assert worst[1].chance == 0.1
     assert worst[1].control is not None
@@ -644,26 +587,17 @@ def digits() -> AuditResult:
     images, labels = load_digits(return_X_y=True)
     rows = [images[k * 60 : (k + 1) * 60] / 16 for k in range(3)]
     own = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
-    return audited(
-        rows,
-        own,
-        n_components=10,
-        attacks=["procrustes", "alignment-map", "principal-axes"],
-        evaluation=EvaluationSpec(image_shape=(8, 8)),
-        **QUICK,
-    )
+    attacks, evaluation = ["procrustes", "alignment-map", "principal-axes"], EvaluationSpec(image_shape=(8, 8))
+    return audited(rows, own, n_components=10, attacks=attacks, evaluation=evaluation, **QUICK)
 
 
 def test_images_are_measured_and_kept_for_the_strongest_attack(digits: AuditResult) -> None:
     result = sound(digits).points[0]
     worst = result.worst()
-    assert worst is not None
     for outcome in result.outcomes:
         assert ("psnr" in outcome.figures) == ("ssim" in outcome.figures) == (outcome.attack == worst[0])
     psnr = result.worst("psnr")
-    assert psnr is not None
     assert psnr[1].control < psnr[1].value <= psnr[1].floor  # type: ignore[operator]
-    assert result.examples is not None
     assert result.examples["attack"] == worst[0]
     shown = {name: np.asarray(rows) for name, rows in result.examples["rows"].items()}
     assert set(shown) == {"original", "projection only", "rebuilt", "guessed without the upload"}
@@ -683,7 +617,6 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     options: dict[str, Any] = {**QUICK, "attacks": ["procrustes"]}
     with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=3), **options)
     assert "77.123" in with_rows.to_json()
-    assert with_rows.points[0].examples is not None
     assert len(with_rows.points[0].examples["rows"]["original"]) == 3
     without = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=0), folder=tmp_path, **options)
     assert without.points[0].examples is None
@@ -744,8 +677,6 @@ def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
     """A lead within the interval of the score is not called one."""
     result = audited(*parts, **{**QUICK, "attacks": ["procrustes"]})
     point = result.points[0]
-    assert point.deployed is not None
-    assert result.references.local_only is not None
     barely = replace(point.deployed, value=0.9, low=0.85, high=0.95)
     alone = replace(result.references.local_only, value=0.88)
     near = replace(

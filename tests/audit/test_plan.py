@@ -16,6 +16,7 @@ from mooring.tables import Partition
 from tests.auditing import planned
 
 Refused = Callable[..., None]
+Found = tuple[Plan, Path, list[Any]]
 
 
 def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Partition:
@@ -26,15 +27,9 @@ def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_cla
         classes = np.arange(n) % n_classes
         return centres[classes] + rng.standard_normal((n, n_features)), classes
 
-    train = [draw(n_train) for _ in range(n_participants)]
-    test = [draw(n_test) for _ in range(n_participants)]
-    return Partition.from_parts(
-        [rows for rows, _ in train],
-        [classes for _, classes in train],
-        test=[rows for rows, _ in test],
-        test_labels=[classes for _, classes in test],
-        rng=rng,
-    )
+    train, labels = zip(*(draw(n_train) for _ in range(n_participants)), strict=True)
+    test, test_labels = zip(*(draw(n_test) for _ in range(n_participants)), strict=True)
+    return Partition.from_parts(train, labels, test=test, test_labels=test_labels, rng=rng)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,60 +51,39 @@ def many_small() -> Partition:
 
 
 @pytest.fixture(scope="module")
-def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, list[Any]]:
+def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, told = tmp_path_factory.mktemp("plan"), []
-    found = planned(
-        many_small,
-        target="error at least 0.3",
-        learner="linear",
-        folder=folder,
-        progress=lambda *words: told.append(words),
-    )
-    return found, folder, told
+    options: dict[str, Any] = {"learner": "linear", "progress": lambda *words: told.append(words)}
+    return planned(many_small, target="error at least 0.3", folder=folder, **options), folder, told
 
 
-def test_where_joining_pays_a_point_is_recommended(plan: tuple[Plan, Path, list[Any]]) -> None:
+def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
     found = plan[0]
-    assert found.recommended is not None
-    assert found.recommended.deployed is not None
-    assert found.audit.references.local_only is not None
     assert found.recommended.deployed.low > found.audit.references.local_only.value
     for words in ("Recommended: AA-I-GDP", "training alone", "lower bound", "not a guarantee"):
         assert words in found.verdict
 
 
-def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attack(
-    plan: tuple[Plan, Path, list[Any]],
-) -> None:
+def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attack(plan: Found) -> None:
     found = plan[0].recommended
-    assert found is not None
     worst = found.worst("centred_error")
-    assert worst is not None
     assert worst[1].interval.low >= 0.3
     figures = [outcome.figures["centred_error"] for outcome in found.outcomes if outcome.applies]
     assert min(figure.value for figure in figures) == worst[1].value
-
-
-def test_what_is_recommended_was_audited_with_every_attack(plan: tuple[Plan, Path, list[Any]]) -> None:
-    found = plan[0]
-    assert found.recommended is not None
-    names = [o.attack for o in found.recommended.outcomes if not o.attack.endswith(DENOISED)]
-    assert names == list(REGISTRY)
-    assert found.recommended in found.audit.points
-    for one in found.audit.points:  # and so has every other point that was tried
+    assert [o.attack for o in found.outcomes if not o.attack.endswith(DENOISED)] == list(REGISTRY)
+    assert found in plan[0].audit.points
+    for one in plan[0].audit.points:  # every other point that was tried was audited with every attack too
         assert {o.attack.removesuffix(DENOISED) for o in one.outcomes} == set(REGISTRY)
 
 
-def test_no_point_that_keeps_to_the_target_scores_better(plan: tuple[Plan, Path, list[Any]]) -> None:
+def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
     found = plan[0]
     keeping = [one for one in found.audit.points if found.target.met_at(one) and one.point.data_noise_level > 0]
-    assert found.recommended is not None
-    assert found.recommended.deployed is not None
     assert found.recommended.deployed.value == max(one.deployed.value for one in keeping if one.deployed)
     assert len(keeping) < len(found.audit.points)  # some points do not keep to it, so there was something to choose
 
 
-def test_the_search_comes_close_to_the_target_and_tries_other_shapes(plan: tuple[Plan, Path, list[Any]]) -> None:
+def test_the_search_comes_close_to_the_target_and_tries_other_shapes(plan: Found) -> None:
     points = [one.point for one in plan[0].audit.points]
     assert len(set(points)) == len(points)
     assert {point.n_components for point in points} > {6}
@@ -127,7 +101,7 @@ def coordinates(found: Plan) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("words", ["error at least 0.3", "linkage at most 50 %"])
-def test_the_frontier_is_what_no_point_beats_in_both(plan: tuple[Plan, Path, list[Any]], words: str) -> None:
+def test_the_frontier_is_what_no_point_beats_in_both(plan: Found, words: str) -> None:
     found = Plan(Target.parse(words), plan[0].audit, None, "")
     every = coordinates(found)
     best = coordinates(Plan(found.target, type(found.audit)(*_but_points(found), found.frontier), None, ""))
@@ -141,7 +115,7 @@ def _but_points(found: Plan) -> tuple[Any, Any]:
     return found.audit.description, found.audit.references
 
 
-def test_a_plan_becomes_json(plan: tuple[Plan, Path, list[Any]]) -> None:
+def test_a_plan_becomes_json(plan: Found) -> None:
     found = plan[0]
     plain = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
     assert plain["target"] == "error at least 0.3"
@@ -151,38 +125,26 @@ def test_a_plan_becomes_json(plan: tuple[Plan, Path, list[Any]]) -> None:
     assert len(plain["frontier"]) == len(found.frontier)
 
 
-def test_the_recommended_point_and_the_target_are_drawn(plan: tuple[Plan, Path, list[Any]]) -> None:
-    drawn = draw_audit(plan[0])["frontier"]
-    assert "recommended" in [trace.name for trace in drawn.data]
-    assert "target" in [note.text for note in drawn.layout.annotations]
+def test_the_recommended_point_and_the_target_are_drawn_and_every_point_has_a_line_of_its_own(plan: Found) -> None:
+    drawn = draw_audit(plan[0])
+    assert "recommended" in [trace.name for trace in drawn["frontier"].data]
+    assert "target" in [note.text for note in drawn["frontier"].layout.annotations]
+    assert len(set(drawn["leakage"].data[0].y)) == len(plan[0].audit.points)
 
 
-def test_every_point_has_its_own_line_in_the_heat_map(plan: tuple[Plan, Path, list[Any]]) -> None:
-    lines = draw_audit(plan[0])["leakage"].data[0].y
-    assert len(set(lines)) == len(plan[0].audit.points)
-
-
-def test_progress_never_goes_back(plan: tuple[Plan, Path, list[Any]]) -> None:
+def test_progress_never_goes_back_and_ends_at_the_total(plan: Found) -> None:
     done, total = ([words[k] for words in plan[2]] for k in (0, 1))
     assert done == sorted(done)
     assert total == sorted(total) or total[0] == 1
     assert all(a <= b for a, b in zip(done, total, strict=True))
-
-
-def test_progress_ends_at_the_total(plan: tuple[Plan, Path, list[Any]]) -> None:
-    done, total, _ = plan[2][-1]
-    assert done == total
+    assert done[-1] == total[-1]
 
 
 def test_an_interrupted_plan_goes_on_where_it_stopped(
-    plan: tuple[Plan, Path, list[Any]], many_small: Partition, monkeypatch: pytest.MonkeyPatch
+    plan: Found, many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, folder, _ = plan
-
-    def fail(*args: Any, **options: Any) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
+    monkeypatch.setattr("mooring.audit.auditor.simulate", None)
     again = planned(many_small, target="error at least 0.3", learner="linear", folder=folder)
     assert again.to_json() == found.to_json()
 
@@ -223,7 +185,6 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
     found = planned(list(few_large.train), target="error at least 0.3", targets=[1])
-    assert found.recommended is not None
     assert found.target.met_at(found.recommended)
     assert "Utility was not measured" in found.verdict
     assert found.frontier == ()

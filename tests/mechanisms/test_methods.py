@@ -1,6 +1,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from mooring import (
     METHODS,
     GivenNoise,
-    InputError,
     Method,
     RigidMap,
     Upload,
@@ -42,15 +42,8 @@ def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> N
 
 
 def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:
-    assert list(METHODS) == [
-        "c-gdp",
-        "c-gdp-data-noise",
-        "i-gdp",
-        "aa-i-gdp",
-        "aa-i-gdp-data-noise",
-        "aa-i-gdp-anchor-noise",
-        "aa-i-gdp-both-noise",
-    ]
+    aligned = [f"aa-i-gdp{noise}" for noise in ("", "-data-noise", "-anchor-noise", "-both-noise")]
+    assert list(METHODS) == ["c-gdp", "c-gdp-data-noise", "i-gdp", *aligned]
     assert all(name == method.name for name, method in METHODS.items())
     assert len({method.title for method in METHODS.values()}) == 7
 
@@ -83,22 +76,14 @@ def test_a_method_can_be_given_by_name_or_as_itself() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])
-def test_scales_that_are_negative_or_not_finite_are_refused(name: str, scale: float, refused: Refused) -> None:
-    for argument in ("data_noise_scale", "anchor_noise_scale"):
-        refused(
-            lambda argument=argument: made(name, **{argument: scale}), argument, "zero or more, and finite", str(scale)
-        )
-
-
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_DATA_NOISE))
-def test_data_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
-    refused(lambda: made(name, data_noise_scale=0.1), "data_noise_scale", f"0 for {name}", "0.1")
-
-
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - WITH_ANCHOR_NOISE))
-def test_anchor_noise_is_refused_by_methods_without_it(name: str, refused: Refused) -> None:
-    refused(lambda: made(name, anchor_noise_scale=0.1), "anchor_noise_scale", f"0 for {name}", "0.1")
+@pytest.mark.parametrize("what", ["data_noise_scale", "anchor_noise_scale"])
+def test_scales_that_are_none_and_noise_that_the_method_lacks_are_refused(
+    name: str, what: str, refused: Refused
+) -> None:
+    for scale in (-1.0, math.nan, math.inf):
+        refused(lambda scale=scale: made(name, **{what: scale}), what, "zero or more, and finite", str(scale))
+    if name not in (WITH_DATA_NOISE if what == "data_noise_scale" else WITH_ANCHOR_NOISE):
+        refused(lambda: made(name, **{what: 0.1}), what, f"0 for {name}", "0.1")
 
 
 @pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE))
@@ -133,18 +118,11 @@ def test_noise_that_is_given_is_used_and_scaled() -> None:
     assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * given)
 
 
-def test_given_noise_of_another_shape_is_refused(refused: Refused) -> None:
-    refused(
-        lambda: made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(GivenNoise(np.ones((1, 3))))),
-        "noise",
-        "at least 12 numbers",
-        "shape (1, 3)",
-    )
-
-
-def test_given_noise_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(InputError):
-        GivenNoise(np.full((4, 3), np.nan))
+def test_given_noise_of_another_shape_or_not_finite_is_refused(refused: Refused) -> None:
+    short = UploadNoise(GivenNoise(np.ones((1, 3))))
+    call = partial(made, "c-gdp-data-noise", data_noise_scale=0.5, noise=short)
+    refused(call, "noise", "at least 12 numbers", "shape (1, 3)")
+    refused(lambda: GivenNoise(np.full((4, 3), np.nan)), "noise", "finite", "NaN")
 
 
 def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:

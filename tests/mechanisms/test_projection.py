@@ -1,13 +1,15 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mooring.mechanisms.projection
-from mooring import InputError, Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring import Projection, gaussian_projection, no_projection, public_svd_projection
 
 Refused = Callable[..., None]
+READ_ONCE = iter([np.eye(9, 5)])
 
 
 @pytest.fixture
@@ -161,64 +163,30 @@ def test_no_features_are_refused(refused: Refused, rng: np.random.Generator) -> 
     refused(lambda: gaussian_projection(0, 1, rng=rng), **expectation)
 
 
-def test_too_few_public_rows_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    refused(
-        lambda: public_svd_projection(np.eye(5)[:2], 3, rng=rng),
-        "public_rows",
-        "at least n_components = 3 rows",
-        "2 rows",
-    )
-
-
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_rank_poor_public_rows_are_refused(rank: int, refused: Refused, rng: np.random.Generator) -> None:
-    rows = rng.standard_normal((20, rank)) @ rng.standard_normal((rank, 5))
-    refused(lambda: public_svd_projection(rows, 3, rng=rng), "public_rows", "of rank 3 or more", f"rank {rank}")
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_public_rows_that_are_not_finite_are_refused(
-    value: float, public_rows: np.ndarray, refused: Refused, rng: np.random.Generator
+@pytest.mark.parametrize(
+    ("rows", "expected", "got"),
+    [
+        (np.eye(5)[:2], "at least n_components = 3 rows", "2 rows"),
+        (np.zeros((4, 5, 5)), "a matrix of rows by features", "shape (4, 5, 5)"),
+        *(
+            (np.tile(np.eye(5)[:rank] if rank else np.zeros((1, 5)), (20, 1)), "rank 3", f"rank {rank}")
+            for rank in range(3)
+        ),
+        *((np.where(np.eye(9, 5) > 0, value, 1.0), "finite", "NaN or Inf") for value in (np.nan, np.inf)),
+        (lambda: iter([np.ones((4, 5)), np.ones((4, 6))]), "blocks of one width", "widths [5, 6]"),
+        (lambda: iter([]), "blocks of one width", "no blocks"),
+        (lambda: iter([np.ones((4, 6, 5))]), "", ""),
+        (lambda: READ_ONCE, "", ""),
+    ],
+)
+def test_public_rows_that_tell_no_subspace_are_refused(
+    rows: Any, expected: str, got: str, refused: Refused, rng: np.random.Generator
 ) -> None:
-    public_rows[5, 5] = value
-    refused(lambda: public_svd_projection(public_rows, 3, rng=rng), "public_rows", "finite", "NaN or Inf")
+    refused(lambda: public_svd_projection(rows, 3, rng=rng), "public_rows", expected, got)
 
 
-def test_public_rows_that_are_no_matrix_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    refused(
-        lambda: public_svd_projection(np.zeros((4, 5, 5)), 3, rng=rng),
-        "public_rows",
-        "a matrix of rows by features",
-        "shape (4, 5, 5)",
-    )
-
-
-def test_blocks_of_different_width_or_none_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    for blocks, got in (([np.ones((4, 5)), np.ones((4, 6))], "widths [5, 6]"), ([], "no blocks")):
-        refused(
-            lambda blocks=blocks: public_svd_projection(lambda: iter(blocks), 3, rng=rng),
-            "public_rows",
-            "blocks of one width",
-            got,
-        )
-
-
-def test_no_passes_are_refused(public_rows: np.ndarray, refused: Refused, rng: np.random.Generator) -> None:
+def test_no_passes_and_negative_oversampling_are_refused(
+    public_rows: np.ndarray, refused: Refused, rng: np.random.Generator
+) -> None:
     refused(lambda: public_svd_projection(public_rows, 3, rng=rng, n_passes=0), "n_passes", "at least 1", "0")
-
-
-def test_negative_oversampling_is_refused_by_name(public_rows: np.ndarray, rng: np.random.Generator) -> None:
-    with pytest.raises(InputError) as caught:
-        public_svd_projection(public_rows, 3, rng=rng, oversampling=-1)
-    assert caught.value.what == "oversampling"
-
-
-def test_blocks_that_can_be_read_only_once_are_refused(public_rows: np.ndarray, rng: np.random.Generator) -> None:
-    spent = iter([public_rows])
-    with pytest.raises(InputError):
-        public_svd_projection(lambda: spent, 3, rng=rng)
-
-
-def test_blocks_that_are_no_matrices_are_refused(rng: np.random.Generator) -> None:
-    with pytest.raises(InputError):
-        public_svd_projection(lambda: iter([np.ones((4, 6, 5))]), 3, rng=rng)
+    refused(lambda: public_svd_projection(public_rows, 3, rng=rng, oversampling=-1), "oversampling", "", "-1")

@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -213,12 +214,7 @@ def test_a_linkage_becomes_a_figure() -> None:
 
 
 def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:
-    refused(
-        lambda: build_galleries([0, 0, 1], n_candidates=3, seed=0),
-        "labels",
-        "n_candidates = 3 rows",
-        "at most 2 rows a label",
-    )
+    refused(lambda: build_galleries([0, 0, 1], n_candidates=3, seed=0), "labels", "n_candidates = 3", "at most 2 rows")
     refused(lambda: build_galleries([], seed=0), "labels", "n_candidates = 10", "at most 0 rows")
     refused(lambda: build_galleries(None, seed=0), "n_rows", "given without labels", "None")
     refused(lambda: build_galleries([1, 2], n_rows=3, seed=0), "labels", "3 values", "shape (2,)")
@@ -226,30 +222,13 @@ def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:
     refused(lambda: build_galleries([1], n_candidates=1, seed=0), "n_candidates", "at least 2", "1")
     refused(lambda: build_galleries([1], n_queries=0, seed=0), "n_queries", "at least 1", "0")
     refused(lambda: build_galleries([1], seed=-1), "seed", "at least 0", "-1")
-    refused(
-        lambda: build_identity_galleries([0], [0, 1, 1], n_candidates=3, seed=0),
-        "reference_identities",
-        "n_candidates = 3 identities",
-        "2 identities",
-    )
-    refused(
-        lambda: build_identity_galleries([8, 9], [0, 1], n_candidates=2, seed=0),
-        "query_identities",
-        "among the references",
-        "2 queries",
-    )
-    refused(
-        lambda: build_identity_galleries([0], [0, 1], n_candidates=2, galleries_per_query=0, seed=0),
-        "galleries_per_query",
-        "at least 1",
-        "0",
-    )
-    refused(
-        lambda: Galleries(np.arange(2), np.zeros((3, 2), dtype=int), np.zeros(3, dtype=int), 0, 0),
-        "candidates",
-        "q queries",
-        "(3, 2)",
-    )
+    identities = partial(build_identity_galleries, seed=0)
+    refused(lambda: identities([0], [0, 1, 1], n_candidates=3), "reference_identities", "n_candidates = 3", "2")
+    refused(lambda: identities([8, 9], [0, 1], n_candidates=2), "query_identities", "among the references", "2 queries")
+    none = partial(identities, [0], [0, 1], n_candidates=2, galleries_per_query=0)
+    refused(none, "galleries_per_query", "at least 1", "0")
+    places = np.zeros(3, dtype=int)
+    refused(lambda: Galleries(np.arange(2), np.c_[places, places], places, 0, 0), "candidates", "q queries", "(3, 2)")
 
 
 def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: np.random.Generator) -> None:
@@ -261,6 +240,5 @@ def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: n
     refused(lambda: link(rows * np.nan, rows, galleries), "queries", "finite", "NaN")
     refused(lambda: link(rows, rows, galleries, metric="manhattan"), "metric", "cosine", "manhattan")
     refused(lambda: link(rows, rows, galleries, embedding=lambda some: some[:3]), "embedding", "12 in all", "3")
-    refused(
-        lambda: link(rows, rows, galleries, embedding=lambda some: some[:, 0]), "embedding", "a matrix", "shape (12,)"
-    )
+    flat = partial(link, rows, rows, galleries, embedding=lambda some: some[:, 0])
+    refused(flat, "embedding", "a matrix", "shape (12,)")

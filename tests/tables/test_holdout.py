@@ -32,11 +32,8 @@ def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
     assert kind == "category"
     assert values.tolist() == records.rows[:, 1:4].argmax(axis=1).tolist()
     np.testing.assert_array_equal(rest.rows, records.rows[:, [0, 4, 5]])
-    assert rest.centres is not None
-    assert rest.scales is not None
     assert rest.centres.tolist() == [0, 4, 5]
     assert rest.scales.tolist() == [1, 5, 6]
-    assert rest.labels is not None
     assert rest.labels.tolist() == (np.arange(30) % 2).tolist()
 
 
