@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mooring.alignment.certificate import Certificate, prove_optimal
 from mooring.alignment.problem import ProcrustesProblem, centre_newcomer
 from mooring.geometry.backend import namespace_of, to_numpy
-from mooring.geometry.orthogonal import polar_factor, reorthogonalise
+from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
@@ -135,8 +135,7 @@ class BatchSolution:
             Maps whose gap is no larger have converged, whatever the solver said: it may have been with its last iteration.
         certify : bool, default False
         """
-        maps = reorthogonalise(self.maps, tolerance=1e-15)
-        xp = namespace_of(maps)
+        maps, xp = self.maps, namespace_of(self.maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap
         p, d = problem.n_participants, problem.n_components
         origin = xp.zeros_like(problem.means[0, 0]) if origin is None else origin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from mooring.alignment.accelerated import solve_accelerated
@@ -11,6 +12,7 @@ from mooring.alignment.power_method import solve_by_power_method, spectral_maps
 from mooring.alignment.problem import ProcrustesProblem, make_batch, make_problem, require_batch
 from mooring.alignment.result import Alignment, BatchSolution, Termination
 from mooring.errors import InputError
+from mooring.geometry.orthogonal import reorthogonalise
 from mooring.typing import Array
 
 _NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
@@ -109,7 +111,8 @@ def _solved(
     if not tolerance > 0:
         raise InputError("tolerance", expected="a positive number", got=str(tolerance), cure="1e-7 is the default.")
     solution = _SOLVERS[solver](problem, max_iterations=max_iterations, tolerance=tolerance)
-    return solution.alignments(problem, tolerance=tolerance, certify=certify)
+    exact = replace(solution, maps=reorthogonalise(solution.maps, tolerance=1e-15))
+    return exact.alignments(problem, tolerance=tolerance, certify=certify)
 
 
 def _spectral_only(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
