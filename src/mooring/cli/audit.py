@@ -72,7 +72,7 @@ def audit(
     output: options.Output = Path("audit-report"),
     format: Format = "text",
 ) -> None:
-    """Partition rows like yours to participants, run every method, attack every upload, and report what is recovered.
+    """Partition rows like yours among participants, run every method, attack every upload, and report what is recovered.
 
     Example: mooring audit patients.csv --label outcome --participants 8
 

@@ -1,1 +1,1 @@
-"""The vault, the ledger and atomic files."""
+"""The vault, the ledger and fingerprints of rows."""
