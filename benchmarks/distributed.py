@@ -51,7 +51,7 @@ def measured(*, large: bool, quick: bool) -> dict[str, Any]:
 def constants() -> dict[str, float]:
     """What a cost is made of: a step of one participant at r = 400 and h = 100, and a task that does nothing."""
     from mooring.engines.dask import connected
-    from mooring.engines.dask.cluster import in_turn
+    from mooring.engines.dask.cluster import run_throttled
 
     with connected(workers=2) as client:
         client.wait_for_workers(2)
@@ -59,7 +59,7 @@ def constants() -> dict[str, float]:
         # On a worker, whose products run in one thread.
         told = client.submit(_steps, pure=False).result()
         begin = time.perf_counter()
-        for _ in in_turn(client, ((k, _nothing, (k,)) for k in range(2_000))):
+        for _ in run_throttled(client, ((k, _nothing, (k,)) for k in range(2_000))):
             pass
         task = (time.perf_counter() - begin) / 2_000
     return {"step_seconds": told, "task_seconds": task}

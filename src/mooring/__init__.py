@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.anchors import check_anchor, make_anchor
-    from mooring.mechanisms.kernel import GivenNoise, NoiseStream, Upload, UploadNoise, coupled_noise, represent
+    from mooring.mechanisms.kernel import ArrayNoise, NoiseStream, Upload, UploadNoise, coupled_noise, represent
     from mooring.mechanisms.methods import METHODS, Method
     from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
     from mooring.protocol.analyst.role import Analyst
@@ -52,7 +52,7 @@ _HOMES = {
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.anchors": ("check_anchor", "make_anchor"),
-    "mechanisms.kernel": ("GivenNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
+    "mechanisms.kernel": ("ArrayNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
     "mechanisms.methods": ("METHODS", "Method"),
     "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
     "protocol.analyst.role": ("Analyst",),
@@ -66,12 +66,12 @@ __all__ = [
     "METHODS",
     "Alignment",
     "Analyst",
+    "ArrayNoise",
     "AuditResult",
     "AuditSettings",
     "Certificate",
     "CollusionView",
     "EvaluationSpec",
-    "GivenNoise",
     "Guarantee",
     "InputError",
     "Method",

@@ -34,7 +34,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Played:
+class DemoResult:
     """What the commands answered, as they print it with --format json.
 
     Attributes
@@ -52,7 +52,7 @@ class Played:
     audit: dict[str, Any]
 
 
-def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> Played:
+def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
     """Run the demonstration in an empty or new folder."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     stage = _Stage(tables, progress)
@@ -91,7 +91,7 @@ def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) ->
     audited = stage.run("attacking", folder / "auditor", audit)
     page = ["report", "analysis", *agreed, "--audit", "../auditor/audit-report/audit.json"]
     stage.run("the report", analyst, [*page, "--output", "../report.html"])
-    return Played(tables, enrolled["fingerprint"], tuple(predictions), audited)
+    return DemoResult(tables, enrolled["fingerprint"], tuple(predictions), audited)
 
 
 class _Stage:

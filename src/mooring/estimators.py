@@ -22,11 +22,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mooring.alignment import align
-from mooring.alignment.result import map_around
+from mooring.alignment.result import make_rigid_map
 from mooring.errors import InputError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.kernel import DrawnNoise, map_rows, represent_rows
+from mooring.mechanisms.kernel import GeneratorNoise, map_rows, represent_rows
 from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.typing import Matrix
@@ -96,7 +96,7 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         rows = np.ascontiguousarray(_checked(self, X, reset=False))
         sigma = float(self.data_noise_scale)
         digest = hashlib.sha256(rows.tobytes()).hexdigest()
-        noise = DrawnNoise(self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}"))
+        noise = GeneratorNoise(self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}"))
         return np.asarray(represent_rows(rows, self.secret_, sigma, noise))
 
     def _require_scale(self) -> None:
@@ -224,7 +224,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         mean = B.mean(axis=0)
         d = B.shape[1]
         if self.template is None:  # Π(BᵀB) is I, also where B is rank-poor and a computed factor would not be
-            return self._settled(map_around(np.eye(d), mean, np.zeros(d)), B - mean)
+            return self._settled(make_rigid_map(np.eye(d), mean, np.zeros(d)), B - mean)
         template = check_array(self.template, dtype=np.float64)
         if template.shape != B.shape:
             raise InputError(
@@ -234,7 +234,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 cure="Both are made from one anchor, row for row.",
             )
         template = template - template.mean(axis=0)
-        return self._settled(map_around(polar_factor((B - mean).T @ template), mean, np.zeros(d)), template)
+        return self._settled(make_rigid_map(polar_factor((B - mean).T @ template), mean, np.zeros(d)), template)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """(X − 1 bᵀ) R: uploaded rows in the common space."""

@@ -236,18 +236,18 @@ def test_a_repeated_upload_has_the_same_rows_under_a_fresh_map_and_fresh_noise(m
 @pytest.mark.parametrize("n_components", [4, 3])
 def test_rows_scored_locally_land_where_the_same_rows_landed_in_training(method: str, n_components: int) -> None:
     simulation = simulated(method, data_noise_scale=0.0, n_components=n_components)
-    scored = [simulation.scored_locally(i, rows) for i, rows in enumerate(ROWS)]
+    scored = [simulation.map_new_rows(i, rows) for i, rows in enumerate(ROWS)]
     assert np.allclose(np.concatenate(scored), simulation.collaboration_matrix, atol=1e-12)
-    few = simulation.scored_locally(1, ROWS[1][:2])
+    few = simulation.map_new_rows(1, ROWS[1][:2])
     assert np.allclose(few, scored[1][:2], atol=1e-12)
 
 
 def test_local_scoring_adds_noise_when_asked() -> None:
     rows = np.tile(ROWS[0], (500, 1))
     simulation = simulated()
-    noise = simulation.scored_locally(2, rows, data_noise_scale=0.5) - simulation.scored_locally(2, rows)
+    noise = simulation.map_new_rows(2, rows, data_noise_scale=0.5) - simulation.map_new_rows(2, rows)
     assert noise.std() == pytest.approx(0.5, rel=0.03)
-    other = simulation.scored_locally(1, rows, data_noise_scale=0.5) - simulation.scored_locally(1, rows)
+    other = simulation.map_new_rows(1, rows, data_noise_scale=0.5) - simulation.map_new_rows(1, rows)
     assert abs(np.corrcoef(noise.ravel(), other.ravel())[0, 1]) < 0.03
 
 
@@ -269,7 +269,7 @@ def test_torch_gives_torch_with_the_same_numbers(method: str, n_components: int,
         to_numpy(view.repeated_uploads[0].representation), same.repeated_uploads[0].representation, atol=1e-9
     )
     assert all(np.array_equal(a, b) for a, b in zip(view.class_codes(), same.class_codes(), strict=True))
-    scored = got.scored_locally(1, ROWS[1])
+    scored = got.map_new_rows(1, ROWS[1])
     assert isinstance(scored, torch.Tensor)
     if not METHODS[method].data_noise:
         assert np.allclose(to_numpy(scored), to_numpy(got.collaboration_matrix)[12:21], atol=1e-9)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from mooring.cli.app import app
 from mooring.errors import StorageError
-from mooring.protocol.analyst.alignment_state import CommonSpace, write_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, write_space
 from mooring.protocol.analyst.collaboration_matrix import PART_KEY, PartFacts, export, list_parts, part_path, read_facts
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.card import Member
@@ -91,11 +91,11 @@ def test_an_address_in_the_environment_does_not_stop_the_local_engine(
 # parts
 
 
-def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> CommonSpace:
+def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> AlignmentState:
     entries = [{"name": name, "rows": count} for name, count in rows.items()]
     record = {"participants": entries, "table": table}
     p = len(rows)
-    return CommonSpace("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
+    return AlignmentState("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
 
 
 def with_rows(name: str, rows: range, metadata: dict[bytes, bytes]) -> pa.Table:
@@ -157,7 +157,7 @@ def test_parts_that_another_alignment_made_are_not_exported(tmp_path: Path) -> N
     assert pq.read_table(export(tmp_path, tmp_path / "all.parquet")).num_rows == 4
 
 
-def write_one_file(folder: Path, space: CommonSpace) -> None:
+def write_one_file(folder: Path, space: AlignmentState) -> None:
     maps = {name: space.map_digest(index) for index, name in enumerate(space.names)}
     tables = [with_rows(name, range(count), {}) for name, count in space.rows.items()]
     schema = tables[0].schema.with_metadata({b"mooring maps": json.dumps(maps).encode()})

@@ -10,7 +10,7 @@ import numpy as np
 from mooring import RigidMap, make_anchor
 from mooring.engines.dask import DaskEngine
 from mooring.protocol.analyst.alignment import Aligned, align_bundles
-from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
@@ -104,7 +104,7 @@ def aligned_locally(made: Made, folder: Path, **options: Any) -> Aligned:
     return align_bundles(made.study, collect(made.study, made.inbox, folder).bundles, folder, **options)
 
 
-def same_arrays(first: CommonSpace, second: CommonSpace) -> bool:
+def same_arrays(first: AlignmentState, second: AlignmentState) -> bool:
     """Whether two alignments are the same, bit by bit."""
     return all(
         np.array_equal(getattr(first, name), getattr(second, name))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from mooring.errors import InputError
-from mooring.learners.boosted_trees import Boosted, FittedBoosted, singles
+from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import Trees, boosted_trees
 from mooring.protocol.messages.model import Model
@@ -114,7 +114,7 @@ def test_rows_come_to_the_trees_as_they_do_in_training() -> None:
     document.graph.output.append(helper.make_tensor_value_info(cast.output[0], TensorProto.FLOAT, [None, 400]))
     session = onnxruntime.InferenceSession(document.SerializeToString(), providers=["CPUExecutionProvider"])
     (seen,) = session.run([cast.output[0]], {"rows": rows})
-    own = singles(rows.astype(np.float64), centre, scale)
+    own = to_float32(rows.astype(np.float64), centre, scale)
     assert np.array_equal(seen, own)
     assert not np.array_equal(((rows - centre) / scale).astype(np.float32), own)
 

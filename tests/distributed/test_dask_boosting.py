@@ -29,10 +29,10 @@ from mooring.engines.dask import network_address as ways
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
-from mooring.engines.dask.cluster import explained, handed_out
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows, loaded_share
+from mooring.engines.dask.cluster import explained, share_with_workers
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.learners.boosted_trees import singles
+from mooring.learners.boosted_trees import to_float32
 from mooring.protocol.analyst.collaboration_matrix import list_parts
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
@@ -108,7 +108,7 @@ def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
 def in_one_process(made: World) -> Any:
     """What XGBoost itself makes of all rows at once."""
     features = Features.of("xgboost", moments_of(made.study, made.pieces), seed=0)
-    rows = singles(made.rows, features.centre, features.scale)
+    rows = to_float32(made.rows, features.centre, features.scale)
     known, labels = np.unique(made.labels, return_inverse=True)
     mean, spread = np.mean(made.labels, dtype=np.float64), np.std(made.labels, dtype=np.float64)
     n_classes = known.size if made.study.label.kind == "classes" else 0
@@ -166,7 +166,7 @@ def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> Non
 def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     moments = moments_of(number.study, number.pieces)
     features = Features.of("xgboost", moments, seed=0)
-    own = singles(number.rows, features.centre, features.scale)
+    own = to_float32(number.rows, features.centre, features.scale)
     every = CutRows(np.arange(len(own)) % 3, own)
     labels = number.labels.astype(np.float64)
     assert moments.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)
@@ -183,14 +183,14 @@ def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
     assert CutRows(np.zeros(7, dtype=np.int64), many[:7]).cuts(None) == pytest.approx(
         many[:7].mean(axis=0)[None], abs=1e-6
     )
-    _, there = loaded_share(number.study, features, cuts, number.pieces, None).get_quantile_cut()
+    _, there = load_share(number.study, features, cuts, number.pieces, None).get_quantile_cut()
     assert set(cuts[1:].ravel()) <= set(there)
 
 
 def test_no_limit_of_a_tree_is_a_number_of_a_row(client: Client, number: World) -> None:
     train_on_dask(client, number.study, number.folder, learner="xgboost")
     features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
-    own = singles(number.rows, features.centre, features.scale)
+    own = to_float32(number.rows, features.centre, features.scale)
     model = onnx.load(number.folder / "model.onnx")
     held = [onnx.numpy_helper.to_array(each) for each in model.graph.initializer]
     limits = [each for each in held if each.dtype == np.float32 and each.ndim == 1 and each.size > 1000]
@@ -266,7 +266,7 @@ def fails(*_: Any) -> None:
 def test_a_training_that_fails_again_and_again_is_told(
     client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "trained_share", fails)
+    monkeypatch.setattr(together, "train_share", fails)
     with pytest.raises(StorageError, match="begun 3 times"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost")
 
@@ -280,7 +280,7 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
     client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = client.run(os.getpid)
-    for name, value in {"trained_share": hangs, "_BEGIN": 20, "_SETTLE": 0.5, "_TRIES": 1, "_RETURN": 5.0}.items():
+    for name, value in {"train_share": hangs, "_BEGIN": 20, "_SETTLE": 0.5, "_TRIES": 1, "_RETURN": 5.0}.items():
         monkeypatch.setattr(together, name, value)
     monkeypatch.setattr(together, "_workers", lambda client: sorted(client.nthreads()))
     clock = iter(range(0, 10_000, 15))
@@ -295,14 +295,14 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
 
 def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: World) -> None:
     features = Features.of("xgboost", moments_of(classes.study, classes.pieces), seed=0)
-    given = (handed_out(client, each) for each in (classes.study, features))
+    given = (share_with_workers(client, each) for each in (classes.study, features))
     training = together.Boosting(*given, settings={}, rounds=1, classes=None)
     part = classes.pieces[0].path
     kept = part.read_bytes()
     part.write_bytes(b"no part")
     try:
         with pytest.raises(StorageError, match="cannot be read"):
-            together.trained_together(client, training, classes.pieces, np.eye(9, 6, dtype=np.float32))
+            together.train_distributed(client, training, classes.pieces, np.eye(9, 6, dtype=np.float32))
     finally:
         part.write_bytes(kept)
 
@@ -327,7 +327,7 @@ def test_trainings_take_turns_on_a_cluster(
     def begin(own: Client, rounds: int) -> None:
         boosting = together.Boosting(None, None, {}, rounds, None)
         try:
-            told[rounds] = together.trained_together(own, boosting, classes.pieces, np.eye(9, 6))
+            told[rounds] = together.train_distributed(own, boosting, classes.pieces, np.eye(9, 6))
         except StorageError as problem:
             told[rounds] = problem.reason
 
@@ -352,7 +352,7 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
             raise OSError("timed out")
 
     with pytest.raises(StorageError, match="connection to it was lost"), explained():
-        together.trained_together(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
+        together.train_distributed(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
 
 
 def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypa
     with pytest.raises(InputError, match="more than 500 classes"):
         boosting.rounds_for(501)
     none = CutRows(np.zeros(3, dtype=np.int64), np.zeros((3, 6), dtype=np.float32)).cuts(0)
-    assert together.trained_together(client, together.Boosting(*[None] * 5), [], none) == b""  # nobody is left
+    assert together.train_distributed(client, together.Boosting(*[None] * 5), [], none) == b""  # nobody is left
     assert [boosting.rounds_for(n) for n in (0, 2, 3, 50, 500)] == [200, 200, 200, 200, 20]
 
 

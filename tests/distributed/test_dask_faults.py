@@ -21,7 +21,7 @@ pytest.importorskip("distributed")
 from distributed import Client, LocalCluster
 
 from mooring.engines.dask import Tls, connected
-from mooring.engines.dask.cluster import explained, in_turn, require_shared
+from mooring.engines.dask.cluster import explained, require_shared, run_throttled
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import list_parts
@@ -77,7 +77,7 @@ def test_work_that_ends_every_worker_is_told_with_its_cure(client: Client, monke
     assert scheduler.allowed_failures == 3  # and the fourth is told
     monkeypatch.setattr(scheduler, "allowed_failures", 1)  # no worker is ended that has only just begun
     with pytest.raises(StorageError, match=r"memory.*--rows-at-once"), explained():
-        list(in_turn(client, iter([("work", os._exit, (1,))])))
+        list(run_throttled(client, iter([("work", os._exit, (1,))])))
 
 
 def test_workers_that_do_not_see_a_folder_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
 from mooring.engines.dask import connected
-from mooring.engines.dask.bundle_locations import places_at
+from mooring.engines.dask.bundle_locations import list_bundles
 from mooring.errors import StorageError
 
 from .dask_study import align_on_dask, aligned_locally, make, matrix
@@ -41,7 +41,7 @@ def test_workers_download_for_themselves_and_let_go(moto_port: int, tmp_path: Pa
     with amazons_own(moto_port) as others:  # not through fsspec, which would know that its listing is out of date
         for k, path in enumerate(paths, start=1):
             others.upload_file(str(path), "dask", f"bundles/{path.name}")
-            assert [place.shown for place in places_at(BUNDLES)] == [each.name for each in paths[:k]]
+            assert [place.shown for place in list_bundles(BUNDLES)] == [each.name for each in paths[:k]]
     with connected(workers=1) as client:
         align_on_dask(client, made.study, BUNDLES, work, rows_at_once=9, certify=False)
         left = client.run(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from mooring.cli.app import app
 from mooring.engines.dask import train_on_dask
-from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solved_ridge
+from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solve_ridge
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
@@ -175,7 +175,7 @@ def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
     local = train_learner("linear", rows.astype(np.float64), labels, kind="number", seed=0)
     assert np.allclose(features.centre, local.centre)
     assert features.scale == pytest.approx(local.scale)
-    weights, intercept = solved_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
+    weights, intercept = solve_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
     scaled = features.made(rows.astype(np.float64))
     assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
 

@@ -150,7 +150,7 @@ def test_a_site_that_answers_strangely_ends_the_job_for_nobody_else(code: str, m
 
     answers()
     assert len(panics) == 1  # so FLARE does
-    monkeypatch.setattr(controllers.AnalystsPart, "opened", lambda *_: None)
+    monkeypatch.setattr(controllers.ServerWorkflow, "opened", lambda *_: None)
     MooringController("x").start_controller(context)
     answers()
     assert len(panics) == 1

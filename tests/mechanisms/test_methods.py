@@ -8,7 +8,7 @@ import pytest
 
 from mooring import (
     METHODS,
-    GivenNoise,
+    ArrayNoise,
     Method,
     RigidMap,
     Upload,
@@ -17,7 +17,7 @@ from mooring import (
     make_anchor,
     represent,
 )
-from mooring.mechanisms.methods import method_named
+from mooring.mechanisms.methods import get_method
 
 Refused = Callable[..., None]
 WITH_DATA_NOISE = {"c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"}
@@ -66,7 +66,7 @@ def test_the_table_of_methods_cannot_be_changed() -> None:
 
 
 def test_an_unknown_method_is_refused(refused: Refused) -> None:
-    for call in (lambda: method_named("AA-I-GDP"), lambda: made("AA-I-GDP")):
+    for call in (lambda: get_method("AA-I-GDP"), lambda: made("AA-I-GDP")):
         refused(call, "method", "one of c-gdp, c-gdp-data-noise", "'AA-I-GDP'")
 
 
@@ -114,15 +114,15 @@ def test_the_two_noises_of_one_upload_are_not_the_same_draws() -> None:
 
 def test_noise_that_is_given_is_used_and_scaled() -> None:
     given = np.arange(12.0).reshape(4, 3)
-    upload = made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(GivenNoise(given)))
+    upload = made("c-gdp-data-noise", data_noise_scale=0.5, noise=UploadNoise(ArrayNoise(given)))
     assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * given)
 
 
 def test_given_noise_of_another_shape_or_not_finite_is_refused(refused: Refused) -> None:
-    short = UploadNoise(GivenNoise(np.ones((1, 3))))
+    short = UploadNoise(ArrayNoise(np.ones((1, 3))))
     call = partial(made, "c-gdp-data-noise", data_noise_scale=0.5, noise=short)
     refused(call, "noise", "at least 12 numbers", "shape (1, 3)")
-    refused(lambda: GivenNoise(np.full((4, 3), np.nan)), "noise", "finite", "NaN")
+    refused(lambda: ArrayNoise(np.full((4, 3), np.nan)), "noise", "finite", "NaN")
 
 
 def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:

@@ -13,8 +13,8 @@ from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.max_of_k_baseline import (
     count_galleries,
     count_rivals,
-    describe_luck,
-    estimate_luck,
+    describe_max_of_k,
+    estimate_max_of_k,
     expect_best_guess,
 )
 from mooring_studies.comparison.results import Results
@@ -73,26 +73,26 @@ def test_galleries_are_those_that_the_study_noted(facts: dict, linkage: object, 
 
 
 def test_luck_has_two_ends_where_galleries_share_a_record() -> None:
-    found = estimate_luck(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
+    found = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
     assert found == (expect_best_guess(3, 980), expect_best_guess(3, 98))
-    matched = estimate_luck(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
+    matched = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
     assert matched == (expect_best_guess(2, 98), expect_best_guess(2, 98))  # by distance and by angle
-    assert estimate_luck(drawn_rows(), {}, "linkage") is None
-    assert estimate_luck(drawn_rows(), {"n_queries": 98}, "error") is None
+    assert estimate_max_of_k(drawn_rows(), {}, "linkage") is None
+    assert estimate_max_of_k(drawn_rows(), {"n_queries": 98}, "error") is None
 
 
 def test_the_words_tell_each_number_of_attacks_once() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
     two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
     ends = {n: [f"{100 * expect_best_guess(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
-    assert describe_luck([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
+    assert describe_max_of_k([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
         f" In (a), the best of 2 attacks would reach {' to '.join(ends[2])} % by luck alone, the best of 3 attacks "
         f"{' to '.join(ends[3])} % (980 to 98 independent galleries)."
     )
-    assert describe_luck([two], {"n_queries": 1000}, "linkage") == (
+    assert describe_max_of_k([two], {"n_queries": 1000}, "linkage") == (
         f" The best of 2 attacks would reach {100 * expect_best_guess(2, 1000):.1f} % by luck alone."
     )
-    assert describe_luck([two], {}, "linkage") == describe_luck([Results.from_rows([])], facts, "linkage") == ""
+    assert describe_max_of_k([two], {}, "linkage") == describe_max_of_k([Results.from_rows([])], facts, "linkage") == ""
 
 
 def test_ten_candidates_are_what_galleries_have() -> None:

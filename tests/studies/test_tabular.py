@@ -295,7 +295,7 @@ def test_between_draws_only_the_noise_changes(deployment: Deployment) -> None:
         here, there, repeated = (getattr(one.uploads[2], name) for one in (first, second, again))
         assert np.abs(here - there).min() > 0
         np.testing.assert_array_equal(here, repeated)
-    tested = [one.scored_locally(0, deployment.rows.test[0], data_noise_scale=0.5) for one in (first, first)]
+    tested = [one.map_new_rows(0, deployment.rows.test[0], data_noise_scale=0.5) for one in (first, first)]
     np.testing.assert_array_equal(*tested)
 
 

@@ -10,7 +10,7 @@ import pytest
 from mooring.errors import InputError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.inspection import inspect
-from mooring.tables.sampling import sampled_rows
+from mooring.tables.sampling import sample_rows
 from mooring.tables.schema import Column, Label
 
 STUDY = Study(
@@ -35,7 +35,7 @@ def table(path: Path, n_rows: int, *, last: float = 0.5) -> Path:
 
 
 def test_a_small_table_is_kept_whole_and_in_order(tmp_path: Path) -> None:
-    found = sampled_rows(STUDY.schema, table(tmp_path / "t.parquet", 50), at_most=50)
+    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 50), at_most=50)
     assert found.n_rows == 50
     assert np.array_equal(found.encoded.rows[:, 0], np.sort(found.encoded.rows[:, 0]))
     assert found.encoded.rows.shape[0] == found.encoded.labels.size == found.encoded.values.shape[0] == 50
@@ -43,7 +43,7 @@ def test_a_small_table_is_kept_whole_and_in_order(tmp_path: Path) -> None:
 
 def test_a_sample_is_uniform_over_the_table(tmp_path: Path) -> None:
     """600 of 300,000 rows, over several batches: the mean place is off by less than 5 standard errors, 0.06."""
-    found = sampled_rows(STUDY.schema, table(tmp_path / "t.parquet", 300_000), at_most=600, seed=1)
+    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 300_000), at_most=600, seed=1)
     places = (found.encoded.rows[:, 0] + 1) / 2
     assert places.size == 600
     assert np.unique(places).size == 600
@@ -55,11 +55,11 @@ def test_a_sample_is_uniform_over_the_table(tmp_path: Path) -> None:
 
 def test_every_row_is_checked_also_those_that_are_not_kept(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="row 200000"):
-        sampled_rows(STUDY.schema, table(tmp_path / "t.parquet", 200_000, last=7.0), at_most=100)
+        sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 200_000, last=7.0), at_most=100)
 
 
 def test_the_inspection_says_that_it_saw_a_sample_and_counts_everybody(tmp_path: Path) -> None:
-    found = sampled_rows(STUDY.schema, table(tmp_path / "t.parquet", 5_000), at_most=300)
+    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 5_000), at_most=300)
     seen = inspect(STUDY, found.encoded, n_rows=found.n_rows, class_counts=found.class_counts, attacks=["procrustes"])
     assert seen.n_rows == 5_000
     assert seen.class_counts == {"a": 1_250, "b": 3_750}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mooring import (
-    GivenNoise,
+    ArrayNoise,
     InputError,
     RigidMap,
     SimulationSettings,
@@ -76,7 +76,7 @@ def test_def_cgdp_an_inversion_leaves_the_noise():
     rng = np.random.default_rng(4)
     for rows in data:
         W = rng.standard_normal(rows.shape)
-        upload = represent("c-gdp-data-noise", rows, common, noise=UploadNoise(GivenNoise(W)), data_noise_scale=sigma)
+        upload = represent("c-gdp-data-noise", rows, common, noise=UploadNoise(ArrayNoise(W)), data_noise_scale=sigma)
         recovered = (upload.representation - common.translation) @ common.orthogonal.T
         np.testing.assert_allclose(recovered, rows + sigma * W @ common.orthogonal.T, atol=1e-12)
         silent = represent("c-gdp-data-noise", rows, common, noise=rng, data_noise_scale=0.0).representation

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from mooring import (
-    GivenNoise,
+    ArrayNoise,
     RigidMap,
     SimulationSettings,
     Streams,
@@ -114,7 +114,7 @@ def test_prop_aaigdp_dp_aligned_representation(reference, anchor):
     for X, secret, map in zip(data, secrets, alignment.maps, strict=True):
         W = rng.standard_normal(X.shape)
         upload = represent(
-            "aa-i-gdp-data-noise", X, secret, noise=UploadNoise(GivenNoise(W)), anchor=_anchor(), data_noise_scale=SIGMA
+            "aa-i-gdp-data-noise", X, secret, noise=UploadNoise(ArrayNoise(W)), anchor=_anchor(), data_noise_scale=SIGMA
         )
         aligned.append(map.apply(upload.representation))
         expected.append(X @ Os + psi + SIGMA * (W @ secret.orthogonal.T @ Os))
@@ -226,8 +226,8 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
         np.testing.assert_allclose(turned, W @ secret.orthogonal.T @ common.orthogonal, atol=1e-13)
         np.testing.assert_allclose(coupled_noise(turned, own=common, reference=secret), W, atol=1e-13)
         scales = {"data_noise_scale": SIGMA}
-        own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(GivenNoise(W)), **scales)
-        shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(GivenNoise(turned)), **scales)
+        own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(ArrayNoise(W)), **scales)
+        shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(ArrayNoise(turned)), **scales)
         np.testing.assert_allclose(map.apply(own.representation), shared.representation, atol=1e-11)
 
     matched = {

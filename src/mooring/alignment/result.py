@@ -92,7 +92,7 @@ class Alignment:
             The newcomer's upload, made with the same anchor.
         """
         centred, mean = centre_newcomer(anchor_representation, template=self.template)
-        return map_around(polar_factor(centred.T @ self.template), mean, self.origin)
+        return make_rigid_map(polar_factor(centred.T @ self.template), mean, self.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class BatchSolution:
             objective, gap = unit**2 * float(xp.sum(S * S)), float(gaps[index])
             found.append(
                 Alignment(
-                    maps=tuple(map_around(maps[index, i], means[i], origin) for i in range(p)),
+                    maps=tuple(make_rigid_map(maps[index, i], means[i], origin) for i in range(p)),
                     template=(unit / p) * S,  # eq. gopp_C_update
                     origin=origin,
                     objective=objective,
@@ -163,7 +163,7 @@ class BatchSolution:
         return tuple(found)
 
 
-def map_around(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:
+def make_rigid_map(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:
     """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
 
     Parameters

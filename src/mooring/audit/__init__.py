@@ -3,7 +3,7 @@
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_denoising
-from mooring.audit.linkage import LinkageTest, galleries_for, linkage_test
+from mooring.audit.linkage import LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import Plan, Target, plan_study
 from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, strongest
@@ -31,8 +31,8 @@ __all__ = [
     "Simulation",
     "SimulationSettings",
     "Target",
-    "galleries_for",
-    "linkage_test",
+    "make_galleries",
+    "make_linkage_test",
     "plan_study",
     "point_with_noise",
     "root_mean_square",

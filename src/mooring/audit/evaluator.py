@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
-from mooring.audit.linkage import LinkageTest, galleries_for, identity_galleries, linkage_test
+from mooring.audit.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
@@ -129,10 +129,10 @@ class LeakageEvaluator:
         everything = np.concatenate([records, held_out])
         encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
         guessed = None if guess is None else guess.by_class
-        galleries = galleries_for(spec, _labels_of(dealt, targets, everything.shape[0]), records.shape[0], seed)
+        galleries = make_galleries(spec, _labels_of(dealt, targets, everything.shape[0]), records.shape[0], seed)
         plain = None
         if galleries is not None:
-            plain = linkage_test("linkage", galleries, encoded, control_rows=guessed, floor_rows=truth)
+            plain = make_linkage_test("linkage", galleries, encoded, control_rows=guessed, floor_rows=truth)
         where = np.concatenate([dealt.train_indices[t] for t in targets])
         identity = identity_galleries(spec, where, np.concatenate(dealt.test_indices), seed)
 
@@ -141,7 +141,7 @@ class LeakageEvaluator:
             return tuple(spec.clean(rows) for rows in tried)
 
         audited = tuple(
-            linkage_test(
+            make_linkage_test(
                 name,
                 shown,
                 rows,

@@ -28,7 +28,7 @@ def hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
     """
     rows = np.concatenate(dealt.train)
     found = []
-    whole = projected_as_they_are(dealt, n_components)
+    whole = is_unprojected(dealt, n_components)
     if whole:
         found += _lattice(rows)
     constant = constant_columns(rows).size
@@ -68,7 +68,7 @@ def strangers(results: Sequence[PointResult]) -> tuple[str, ...]:
     return ()
 
 
-def projected_as_they_are(dealt: Partition, n_components: int) -> bool:
+def is_unprojected(dealt: Partition, n_components: int) -> bool:
     """Whether columns reach the upload unmixed by a projection."""
     return n_components == dealt.n_features
 

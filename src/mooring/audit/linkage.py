@@ -94,7 +94,7 @@ class LinkageTest:
         return max(both, key=lambda one: one.accuracy)
 
 
-def linkage_test(
+def make_linkage_test(
     name: str,
     galleries: Galleries,
     candidates: Matrix,
@@ -128,7 +128,7 @@ def linkage_test(
     return replace(test, control=control, floor=test.linked(floor_rows).accuracy)
 
 
-def galleries_for(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
+def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
     """Galleries whose queries are the targets' rows; None where no class has enough look-alikes.
 
     Parameters

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mooring.errors import InputError
-from mooring.mechanisms.methods import METHODS, method_named
+from mooring.mechanisms.methods import METHODS, get_method
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OperatingPoint:
     data_noise_level: float = 0.0
 
     def __post_init__(self) -> None:
-        method = method_named(self.method)
+        method = get_method(self.method)
         for name, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -101,7 +101,7 @@ class PointGrid:
         r = self.n_anchor_rows or 4 * h
         found = []
         for name in self.methods:
-            method = method_named(name)
+            method = get_method(name)
             for v in self.anchor_noise_scales if method.anchor_noise else (0.0,):
                 for level in self.data_noise_levels if method.data_noise else (0.0,):
                     found.append(OperatingPoint(name, h, r, v, level))

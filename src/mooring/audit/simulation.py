@@ -19,8 +19,8 @@ from mooring.geometry.backend import as_float64, indices_beside, like, namespace
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import make_anchor
 from mooring.mechanisms.kernel import (
-    DrawnNoise,
-    GivenNoise,
+    ArrayNoise,
+    GeneratorNoise,
     Precision,
     Upload,
     UploadNoise,
@@ -28,7 +28,7 @@ from mooring.mechanisms.kernel import (
     represent,
     represent_rows,
 )
-from mooring.mechanisms.methods import METHODS, Method, method_named
+from mooring.mechanisms.methods import METHODS, Method, get_method
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
 from mooring.typing import Array
@@ -122,14 +122,14 @@ class Simulation:
     def _in_common_space(self, participant: int, representation: Array) -> Array:
         return representation if self.alignment is None else self.alignment.maps[participant].apply(representation)
 
-    def scored_locally(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
+    def map_new_rows(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
         """New rows of one participant in the common space, as it brings them there itself.
 
         In a deployment that is done without noise: nothing leaves the participant. A noise scale gives what the paper
         measures, where test rows are perturbed like uploaded ones.
         """
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
-        noise = DrawnNoise(self.streams.named(f"participant/{participant}/test-noise"))
+        noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
         represented = represent_rows(rows, self.secrets[participant], data_noise_scale, noise)
         return self._in_common_space(participant, represented)
 
@@ -306,7 +306,7 @@ def _drawn_secrets(
     if noisy:  # the noise that the matched anchor-aligned method adds, turned by its alignment
         for i, rows in enumerate(private_data):
             W = like(streams.named(f"participant/{i}/noise").standard_normal(tuple(rows.shape)), rows)
-            noises[i] = UploadNoise(GivenNoise(coupled_noise(W, own=own[i], reference=common)))
+            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, own=own[i], reference=common)))
     return [(common, noise) for noise in noises]
 
 
@@ -349,7 +349,7 @@ def _copied(array: Array) -> Array:
 
 
 def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scale: float) -> Method:
-    method = method_named(method) if isinstance(method, str) else method
+    method = get_method(method) if isinstance(method, str) else method
     lacks = (anchor_noise_scale > 0 and not method.anchor_noise) or (data_noise_scale > 0 and not method.data_noise)
     if lacks and method.uses_anchor:
         return METHODS["aa-i-gdp-both-noise"]

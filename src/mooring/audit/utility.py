@@ -59,7 +59,7 @@ def references(dealt: Partition, *, learner: str, seed: int) -> References:
 
     Both train the same learner: with "auto", the one chosen across participants on the pooled rows.
     """
-    kind = learnable(dealt)
+    kind = find_label_kind(dealt)
     if kind is None:
         return References(None, None, 0)
     rng = np.random.default_rng([seed, 1])
@@ -98,7 +98,7 @@ def utility(
     noisy_test : Score or None
         With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
     """
-    kind = learnable(dealt)
+    kind = find_label_kind(dealt)
     if kind is None:
         return None, None, None
     rng = np.random.default_rng([seed, 2])
@@ -109,7 +109,7 @@ def utility(
 
     def scored(noise: float) -> Score:
         rows = [
-            to_numpy(simulation.scored_locally(i, part, data_noise_scale=noise))
+            to_numpy(simulation.map_new_rows(i, part, data_noise_scale=noise))
             for i, part in enumerate(dealt.test)
             if part.shape[0]
         ]
@@ -124,7 +124,7 @@ def _owners(dealt: Partition) -> Indices:
     return np.repeat(np.arange(dealt.n_participants), [part.shape[0] for part in dealt.train])
 
 
-def learnable(dealt: Partition) -> Kind | None:
+def find_label_kind(dealt: Partition) -> Kind | None:
     """What there is to learn: classes, a number, or nothing."""
     if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
         return None

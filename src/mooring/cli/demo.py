@@ -14,7 +14,7 @@ from mooring.cli.execution import count_progress, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
-    from mooring.demo import Played
+    from mooring.demo import DemoResult
 
 
 def demo(
@@ -57,7 +57,7 @@ def _require_empty(output: Path) -> None:
         ) from None
 
 
-def _say(console: Console, played: Played, output: Path) -> None:
+def _say(console: Console, played: DemoResult, output: Path) -> None:
     """The story, in a page."""
     from mooring.audit import PointResult
     from mooring.demo import DATA_NOISE, ROWS_EACH
@@ -100,6 +100,6 @@ def _say(console: Console, played: Played, output: Path) -> None:
     )
 
 
-def _mean(played: Played, which: str) -> str:
+def _mean(played: DemoResult, which: str) -> str:
     values = [one[which]["value"] for one in played.predictions if one[which] and one[which]["value"] is not None]
     return f"{sum(values) / len(values):.1%}"

@@ -59,7 +59,7 @@ def plan(
     from mooring.audit import AuditSettings, plan_study
     from mooring.cli import inputs
     from mooring.cli.audit_output import points_table, print_findings
-    from mooring.cli.study_records import lines_to_paste
+    from mooring.cli.study_records import format_study_lines
     from mooring.report import render_plan
 
     console = Console(stderr=format == "json")
@@ -120,7 +120,7 @@ def plan(
     console.print(found.verdict, style="bold green" if found.recommended is not None else "bold red")
     if given.studied is not None and found.recommended is not None:
         console.print("For the study's file, with σ in the units of its encoded rows:")
-        console.print(lines_to_paste(found.recommended), markup=False, highlight=False)
+        console.print(format_study_lines(found.recommended), markup=False, highlight=False)
     elif found.recommended is not None:
         console.print("σ is in units of s, the rows' root mean square; with --study it is told in a study's own units.")
     console.print(

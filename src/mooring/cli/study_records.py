@@ -84,7 +84,7 @@ def points_of(
     return tuple(dict.fromkeys((own, *others)))
 
 
-def lines_to_paste(recommended: PointResult) -> str:
+def format_study_lines(recommended: PointResult) -> str:
     """The recommended point as the lines of a study that settle it; σ in the units of the encoded rows."""
     point = recommended.point
     method = METHODS[point.method]

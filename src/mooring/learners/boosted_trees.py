@@ -13,7 +13,7 @@ from mooring.learners.trees import Trees, boosted_trees
 from mooring.typing import Matrix
 
 
-def singles(rows: Matrix, centre: Matrix, scale: float) -> npt.NDArray[np.float32]:
+def to_float32(rows: Matrix, centre: Matrix, scale: float) -> npt.NDArray[np.float32]:
     """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit."""
     return np.asarray(((rows - centre) * np.float64(1 / scale)).astype(np.float32))
 
@@ -81,4 +81,4 @@ class FittedBoosted(Fitted):
 
     def predict(self, rows: Matrix) -> npt.NDArray[Any]:
         """Predict the labels of rows of shape (n, h)."""
-        return np.asarray(self.model.predict(singles(rows, self.centre, self.scale)))
+        return np.asarray(self.model.predict(to_float32(rows, self.centre, self.scale)))

@@ -3,8 +3,8 @@
 from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
 from mooring.mechanisms.anchors import check_anchor, make_anchor
 from mooring.mechanisms.kernel import (
-    DrawnNoise,
-    GivenNoise,
+    ArrayNoise,
+    GeneratorNoise,
     NoiseStream,
     Precision,
     RowMap,
@@ -17,13 +17,13 @@ from mooring.mechanisms.kernel import (
     represent_anchor,
     represent_rows,
 )
-from mooring.mechanisms.methods import METHODS, Method, method_named
+from mooring.mechanisms.methods import METHODS, Method, get_method
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 
 __all__ = [
     "METHODS",
-    "DrawnNoise",
-    "GivenNoise",
+    "ArrayNoise",
+    "GeneratorNoise",
     "Guarantee",
     "Method",
     "NeighboringRelation",
@@ -39,9 +39,9 @@ __all__ = [
     "clip_rows",
     "coupled_noise",
     "gaussian_projection",
+    "get_method",
     "make_anchor",
     "map_rows",
-    "method_named",
     "no_projection",
     "public_svd_projection",
     "represent",

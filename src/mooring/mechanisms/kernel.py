@@ -25,7 +25,7 @@ from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, device_of, namespace_of
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import check_anchor
-from mooring.mechanisms.methods import Method, method_named
+from mooring.mechanisms.methods import Method, get_method
 from mooring.typing import Array
 
 Precision: TypeAlias = Literal["float32", "float64"]
@@ -46,7 +46,7 @@ class NoiseStream(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnNoise:
+class GeneratorNoise:
     """The next numbers of a generator, which has no positions: `start` is ignored."""
 
     rng: np.random.Generator
@@ -57,7 +57,7 @@ class DrawnNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenNoise:
+class ArrayNoise:
     """W itself, as an array: for noise that is coupled between methods, or drawn for many uploads at once."""
 
     values: Array
@@ -90,7 +90,7 @@ class UploadNoise:
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> UploadNoise:
         """Both from one generator, the rows' first."""
-        return cls(DrawnNoise(rng), DrawnNoise(rng))
+        return cls(GeneratorNoise(rng), GeneratorNoise(rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +240,7 @@ def represent(
     >>> upload.representation.shape, upload.anchor_representation
     ((5, 2), None)
     """
-    method = method_named(method) if isinstance(method, str) else method
+    method = get_method(method) if isinstance(method, str) else method
     noise = UploadNoise.drawn(noise) if isinstance(noise, np.random.Generator) else noise
     sigma = _stated_scale("data_noise_scale", data_noise_scale, used=method.data_noise, method=method)
     v = _stated_scale("anchor_noise_scale", anchor_noise_scale, used=method.anchor_noise, method=method)

@@ -62,7 +62,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 """Every method by name: the paper's six, and `aa-i-gdp-both-noise`, of which the anchor-aligned ones are corners."""
 
 
-def method_named(name: str) -> Method:
+def get_method(name: str) -> Method:
     """Return the method called `name`."""
     if name not in METHODS:
         raise InputError(

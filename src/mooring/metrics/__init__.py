@@ -7,7 +7,7 @@ from mooring.metrics.galleries import Galleries, build_galleries, build_identity
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
 from mooring.metrics.reconstruction import (
-    ReconstructionMeasures,
+    ReconstructionMetrics,
     centred_error,
     error_figure,
     feature_r2,
@@ -31,7 +31,7 @@ __all__ = [
     "KnownRows",
     "Linkage",
     "OnnxEmbedding",
-    "ReconstructionMeasures",
+    "ReconstructionMetrics",
     "bootstrap_mean",
     "bootstrap_ratio",
     "build_galleries",

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mooring.errors import InputError
 from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums
-from mooring.metrics.validation import Integers, finite_rows, finite_vector, one_a_row
+from mooring.metrics.validation import Integers, finite_rows, finite_vector, require_length
 from mooring.typing import Matrix
 
 _MAX_ITERATIONS = 1000
@@ -170,10 +170,10 @@ def infer_attribute(
             got=str(column),
             cure="Count columns from 0.",
         )
-    truth = one_a_row("attribute", attribute, n_rows=len(rows))
-    known = one_a_row("population.attribute", population.attribute, n_rows=len(known_rows))
-    known_labels = one_a_row("population.labels", population.labels, n_rows=len(known_rows))
-    labels = one_a_row("target_labels", target_labels, n_rows=len(rows))
+    truth = require_length("attribute", attribute, n_rows=len(rows))
+    known = require_length("population.attribute", population.attribute, n_rows=len(known_rows))
+    known_labels = require_length("population.labels", population.labels, n_rows=len(known_rows))
+    labels = require_length("target_labels", target_labels, n_rows=len(rows))
     attacker = _Attacker.knowing(known_rows, rows, known_labels, labels, settings)
     measure: Callable[[Matrix], Matrix]
     if settings.kind == "category":

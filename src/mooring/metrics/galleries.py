@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mooring.errors import InputError
-from mooring.metrics.validation import Integers, at_least, one_a_row
+from mooring.metrics.validation import Integers, at_least, require_length
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def build_galleries(
         if n_rows is None:
             raise InputError("n_rows", expected="given without labels", got="None", cure="Say how many rows there are.")
         labels = np.zeros(n_rows, dtype=np.int64)
-    groups = _Groups.of(one_a_row("labels", labels, n_rows=n_rows))
+    groups = _Groups.of(require_length("labels", labels, n_rows=n_rows))
     rng = _generator(seed)
     fits = np.flatnonzero(groups.counts[groups.codes] >= n_candidates)
     if len(fits) == 0:
@@ -142,8 +142,8 @@ def build_identity_galleries(
     """
     at_least("n_candidates", n_candidates, 2)
     at_least("galleries_per_query", galleries_per_query, 1)
-    identities = one_a_row("query_identities", query_identities)
-    groups = _Groups.of(one_a_row("reference_identities", reference_identities))
+    identities = require_length("query_identities", query_identities)
+    groups = _Groups.of(require_length("reference_identities", reference_identities))
     n_identities = len(groups.counts)
     if n_identities < n_candidates:
         raise InputError(

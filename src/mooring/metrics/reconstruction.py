@@ -25,7 +25,7 @@ _SMALLEST_IMAGE_SIDE = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ReconstructionMeasures:
+class ReconstructionMetrics:
     """Every measure of one reconstruction.
 
     Attributes
@@ -59,7 +59,7 @@ def measure_reconstruction(
     rng: np.random.Generator,
     image_shape: tuple[int, ...] | None = None,
     data_range: float | None = None,
-) -> ReconstructionMeasures:
+) -> ReconstructionMetrics:
     """Measure a reconstruction, with bootstrap intervals over rows.
 
     Parameters
@@ -100,7 +100,7 @@ def measure_reconstruction(
         true_images, images = _as_images(truth, reconstruction, image_shape, data_range)
         psnr_figure = _mean_figure("psnr", _psnr_of_each(true_images, images, data_range), rng=rng)
         ssim_figure = _mean_figure("ssim", _ssim_of_each(true_images, images, image_shape, data_range), rng=rng)
-    return ReconstructionMeasures(
+    return ReconstructionMetrics(
         relative_error=error_figure("relative_error", errors, sizes, chance=root_ratio(centred_sizes, sizes), rng=rng),
         centred_error=error_figure("centred_error", errors, centred_sizes, chance=1.0, rng=rng),
         feature_r2=feature_r2(truth, reconstruction),

@@ -45,7 +45,7 @@ def finite_vector(what: str, values: ArrayLike) -> Matrix:
     return vector
 
 
-def one_a_row(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
+def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
     """Return labels, identities or categories as a vector, of `n_rows` values where that is known."""
     vector = np.asarray(values)
     if vector.ndim != 1 or (n_rows is not None and len(vector) != n_rows):

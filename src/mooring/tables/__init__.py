@@ -9,9 +9,9 @@ from mooring.tables.inference import fit_scale
 from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_ahead, read_columns, table_batches
 from mooring.tables.records import Records, hold_out
-from mooring.tables.sampling import sampled_rows
+from mooring.tables.sampling import sample_rows
 from mooring.tables.schema import MISSING_WORDS, Column, Label, Schema
-from mooring.tables.stratification import round_robin, split_off, strata_of
+from mooring.tables.stratification import make_strata, round_robin, split_stratified
 from mooring.tables.table_records import InferredTable, infer_table, read_records, read_table
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "fit_scale",
     "hold_out",
     "infer_table",
+    "make_strata",
     "open_table",
     "partition",
     "read_ahead",
@@ -40,8 +41,7 @@ __all__ = [
     "read_records",
     "read_table",
     "round_robin",
-    "sampled_rows",
-    "split_off",
-    "strata_of",
+    "sample_rows",
+    "split_stratified",
     "table_batches",
 ]

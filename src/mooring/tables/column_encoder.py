@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Offence:
+class InvalidValue:
     """The first row of a batch that does not fit, and what is wrong with it."""
 
     row: int
@@ -51,7 +51,7 @@ class Offence:
 
 def encode_column(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
-) -> Offence | None:
+) -> InvalidValue | None:
     """Encode a column into `rows` and `values`.
 
     Parameters
@@ -67,7 +67,7 @@ def encode_column(
 
     Returns
     -------
-    Offence or None
+    InvalidValue or None
     """
     if column.kind == "category":
         return _encode_category(column, found, missing_words, rows, values)
@@ -112,13 +112,13 @@ def word_number(word: str) -> float:
 
 def _encode_number(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
-) -> Offence | None:
+) -> InvalidValue | None:
     n, start, bad = values.shape[0], 0, None
     for chunk in found:
         numbers, wrong = _numbers_of(column, chunk, missing_words)
         values[start : start + len(numbers)] = numbers
-        if isinstance(wrong, Offence):
-            return Offence(start + wrong.row, wrong.trouble)
+        if isinstance(wrong, InvalidValue):
+            return InvalidValue(start + wrong.row, wrong.trouble)
         if wrong is not None:
             bad = np.zeros(n, dtype=np.bool_) if bad is None else bad
             bad[start : start + len(numbers)] = wrong
@@ -148,7 +148,7 @@ def _encode_number(
     return None
 
 
-def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | None) -> Offence | None:
+def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | None) -> InvalidValue | None:
     nothing = np.zeros_like(missing)
     bad = nothing if bad is None else bad
     with np.errstate(invalid="ignore"):
@@ -163,10 +163,10 @@ def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | No
     if not firsts:
         return None
     row, k = min(firsts)
-    return Offence(row, troubles[k][0])
+    return InvalidValue(row, troubles[k][0])
 
 
-def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tuple[Vector, Mask | Offence | None]:
+def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tuple[Vector, Mask | InvalidValue | None]:
     """Numbers, NaN where missing, and which are none."""
     chunk = _plain(chunk)
     kind = chunk.type
@@ -175,7 +175,7 @@ def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tu
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         return chunk.to_numpy(zero_copy_only=False).astype(np.float64, copy=False), None
     words = _words_of(column, chunk)
-    if isinstance(words, Offence):
+    if isinstance(words, InvalidValue):
         return np.full(len(chunk), np.nan), words
     words = pc.utf8_trim_whitespace(words)
     present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
@@ -187,13 +187,13 @@ def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tu
 
 def _encode_category(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
-) -> Offence | None:
+) -> InvalidValue | None:
     codes = np.empty(values.shape[0], dtype=np.int64)
     start = 0
     for chunk in found:
         own = _codes_of(column, chunk, missing_words)
-        if isinstance(own, Offence):
-            return Offence(start + own.row, own.trouble)
+        if isinstance(own, InvalidValue):
+            return InvalidValue(start + own.row, own.trouble)
         codes[start : start + len(own)] = own
         start += len(own)
     missing = codes == _ABSENT
@@ -202,7 +202,7 @@ def _encode_category(
         wrong |= missing
     if wrong.any():
         row = int(wrong.argmax())
-        return Offence(row, "nothing" if missing[row] else "something else")
+        return InvalidValue(row, "nothing" if missing[row] else "something else")
     if column.fill is not None:
         codes[missing] = column.categories.index(str(column.fill))
     width = len(column.categories)
@@ -214,13 +214,13 @@ def _encode_category(
     return None
 
 
-def _codes_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> npt.NDArray[np.int64] | Offence:
+def _codes_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> npt.NDArray[np.int64] | InvalidValue:
     chunk = _plain(chunk)
     if pa.types.is_null(chunk.type):
         return np.full(len(chunk), _ABSENT, dtype=np.int64)
     numeric = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
     words = chunk if numeric else _words_of(column, chunk)
-    if isinstance(words, Offence):
+    if isinstance(words, InvalidValue):
         return words
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     code_of = _reader_of(column.categories, missing_words)
@@ -250,7 +250,7 @@ def _words_of(column: Column, chunk: Any) -> Any:
             return pc.cast(chunk, pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
         except pa.ArrowInvalid:  # what it says quotes the value
             broken = [value is not None and not _is_text(value) for value in chunk.to_pylist()]
-            return Offence(broken.index(True), "text that is not UTF-8")
+            return InvalidValue(broken.index(True), "text that is not UTF-8")
     raise InputError(
         f"column {column.name!r}",
         expected="made of numbers or words",

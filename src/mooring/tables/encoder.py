@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import Offence, encode_column, encode_numbers
+from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers
 from mooring.tables.files import TableFile, no_rows, open_table
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import Column, Schema
@@ -143,7 +143,7 @@ def _encode(schema: Schema, batch: Sequence[Any], label: Column | None, first_ro
     missing, n = schema.all_missing_words, sum(part.num_rows for part in batch)
     rows = np.empty((n, schema.n_features), order="F")
     values = np.empty((n, len(columns)), order="F")
-    offences: list[tuple[int, int, Offence]] = []
+    offences: list[tuple[int, int, InvalidValue]] = []
     labels: Any = None
     at = 0
     done = len(schema.columns) if encode_numbers(schema.columns, batch, missing, rows, values) else 0

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.tables.records import LabelKind, Labels, Records, as_labels, as_rows, label_kind_of
-from mooring.tables.stratification import owners_of_groups, round_robin, share_of, split_off, strata_of
+from mooring.tables.stratification import make_strata, owners_of_groups, round_robin, share_of, split_stratified
 from mooring.typing import Indices, Matrix
 
 
@@ -127,7 +127,7 @@ class Partition:
         coded = _join_labels([("labels", labels, rows), ("test_labels", test_labels, test_rows)])
         if test is None:
             _require_share("test_share", test_share)
-            strata = strata_of(coded, int(ends[p - 1]))
+            strata = make_strata(coded, int(ends[p - 1]))
             train_indices, test_indices = _split_each(numbers[:p], strata, test_share, rng)
         else:
             train_indices, test_indices = tuple(numbers[:p]), tuple(numbers[p : 2 * p])
@@ -185,7 +185,7 @@ def partition(
     [[2, 2], [2, 2]]
     """
     _check_request(records, n_participants, rows_each, test_share, public_share)
-    strata = strata_of(records.labels, records.n_rows)
+    strata = make_strata(records.labels, records.n_rows)
     n_public = share_of(public_share, records.n_rows)
     names = _default_names(n_participants)
     if by_group:
@@ -201,7 +201,7 @@ def partition(
         owned = [np.flatnonzero(owner == k) for k in range(n_participants)]
         train, test = _split_each(owned, strata, test_share, rng)
         if rows_each is not None:
-            train = tuple(split_off(own, strata, min(rows_each, own.size), rng=rng)[0] for own in train)
+            train = tuple(split_stratified(own, strata, min(rows_each, own.size), rng=rng)[0] for own in train)
         present = np.unique(records.groups)
         if records.group_names and present.size == n_participants:
             names = tuple(records.group_names[k] for k in present)
@@ -209,11 +209,11 @@ def partition(
         n_test = share_of(test_share, records.n_rows)
         if test_share > 0:
             _require_enough("test rows", n_test, n_participants, "Raise test_share, or use more rows.")
-        held_out, rest = split_off(np.arange(records.n_rows), strata, n_test, rng=rng)
-        public, rest = split_off(rest, strata, min(n_public, rest.size), rng=rng)
+        held_out, rest = split_stratified(np.arange(records.n_rows), strata, n_test, rng=rng)
+        public, rest = split_stratified(rest, strata, min(n_public, rest.size), rng=rng)
         _require_enough("rows to train on", rest.size, n_participants, "Lower test_share or public_share.")
         if rows_each is not None:
-            rest, _ = split_off(rest, strata, min(rows_each * n_participants, rest.size), rng=rng)
+            rest, _ = split_stratified(rest, strata, min(rows_each * n_participants, rest.size), rng=rng)
         train = round_robin(rest, strata, n_participants, rng=rng)
         test = round_robin(held_out, strata, n_participants, rng=rng)
     return _assemble(
@@ -236,7 +236,7 @@ def _split_each(
             cure="Give it more rows, lower public_share, or leave it out.",
         )
         n_test = min(max(share_of(test_share, own.size), 1), own.size - 1) if test_share > 0 else 0
-        out, rest = split_off(own, strata, n_test, rng=rng)
+        out, rest = split_stratified(own, strata, n_test, rng=rng)
         train.append(rest)
         test.append(out)
     return tuple(train), tuple(test)

@@ -35,7 +35,7 @@ class Sample:
     class_counts: dict[str, int] | None
 
 
-def sampled_rows(
+def sample_rows(
     schema: Schema, path: Path, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
 ) -> Sample:
     """Read a whole table, check every row of it, and keep a uniform sample.

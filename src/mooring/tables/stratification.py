@@ -9,14 +9,16 @@ from mooring.tables.records import Labels, label_kind_of
 from mooring.typing import Indices
 
 
-def strata_of(labels: Labels | None, n_rows: int) -> Indices:
+def make_strata(labels: Labels | None, n_rows: int) -> Indices:
     """The class of every row; one and the same for all where labels are numbers or absent."""
     if labels is None or label_kind_of(labels) != "classes":
         return np.zeros(n_rows, dtype=np.int64)
     return labels.astype(np.int64)
 
 
-def split_off(chosen: Indices, strata: Indices, n_out: int, *, rng: np.random.Generator) -> tuple[Indices, Indices]:
+def split_stratified(
+    chosen: Indices, strata: Indices, n_out: int, *, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
     """Take `n_out` of the chosen rows out at random, so that every class gives its share to within one row.
 
     Parameters
@@ -36,7 +38,7 @@ def split_off(chosen: Indices, strata: Indices, n_out: int, *, rng: np.random.Ge
     Examples
     --------
     >>> strata = np.array([0, 0, 0, 0, 1, 1])
-    >>> out, rest = split_off(np.arange(6), strata, 3, rng=np.random.default_rng(0))
+    >>> out, rest = split_stratified(np.arange(6), strata, 3, rng=np.random.default_rng(0))
     >>> strata[out].tolist()
     [0, 0, 1]
     """
@@ -86,7 +88,7 @@ def owners_of_groups(
     present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if present.size == n_participants:
         owner = codes.astype(np.int64)
-        public, _ = split_off(np.arange(groups.size), strata, n_public, rng=rng)
+        public, _ = split_stratified(np.arange(groups.size), strata, n_public, rng=rng)
         owner[public] = -1
         return owner, public
     shuffled = rng.permutation(present.size)

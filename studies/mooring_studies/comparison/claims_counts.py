@@ -22,7 +22,7 @@ from mooring_studies.comparison.claims_study import (
     require_number,
     require_values,
 )
-from mooring_studies.comparison.max_of_k_baseline import estimate_luck
+from mooring_studies.comparison.max_of_k_baseline import estimate_max_of_k
 from mooring_studies.comparison.results import Array, Kind, Results
 from mooring_studies.data.faces import HELD_OUT_SHARE
 
@@ -64,7 +64,7 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
 
 def by_luck(study: Study, *, method: str, kind: Kind) -> float:
     """What the strongest attack on a method would reach by luck alone, on average: see `max_of_k_baseline`."""
-    found = estimate_luck(study.draws(method), study.facts, kind)
+    found = estimate_max_of_k(study.draws(method), study.facts, kind)
     return require_number(None if found is None else found[1], NOT_RECORDED)
 
 

@@ -53,7 +53,7 @@ def count_galleries(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | N
     return (min(found), max(found)) if found else None
 
 
-def estimate_luck(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
+def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
     """The least and the most that the strongest attack would reach on average by luck alone, as shares; None if unknown."""
     counts, n_attacks = count_galleries(facts, kind), count_rivals(rows, kind)
     if counts is None or n_attacks == 0:
@@ -62,12 +62,14 @@ def estimate_luck(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[
     return most, fewest
 
 
-def describe_luck(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best") -> str:
+def describe_max_of_k(
+    parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best"
+) -> str:
     """A sentence for a caption, with a blank before it: what luck alone gives in each part of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
     """
-    found = {count_rivals(rows, kind): estimate_luck(rows, facts, kind) for rows in parts}
+    found = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
     told = [(n, luck) for n, luck in sorted(found.items()) if luck is not None]
     if not told:
         return ""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mooring import InputError
 from mooring.randomness import Streams
-from mooring.tables import read_idx, round_robin, split_off
+from mooring.tables import read_idx, round_robin, split_stratified
 from mooring.typing import Indices
 from mooring_studies.data.downloads import changed, cut_short, missing, require_checksum
 
@@ -145,14 +145,14 @@ def partition_digits(
             got=str(n_validation),
             cure="The paper has 10,000 of 60,000.",
         )
-    validation, train = split_off(
+    validation, train = split_stratified(
         np.arange(len(strata_train)), strata_train, n_validation, rng=streams.named("digits/validation")
     )
     rows = {"train": train, "validation": validation, "test": np.arange(len(strata_test))}
     strata = {"train": strata_train, "validation": strata_train, "test": strata_test}
     for part, limit in zip(rows, rows_limit or (), strict=False):
         few = min(limit, len(rows[part]))
-        rows[part], _ = split_off(rows[part], strata[part], few, rng=streams.named(f"digits/limit/{part}"))
+        rows[part], _ = split_stratified(rows[part], strata[part], few, rng=streams.named(f"digits/limit/{part}"))
     for part, chosen in rows.items():
         if not 1 <= n_participants <= len(chosen):
             raise InputError(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring_studies.comparison import curves
-from mooring_studies.comparison.max_of_k_baseline import describe_luck
+from mooring_studies.comparison.max_of_k_baseline import describe_max_of_k
 from mooring_studies.comparison.results import Array, Kind, Results
 from mooring_studies.figures import readings, terms
 
@@ -157,12 +157,14 @@ class Material:
         return self.transition(counts[0]) if counts else None
 
     def luck(self, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False) -> str:
-        """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_luck`.
+        """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.
         """
         results = self.results if everywhere else self.paper
-        return describe_luck((results.where(method=method) for method in methods), self.facts, kind, opening=opening)
+        return describe_max_of_k(
+            (results.where(method=method) for method in methods), self.facts, kind, opening=opening
+        )
 
 
 def has_band(x: Array, grid: Array) -> NDArray[np.bool_]:

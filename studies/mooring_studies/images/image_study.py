@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import Reconstruction
-from mooring.mechanisms import GivenNoise, add_noise
+from mooring.mechanisms import ArrayNoise, add_noise
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Levels, Tensor, strong_draws
 from mooring_studies.images.execution import pieces_that_fit
@@ -211,7 +211,7 @@ class ImageStudy:
             rows, queries, target_rows = torch.empty_like(clean), [], []
             for k, draw in enumerate(chunk):
                 noise = data_noise(self.deployment, int(draw) + _OTHER_NOISE)
-                noisy = add_noise(own, float(levels.data[draw]), GivenNoise(noise))
+                noisy = add_noise(own, float(levels.data[draw]), ArrayNoise(noise))
                 rows[k] = aligned_rows(self.deployment, noisy, aligned.only(k))[0]
                 queries.append(noisy[self.deployment.query_places])
                 target_rows.append(noisy[labelled])

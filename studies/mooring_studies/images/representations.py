@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
-from mooring.mechanisms import GivenNoise, add_noise
+from mooring.mechanisms import ArrayNoise, add_noise
 from mooring.randomness import Streams
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Deployment, Tensor
@@ -74,7 +74,7 @@ def aligned_draws(
     places = {f"anchor-noise/{draw}/{i}": (k, i) for k, draw in enumerate(draws) for i in range(p)}
     noise = standard_normals(deployment.streams, (len(draws), p, r, h), places, device=deployment.device)
     v = torch.as_tensor(scales, device=deployment.device)[:, None, None, None]
-    uploads = deployment.anchor_uploads(v, GivenNoise(noise))
+    uploads = deployment.anchor_uploads(v, ArrayNoise(noise))
     _wait(deployment.device)
     began = time.perf_counter()
     alignments = align_batch(uploads, solver=solver, max_iterations=max_iterations, tolerance=tolerance)
@@ -134,10 +134,10 @@ def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) 
     discrepancy = np.empty(D)
     for k, draw in enumerate(draws):
         E = float(scales[k]) * data_noise(deployment, draw)
-        Y_common = add_noise(clean_common, 1.0, GivenNoise(E))
+        Y_common = add_noise(clean_common, 1.0, ArrayNoise(E))
         Y_own, Z = torch.empty_like(E), torch.empty_like(E)
         for _, i, where in deployment.blocks():
-            Y_own[where] = add_noise(clean_own[where], 1.0, GivenNoise(E[where] @ maps[i].orthogonal.T))
+            Y_own[where] = add_noise(clean_own[where], 1.0, ArrayNoise(E[where] @ maps[i].orthogonal.T))
             Z[where] = maps[i].apply(Y_own[where])
         discrepancy[k] = float(torch.linalg.norm(Z - Y_common) / torch.linalg.norm(Y_common))
         common[k], anchored[k] = Y_common.float(), Z.float()

@@ -22,8 +22,8 @@ from mooring.audit import (
     LinkageTest,
     Simulation,
     SimulationSettings,
-    galleries_for,
-    linkage_test,
+    make_galleries,
+    make_linkage_test,
     root_mean_square,
     run_attack,
     simulate,
@@ -137,7 +137,7 @@ def make_deployment(
     assert rows.test_labels is not None
     own, seed = rows.train_labels[TARGET], int(streams.named("galleries").integers(2**31))
     spec = EvaluationSpec(n_queries=n_queries)
-    galleries = galleries_for(spec, np.concatenate([own, *rows.test_labels]), own.size, seed)
+    galleries = make_galleries(spec, np.concatenate([own, *rows.test_labels]), own.size, seed)
     if galleries is None:
         raise InputError(
             "the target's rows",
@@ -147,7 +147,7 @@ def make_deployment(
         )
     guess = Guess.of(rows.train[COLLUDER], rows.train_labels[COLLUDER], own).by_class
     candidates = np.concatenate([rows.train[TARGET], *rows.test])
-    match = linkage_test("match", galleries, candidates, control_rows=guess, floor_rows=rows.train[TARGET])
+    match = make_linkage_test("match", galleries, candidates, control_rows=guess, floor_rows=rows.train[TARGET])
     anchor = make_anchor(n_anchor_rows, rows.n_features, rng=streams.named("anchor"))
     entropy = int.from_bytes(streams.named("secrets").bytes(32), "little")
     return Deployment(rows, anchor, projected_by, entropy, match, guess)

@@ -35,7 +35,7 @@ def utility(rows: Partition, simulation: Simulation, *, learner: str, seed: int)
     fitted = train(learner, to_numpy(simulation.collaboration_matrix), np.concatenate(labels), seed=seed)
 
     def tested(noise: float) -> Matrix:
-        parts = [to_numpy(simulation.scored_locally(i, own, data_noise_scale=noise)) for i, own in enumerate(rows.test)]
+        parts = [to_numpy(simulation.map_new_rows(i, own, data_noise_scale=noise)) for i, own in enumerate(rows.test)]
         return np.concatenate(parts)
 
     clean_rows = tested(0.0)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mooring.engines.flare.admission import (
-    Arriving,
+    IncomingMessage,
     Request,
+    classify_connection,
     is_job,
     refusal_of_app,
     refusal_of_message,
     refusal_of_request,
-    way_of,
 )
 from mooring.engines.flare.job import site_config, to_json
 
@@ -24,7 +24,7 @@ JOB, OTHER = "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11", "6b1c2f64-52a1-4b0a-9d5e-0f
 SITE, SITES_JOB = "north", f"north.{JOB}"
 DIGEST = "0123456789abcdef" * 4
 CONFIG = "config/config_fed_client.json"
-ADMINISTRATOR = Arriving("server", "server", True, "server", SITE, "admin", "train.deploy")
+ADMINISTRATOR = IncomingMessage("server", "server", True, "server", SITE, "admin", "train.deploy")
 META: dict[str, Any] = {
     "job_id": JOB,
     "name": "mooring-ward",
@@ -69,11 +69,11 @@ APP = {CONFIG: to_json(site_config(DIGEST)), "config/config_fed_server.json": b"
     ],
 )
 def test_a_way_follows_from_the_connection(me: str, peer: str, outgoing: bool, protected: bool, way: str) -> None:
-    assert way_of(me, peer, outgoing=outgoing, protected=protected) == way
+    assert classify_connection(me, peer, outgoing=outgoing, protected=protected) == way
 
 
-def to_job(way: Any, origin: str, channel: str, topic: str) -> Arriving:
-    return Arriving(way, "server" if way == "server" else SITE, True, origin, SITES_JOB, channel, topic)
+def to_job(way: Any, origin: str, channel: str, topic: str) -> IncomingMessage:
+    return IncomingMessage(way, "server" if way == "server" else SITE, True, origin, SITES_JOB, channel, topic)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def to_job(way: Any, origin: str, channel: str, topic: str) -> Arriving:
         (replace(ADMINISTRATOR, channel="cellnet.channel", topic="bye"), SITE),
         (replace(ADMINISTRATOR, channel=STREAM[0], topic=STREAM[1], streamed=("return_only", "x")), SITE),
         (replace(ADMINISTRATOR, is_request=False, channel="task", topic="heart_beat"), SITE),
-        (Arriving("job", SITES_JOB, True, SITES_JOB, SITE, "admin", "train.notify_job_status"), SITE),
-        (Arriving("job", SITES_JOB, True, SITES_JOB, f"server.{JOB}", "aux_communication", "mooring"), SITE),
+        (IncomingMessage("job", SITES_JOB, True, SITES_JOB, SITE, "admin", "train.notify_job_status"), SITE),
+        (IncomingMessage("job", SITES_JOB, True, SITES_JOB, f"server.{JOB}", "aux_communication", "mooring"), SITE),
         (to_job("server", f"server.{JOB}", "aux_communication", "__end_run__"), SITES_JOB),
         (to_job("parent", SITE, "client_command", "abort"), SITES_JOB),
     ],
 )
-def test_what_a_job_needs_comes_in(message: Arriving, me: str) -> None:
+def test_what_a_job_needs_comes_in(message: IncomingMessage, me: str) -> None:
     assert refusal_of_message(message, me) == ""
 
 
@@ -110,9 +110,9 @@ def test_what_a_job_needs_comes_in(message: Arriving, me: str) -> None:
         ),
         (replace(ADMINISTRATOR, channel="server_command", topic="get_task"), SITE),
         (replace(ADMINISTRATOR, destination="south"), SITE),
-        (Arriving("job", SITES_JOB, True, SITES_JOB, SITE, "admin", "sys.shell"), SITE),
-        (Arriving("job", SITES_JOB, True, "server", SITE, "admin", "train.notify_job_status"), SITE),
-        (Arriving("job", SITES_JOB, True, SITES_JOB, "south", "aux_communication", "mooring"), SITE),
+        (IncomingMessage("job", SITES_JOB, True, SITES_JOB, SITE, "admin", "sys.shell"), SITE),
+        (IncomingMessage("job", SITES_JOB, True, "server", SITE, "admin", "train.notify_job_status"), SITE),
+        (IncomingMessage("job", SITES_JOB, True, SITES_JOB, "south", "aux_communication", "mooring"), SITE),
         (to_job("server", f"server.{OTHER}", "aux_communication", "__end_run__"), SITES_JOB),
         (to_job("server", f"server.{JOB}", "client_command", "configure_job_log"), SITES_JOB),
         (to_job("server", f"server.{JOB}", "admin", "train.deploy"), SITES_JOB),
@@ -120,7 +120,7 @@ def test_what_a_job_needs_comes_in(message: Arriving, me: str) -> None:
         (to_job("parent", "server", "client_command", "abort"), SITES_JOB),
     ],
 )
-def test_everything_else_is_refused(message: Arriving, me: str) -> None:
+def test_everything_else_is_refused(message: IncomingMessage, me: str) -> None:
     assert refusal_of_message(message, me) != ""
 
 

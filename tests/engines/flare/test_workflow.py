@@ -19,10 +19,10 @@ from mooring.atomic_io import hash_file
 from mooring.cli.app import app
 from mooring.engines.flare import chunks as pieces
 from mooring.engines.flare.chunks import Arrival, Counter, fetch_file, send_file
-from mooring.engines.flare.client_workflow import NoAnchorError, ParticipantsPart
+from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.job import ANCHOR_TASK, CONTROLLER, EXECUTOR, RESULT_TASK, SHARE_TASK, write_job
 from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
-from mooring.engines.flare.server_workflow import AnalystsPart, answer_of
+from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.card import Member
@@ -51,7 +51,7 @@ class World:
 
     place: Path
     study: Study
-    analyst: AnalystsPart
+    analyst: ServerWorkflow
 
     def settings(self, name: str) -> SiteSettings:
         here = self.place / name
@@ -59,8 +59,8 @@ class World:
             self.place / "study.toml", here / "vault", here / "rows.csv", labels=True, folder=here / "mooring"
         )
 
-    def part(self, name: str, **changes: Any) -> ParticipantsPart:
-        return ParticipantsPart(replace(self.settings(name), **changes), name, self.study.digest)
+    def part(self, name: str, **changes: Any) -> ClientWorkflow:
+        return ClientWorkflow(replace(self.settings(name), **changes), name, self.study.digest)
 
     def deal(self) -> None:
         self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.answer)
@@ -98,7 +98,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     (tmp_path / "kit").mkdir()
     settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", tmp_path / "analysis", "linear")
     settings.write(tmp_path / "kit")
-    analysts_part = AnalystsPart.opened(tmp_path / "kit", study.digest, lambda words: None)
+    analysts_part = ServerWorkflow.opened(tmp_path / "kit", study.digest, lambda words: None)
     yield World(tmp_path, study, analysts_part)
     analysts_part.close()
 
@@ -129,7 +129,7 @@ def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
     with pytest.raises(RefusedError, match="another study"):
         world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.answer)
     with pytest.raises(RefusedError, match="another study"):
-        AnalystsPart.opened(world.place / "kit", "0" * 64, lambda words: None)
+        ServerWorkflow.opened(world.place / "kit", "0" * 64, lambda words: None)
     assert not world.analyst.bundle("south").exists()
 
 
@@ -290,15 +290,15 @@ def test_the_server_needs_the_analysts_vault(world: World) -> None:
     settings = ServerSettings.read(world.place / "kit")
     replace(settings, vault=world.place / "north" / "vault").write(world.place / "kit")
     with pytest.raises(RefusedError, match="analyst"):
-        AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None)
+        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
 
 
 def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
     with pytest.raises(RefusedError, match="another one is at work"):
-        AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None)
+        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
     again = replace(ServerSettings.read(world.place / "kit"), folder=world.place / "elsewhere")
     again.write(world.place / "kit")
-    AnalystsPart.opened(world.place / "kit", world.study.digest, lambda words: None).close()
+    ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None).close()
 
 
 # Pieces.

@@ -86,9 +86,9 @@ def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
 def test_where_most_look_like_garbage_nobody_is_flagged() -> None:
     near = Fits(np.array([0.50, 0.52, 0.51, 0.1]), garbage=0.45, spread=0.05)
     assert not near.can_tell
-    assert not near.near_garbage.any()
+    assert not near.near_random.any()
     far = Fits(np.array([0.80, 0.82, 0.81, 0.5]), garbage=0.45, spread=0.05)
-    assert far.near_garbage.tolist() == [False, False, False, True]
+    assert far.near_random.tolist() == [False, False, False, True]
 
 
 def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
     simulation: Any = SimpleNamespace(
         collaboration_matrix=np.concatenate(dealt.train),
         data_noise_scale=0.0,
-        scored_locally=lambda i, rows, data_noise_scale: rows,
+        map_new_rows=lambda i, rows, data_noise_scale: rows,
     )
     chosen = {seed: utility(simulation, dealt, learner=AUTO, seed=seed)[0] for seed in range(6)}
     assert set(chosen.values()) == set(CANDIDATES)

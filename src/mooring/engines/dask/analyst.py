@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mooring.atomic_io import make_folder
-from mooring.engines.dask.bundle_locations import BundleAway, places_at
+from mooring.engines.dask.bundle_locations import RemoteBundle, list_bundles
 from mooring.engines.dask.cluster import SHARED_CURE, Client, explained, require_seen, require_shared
 from mooring.engines.dask.intake import Taken, collect_on_workers
 from mooring.engines.dask.learners import train_on_dask
@@ -74,7 +74,7 @@ class DaskEngine:
         folder = Path(folder).absolute()
         study.require_roster()
         make_folder(folder, mode=0o700, what="the work folder")
-        places = places_at(source)
+        places = list_bundles(source)
         with explained():
             require_shared(self.client, folder, what="the work folder", cure=SHARED_CURE)
             if not is_url(source):
@@ -103,7 +103,7 @@ class DaskEngine:
         """Align bundles that this engine collected, and map them on the workers."""
         taken, folder = self._taken, Path(folder).absolute()
         known = {bundle.digest for bundle in taken.intake.bundles} if taken else set()
-        if taken is None or not all(isinstance(each, BundleAway) and each.digest in known for each in bundles):
+        if taken is None or not all(isinstance(each, RemoteBundle) and each.digest in known for each in bundles):
             raise InputError(
                 "bundles",
                 expected="those that this engine collected last",

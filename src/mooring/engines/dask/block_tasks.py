@@ -198,7 +198,7 @@ def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dic
     return found
 
 
-def solved_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
+def solve_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
     """Weights and intercept of the ridge regression that these sums belong to."""
     count = sums[0, 0]
     if count < 1:
@@ -209,7 +209,7 @@ def solved_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
     return weights, float(mean[-1] - mean[:-1] @ weights)
 
 
-def chain_start(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
+def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
     """Models that know nothing yet: one without each fold, and one of everybody."""
     model = SGDClassifier(
         loss="log_loss",

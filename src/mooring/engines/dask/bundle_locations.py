@@ -44,13 +44,13 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class BundleAway(Bundle):
+class RemoteBundle(Bundle):
     """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
 
     place: Place
 
 
-class StudyAtWork(Study):
+class CachedStudy(Study):
     """A study that remembers its digest and who signs with which key: both cost as much as the roster is long."""
 
     @cached_property
@@ -67,14 +67,14 @@ class StudyAtWork(Study):
         return self._by_key.get(signing_key)
 
     @classmethod
-    def of(cls, study: Study) -> StudyAtWork:
+    def of(cls, study: Study) -> CachedStudy:
         """The same study, for a worker."""
         found = cls(**{each.name: getattr(study, each.name) for each in fields(study)})
         assert found.digest == study.digest
         return found
 
 
-def places_at(source: str | Path) -> list[Place]:
+def list_bundles(source: str | Path) -> list[Place]:
     """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
     if is_url(source):
         address = str(source)
@@ -116,7 +116,7 @@ def kept_places(places: Sequence[Place], received: Path, copies: Mapping[str, Co
 
 
 @contextmanager
-def at_hand(place: Place, *, most_bytes: int) -> Iterator[Path | str]:
+def open_local_copy(place: Place, *, most_bytes: int) -> Iterator[Path | str]:
     """The file on this machine while the block runs, or why it cannot be looked at; a download is let go afterwards."""
     if place.is_folder:
         yield "it is a folder"

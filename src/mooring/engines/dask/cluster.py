@@ -138,7 +138,7 @@ def require_seen(client: Client, folder: Path, *, what: str, cure: str) -> None:
         raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
 
 
-def in_turn(
+def run_throttled(
     client: Client, jobs: Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]
 ) -> Iterator[tuple[Any, Any]]:
     """Hand out jobs (key, function, arguments), a window of them at a time, and yield (key, result) as they come.
@@ -252,7 +252,7 @@ def _lost() -> StorageError:
     )
 
 
-def handed_out(client: Client, given: Any) -> Future:
+def share_with_workers(client: Client, given: Any) -> Future:
     """Something that tasks are given: as a task's own result it goes to each worker once."""
     return client.submit(_same, given, pure=False)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mooring.atomic_io import make_folder, write_atomically
-from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand, kept_places
+from mooring.engines.dask.bundle_locations import CachedStudy, Place, RemoteBundle, kept_places, open_local_copy
 from mooring.engines.dask.cluster import Client, Future
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.analyst.anchor_source import has_full_rank
@@ -24,7 +24,7 @@ from mooring.protocol.analyst.intake import (
     MOST_BYTES,
     RECEIVED,
     Intake,
-    SetAside,
+    RejectedBundle,
     _choose_bundle,
     _read_accepted,
     _read_copies,
@@ -53,7 +53,7 @@ class Found:
     """Where its anchor representation is in the group's stack."""
 
 
-Checked = tuple[list[Found | SetAside], Matrix]
+Checked = tuple[list[Found | RejectedBundle], Matrix]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +96,12 @@ def collect_on_workers(
     remembered = _read_accepted(folder, study)
     kept = kept_places(places, folder.absolute() / RECEIVED, _read_copies(folder, remembered))
     places = [*places, *kept]
-    at_work = client.submit(StudyAtWork.of, study, pure=False)
+    at_work = client.submit(CachedStudy.of, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, most_bytes, pure=False) for group in groups]
     told = {client.submit(_facts, future, pure=False): k for k, future in enumerate(checked)}
     stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
-    facts: dict[int, list[Found | SetAside]] = {}
+    facts: dict[int, list[Found | RejectedBundle]] = {}
     done = 0
     for future in as_completed(list(told)):
         k = told[future]
@@ -111,12 +111,12 @@ def collect_on_workers(
             progress(done, len(places))
     stacks_here = [future.result() for future in stacks] if anchors_here else None
     valid, aside, whereabouts = _sort_bundles(study, [facts[k] for k in range(len(groups))], stacks_here, remembered)
-    taken: list[BundleAway] = []
+    taken: list[RemoteBundle] = []
     members = [member.name for member in study.participants]
     for name in members:
         one, refused = _choose_bundle(valid.get(name, []), name, remembered.get(name))
         aside += refused
-        if isinstance(one, BundleAway):
+        if isinstance(one, RemoteBundle):
             taken.append(one)
             remembered[name] = one.digest
     here = {bundle.member.name for bundle in taken}
@@ -134,24 +134,24 @@ def collect_on_workers(
 
 def _sort_bundles(
     study: Study,
-    groups: Sequence[Sequence[Found | SetAside]],
+    groups: Sequence[Sequence[Found | RejectedBundle]],
     stacks: Sequence[Matrix] | None,
     remembered: Mapping[str, str],
-) -> tuple[dict[str, list[tuple[str, Bundle]]], list[SetAside], dict[str, tuple[int, Found]]]:
+) -> tuple[dict[str, list[tuple[str, Bundle]]], list[RejectedBundle], dict[str, tuple[int, Found]]]:
     """Return valid bundles by participant, those set aside, and by path the group and the facts of each valid one."""
     valid: dict[str, list[tuple[str, Bundle]]] = {}
-    aside: list[SetAside] = []
+    aside: list[RejectedBundle] = []
     whereabouts: dict[str, tuple[int, Found]] = {}
     members = {member.name: member for member in study.participants}
     for k, found in ((k, each) for k, group in enumerate(groups) for each in group):
-        if isinstance(found, SetAside):
+        if isinstance(found, RejectedBundle):
             aside.append(found)
             continue
         theirs = valid.setdefault(found.name, [])
         still_there = any(bundle.digest == found.digest for _, bundle in theirs)
         if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
             continue
-        bundle = BundleAway(
+        bundle = RemoteBundle(
             members[found.name],
             found.digest,
             found.n_rows,
@@ -185,15 +185,15 @@ def in_groups(places: Sequence[Place], study: Study) -> list[list[Place]]:
 
 def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Checked:
     """Verify some bundles; runs on a worker."""
-    found: list[Found | SetAside] = []
+    found: list[Found | RejectedBundle] = []
     anchors: list[Matrix] = []
     for place in places:
-        with at_hand(place, most_bytes=most_bytes) as path:
+        with open_local_copy(place, most_bytes=most_bytes) as path:
             if isinstance(path, str):
-                bundle: Bundle | SetAside = SetAside(place.shown, path)
+                bundle: Bundle | RejectedBundle = RejectedBundle(place.shown, path)
             else:
                 bundle = _verified(path, study, place.shown)
-        if isinstance(bundle, SetAside):
+        if isinstance(bundle, RejectedBundle):
             found += [] if place.kept else [bundle]  # of a copy that is broken, only the object counts
             continue
         whole = has_full_rank(bundle.anchor_representation)
@@ -214,16 +214,16 @@ def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Check
     return found, np.stack(anchors) if anchors else np.empty(shape)
 
 
-def _verified(path: Path, study: Study, shown: str) -> Bundle | SetAside:
+def _verified(path: Path, study: Study, shown: str) -> Bundle | RejectedBundle:
     try:
         return verify_bundle(path, study)
     except (RefusedError, StorageError) as problem:
-        return SetAside(shown, problem.reason)
+        return RejectedBundle(shown, problem.reason)
     except (MooringError, OSError, MemoryError):
-        return SetAside(shown, "it cannot be read")
+        return RejectedBundle(shown, "it cannot be read")
 
 
-def _facts(checked: Checked) -> list[Found | SetAside]:
+def _facts(checked: Checked) -> list[Found | RejectedBundle]:
     return checked[0]
 
 

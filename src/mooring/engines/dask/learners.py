@@ -32,23 +32,31 @@ from mooring.engines.dask.block_tasks import (
     Piece,
     advance,
     averaged,
-    chain_start,
     fitted_from,
     moments_of,
     picked_rows,
     ridge_sums,
-    solved_ridge,
+    solve_ridge,
+    start_chain,
 )
-from mooring.engines.dask.bundle_locations import StudyAtWork
-from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explained, handed_out, in_turn, require_shared
+from mooring.engines.dask.bundle_locations import CachedStudy
+from mooring.engines.dask.cluster import (
+    SHARED_CURE,
+    Client,
+    Future,
+    explained,
+    require_shared,
+    run_throttled,
+    share_with_workers,
+)
 from mooring.engines.dask.xgboost_tasks import BINS, CutRows
-from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, trained_together
+from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, train_distributed
 from mooring.errors import InputError
 from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
-from mooring.learners.boosted_trees import Boosted, FittedBoosted, singles
+from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
 from mooring.learners.fitting import choice_rows, draw_rows, group_folds
 from mooring.learners.trees import MOST_TREES
-from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.analyst.training import (
     Steps,
@@ -76,7 +84,7 @@ class _Job:
 
     client: Client
     study: Future
-    space: CommonSpace
+    space: AlignmentState
     groups: list[list[Piece]]
     folds: Indices
     seed: int
@@ -98,7 +106,7 @@ class _Job:
     def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Give a task the study and each group of parts, with what is given; yield results as they come."""
         jobs = ((k, task, (self.study, group, *given)) for k, group in enumerate(self.groups))
-        for _, found in in_turn(self.client, jobs):
+        for _, found in run_throttled(self.client, jobs):
             self.steps.advance()
             yield found
 
@@ -110,7 +118,7 @@ class _Job:
         ]
         jobs = ((k, picked_rows, (self.study, *each)) for k, each in enumerate(zip(self.groups, wanted, strict=True)))
         found: dict[int, list[Any]] = {}
-        for k, those in in_turn(self.client, jobs):
+        for k, those in run_throttled(self.client, jobs):
             found[k] = those
             self.steps.advance()
         parts = [part for k in sorted(found) for part in found[k]]
@@ -166,7 +174,7 @@ def train_on_dask(
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
     steps = Steps(len(groups) * (2 + trainings + (learner == AUTO)), progress)
-    job = _Job(client, client.submit(StudyAtWork.of, study, pure=False), space, groups, folds, seed, steps)
+    job = _Job(client, client.submit(CachedStudy.of, study, pure=False), space, groups, folds, seed, steps)
     if learner == AUTO:  # chosen in this process, by the rows that the local engine chooses by
         owners, some, truth = job.rows_at(choice_rows(job.counts, seed))
         learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)
@@ -184,7 +192,7 @@ def train_on_dask(
     return training
 
 
-def _groups(folder: Path, space: CommonSpace, folds: Indices) -> list[list[Piece]]:
+def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
     """Every part, with the fold in which its participant is left out, as tasks take them."""
     if space.record.get("table") != PARTS_FOLDER:
         raise InputError(
@@ -218,12 +226,12 @@ def _ridge(job: _Job, features: Features) -> list[Fitted]:
     linear, width = LEARNERS[features.learner].linear, features.width + 2
     assert linear is not None
     sums = np.zeros((job.n_folds, width, width))
-    for found in job.run(ridge_sums, handed_out(job.client, features)):
+    for found in job.run(ridge_sums, share_with_workers(job.client, features)):
         for fold, own in found.items():
             sums[fold] += own
     total = sums.sum(axis=0)
     left = [total - own for own in sums]
-    return [fitted_from(features, "number", *solved_ridge(each, alpha=linear.alpha)) for each in (*left, total)]
+    return [fitted_from(features, "number", *solve_ridge(each, alpha=linear.alpha)) for each in (*left, total)]
 
 
 def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[Fitted]:
@@ -231,8 +239,8 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
     linear, pieces = LEARNERS[features.learner].linear, job.pieces
     assert linear is not None
     alpha = 1 / (linear.C * sum(job.counts))
-    at_work = handed_out(job.client, features)
-    state: Future = job.client.submit(chain_start, at_work, classes, job.n_folds + 1, alpha, pure=False)
+    at_work = share_with_workers(job.client, features)
+    state: Future = job.client.submit(start_chain, at_work, classes, job.n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(job.seed)
     n_chains = min(_CHAINS, len(pieces))
     settled: list[Future] = []
@@ -274,15 +282,15 @@ def _boosted(
     kind: Kind = "number" if classes is None else "classes"
     n_classes = 0 if classes is None else classes.size
     rounds = rounds_for(n_classes)
-    at_work = handed_out(job.client, features)
+    at_work = share_with_workers(job.client, features)
     most = min(_CUT_ROWS, _CUT_NUMBERS // features.width)
     owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # other rows than those that are scored
-    drawn = CutRows(job.folds[owners], singles(rows, features.centre, features.scale))
+    drawn = CutRows(job.folds[owners], to_float32(rows, features.centre, features.scale))
     boosting = Boosting(job.study, at_work, settings_for(kind, n_classes, job.seed), rounds, classes, unit)
     models: list[Fitted] = []
     for fold in (*range(job.n_folds), None):
         others = [piece for piece in job.pieces if piece.fold != fold]
-        raw = trained_together(job.client, boosting, others, drawn.cuts(fold))
+        raw = train_distributed(job.client, boosting, others, drawn.cuts(fold))
         own = Boosted(raw, classes, centre=unit[0], scale=unit[1])
         models.append(FittedBoosted(features.learner, kind, features.centre, features.scale, own))
         job.steps.advance(len(job.groups))

@@ -23,10 +23,10 @@ from mooring.atomic_io import (
     open_atomically,
     sync_folder,
 )
-from mooring.engines.dask.bundle_locations import BundleAway, Place, StudyAtWork, at_hand
-from mooring.engines.dask.cluster import Client, in_turn
+from mooring.engines.dask.bundle_locations import CachedStudy, Place, RemoteBundle, open_local_copy
+from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.errors import StorageError
-from mooring.protocol.analyst.alignment_state import CommonSpace
+from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.collaboration_matrix import (
     PART_KEY,
     PARTS_FOLDER,
@@ -59,7 +59,7 @@ class Work:
 
     folder: Path
     place: Place
-    space: CommonSpace
+    space: AlignmentState
     """Of this participant alone."""
     digest: str
     anchor_digest: str
@@ -108,7 +108,12 @@ class PartsOnWorkers:
         """Parts of an earlier run that were right already."""
 
     def write(
-        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+        self,
+        folder: Path,
+        study: Study,
+        space: AlignmentState,
+        bundles: Mapping[str, Bundle],
+        progress: Progress | None,
     ) -> None:
         """Write everybody's rows; of participants without a bundle, the parts that are there stay."""
         folder = folder.absolute()
@@ -119,14 +124,14 @@ class PartsOnWorkers:
             check_parts(folder, space, stay)
         make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
         clear_partial_files(folder / PARTS_FOLDER)
-        at_work = self._client.submit(StudyAtWork.of, study, pure=False)
+        at_work = self._client.submit(CachedStudy.of, study, pure=False)
         block = self._rows_at_once or choose_block_rows(study.n_components)
         rows = space.rows
         done, total = sum(rows[name] for name in stay), sum(rows.values())
         counts: dict[str, int] = {}
         works = _batches(_works(folder, space, bundles, block=block, counts=counts), study.n_components)
         self.kept = 0
-        for batch, kept in in_turn(self._client, ((batch, write_all, (at_work, batch)) for batch in works)):
+        for batch, kept in run_throttled(self._client, ((batch, write_all, (at_work, batch)) for batch in works)):
             done += sum(work.rows_told for work in batch)
             self.kept += kept
             if progress:
@@ -149,7 +154,7 @@ def write_parts(study: Study, work: Work) -> int:
     kept = work.last - work.first - len(wanted)
     if not wanted:
         return kept
-    with at_hand(work.place, most_bytes=MOST_BYTES) as path:
+    with open_local_copy(work.place, most_bytes=MOST_BYTES) as path:
         if isinstance(path, str):
             raise StorageError(
                 "the bundle",
@@ -200,13 +205,13 @@ def _opened(path: Path, study: Study, work: Work) -> Bundle:
 
 
 def _works(
-    folder: Path, space: CommonSpace, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
+    folder: Path, space: AlignmentState, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
 ) -> Iterator[Work]:
     for index, name in enumerate(space.names):
         bundle = bundles.get(name)
         if bundle is None:
             continue
-        place = cast(BundleAway, bundle).place
+        place = cast(RemoteBundle, bundle).place
         n_parts = max(1, math.ceil(bundle.n_rows / (block * _BLOCKS_A_PART)))
         counts[name] = n_parts
         # A download serves all parts; elsewhere a task ends with a look at the whole file, and there are four at most.
@@ -228,9 +233,9 @@ def _batches(works: Iterator[Work], n_components: int) -> Iterator[list[Work]]:
         yield batch
 
 
-def _alone(space: CommonSpace, index: int) -> CommonSpace:
+def _alone(space: AlignmentState, index: int) -> AlignmentState:
     """The space with one participant: what a task needs of it, and no more."""
-    return CommonSpace(
+    return AlignmentState(
         space.study_digest,
         {"participants": [space.record["participants"][index]]},
         space.orthogonals[index : index + 1],
@@ -240,7 +245,7 @@ def _alone(space: CommonSpace, index: int) -> CommonSpace:
     )
 
 
-def _from_one_file(folder: Path, study: Study, space: CommonSpace, names: Sequence[str]) -> None:
+def _from_one_file(folder: Path, study: Study, space: AlignmentState, names: Sequence[str]) -> None:
     """Turn the rows of those who stay from one file into parts, a row group each."""
     shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # of an older alignment, or one that was interrupted
     make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)

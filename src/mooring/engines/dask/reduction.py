@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.alignment.result import Termination
-from mooring.engines.dask.cluster import Client, Future, handed_out
+from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.anchor_source import Newcomer, Solved, fit_newcomer
-from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_garbage
+from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_random_fit
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
@@ -97,7 +97,7 @@ class AnchorsOnWorkers:
             ended = Termination.CONVERGED if found.converged else Termination.ITERATION_LIMIT
             objective, squares, origin = found.objective, found.squares, np.zeros(h)
         residual = gap / max(1.0, math.sqrt(p * h))
-        sums = [handed_out(self._client, each) for each in (S, p * template)]
+        sums = [share_with_workers(self._client, each) for each in (S, p * template)]
         told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
@@ -115,13 +115,13 @@ class AnchorsOnWorkers:
             residual,
             squares - objective / p,
             None,
-            Fits(values, *measure_garbage(p * template)),
+            Fits(values, *measure_random_fit(p * template)),
         )
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
         parts, order = self._parts(bundles)
-        same = handed_out(self._client, template)
+        same = share_with_workers(self._client, template)
         told = [self._client.submit(newcomers, part.stack, part.rows, same, pure=False) for part in parts]
         found: list[Newcomer | None] = [None] * len(bundles)
         for places, some in zip(order, self._client.gather(told), strict=True):
@@ -168,7 +168,7 @@ def reduce_over_workers(
 
 def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
     # As results of tasks, these go to each worker once, and are made again if one is lost.
-    now, then = (None if each is None else handed_out(client, each) for each in (S, before))
+    now, then = (None if each is None else share_with_workers(client, each) for each in (S, before))
     return summed(
         client,
         [
@@ -205,21 +205,21 @@ def summed(client: Client, futures: Sequence[Future]) -> Sum:
 # what runs on a worker
 
 
-def some_of(stack: Stack, rows: Rows) -> Matrix:
+def select_rows(stack: Stack, rows: Rows) -> Matrix:
     """Some of a group's centred anchor representations."""
     return stack[0] if rows == tuple(range(len(stack[0]))) else stack[0][list(rows)]
 
 
 def outer(stack: Stack, rows: Rows) -> Sum:
     """Σ B̄_j B̄_jᵀ, r × r."""
-    B = some_of(stack, rows)
+    B = select_rows(stack, rows)
     side_by_side = np.swapaxes(B, 0, 1).reshape(B.shape[1], -1)
     return Sum(side_by_side @ side_by_side.T, float((B**2).sum()), 0.0, B.shape[-1])
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
     """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before."""
-    B = some_of(stack, rows)
+    B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))
     moved = math.nan
@@ -247,7 +247,7 @@ def add(*sums: Sum) -> Sum:
 
 def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Orthogonal parts, mean rows, and how each fits the sum of the others."""
-    B = some_of(stack, rows)
+    B = select_rows(stack, rows)
     maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
     aligned = B @ maps
     fits = np.array([measure_fit(total - own, own) for own in aligned])

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of
-from mooring.learners.boosted_trees import singles
+from mooring.learners.boosted_trees import to_float32
 from mooring.protocol.messages.study import Study
 
 BINS = 256
@@ -47,7 +47,7 @@ class CutRows:
         return np.asarray((np.add.reduceat(rows, begins, axis=0, dtype=np.float64) / sizes[:, None]).astype(np.float32))
 
 
-def loaded_share(
+def load_share(
     study: Study,
     features: Features,
     cuts: Singles,
@@ -62,14 +62,14 @@ def loaded_share(
         for piece in pieces:
             for rows, labels in blocks_of(study, piece):
                 told = (labels - unit[0]) / unit[1] if classes is None else np.searchsorted(classes, labels)
-                yield singles(rows, features.centre, features.scale), told
+                yield to_float32(rows, features.centre, features.scale), told
 
     with xgboost.config_context(verbosity=0):
         like = xgboost.QuantileDMatrix(cuts, max_bin=BINS, nthread=1)
         return xgboost.QuantileDMatrix(_one_by_one(blocks), max_bin=BINS, nthread=1, ref=like)
 
 
-def trained_share(
+def train_share(
     matrix: Any, settings: Mapping[str, Any], rounds: int, together: Mapping[str, Any] | None
 ) -> bytes | None:
     """Train on this worker's share, with others if `together` says how to reach them; one of them returns the model."""
@@ -83,13 +83,13 @@ def trained_share(
         xgboost.config_context(verbosity=0),
         nullcontext() if together is None else collective.CommunicatorContext(**together),
     ):
-        _JOINED[:] = [] if together is None else [meeting_of(together)]
+        _JOINED[:] = [] if together is None else [tracker_address(together)]
         booster = xgboost.train(dict(settings), matrix, rounds, verbose_eval=False)
         first = together is None or collective.get_rank() == 0
     return bytes(booster.save_raw("ubj")) if first else None
 
 
-def meeting_of(together: Mapping[str, Any]) -> str:
+def tracker_address(together: Mapping[str, Any]) -> str:
     """What tells one meeting of workers from another."""
     return f"{together['dmlc_tracker_uri']}:{together['dmlc_tracker_port']}"
 

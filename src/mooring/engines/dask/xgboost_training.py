@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mooring.engines.dask.block_tasks import Piece
 from mooring.engines.dask.cluster import Client, Future
 from mooring.engines.dask.network_address import is_here, own_address
-from mooring.engines.dask.xgboost_tasks import Singles, has_joined, loaded_share, meeting_of, trained_share
+from mooring.engines.dask.xgboost_tasks import Singles, has_joined, load_share, tracker_address, train_share
 from mooring.errors import InputError, StorageError
 from mooring.learners.boosted_trees import xgboost_here
 
@@ -95,7 +95,7 @@ def dealt(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
     return shares
 
 
-def trained_together(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
+def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
     """The model of these parts, with numbers cut as `cuts` say; begun again where workers are lost."""
     if not pieces:
         return b""  # of one participant, nobody is left to learn from
@@ -139,7 +139,7 @@ def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]],
     """One try, over these workers."""
     given = (boosting.study, boosting.features, cuts)
     loading = {
-        worker: _on(client, worker, loaded_share, *given, pieces, boosting.classes, boosting.unit)
+        worker: _on(client, worker, load_share, *given, pieces, boosting.classes, boosting.unit)
         for worker, pieces in shares.items()
     }
     training: dict[str, Future] = {}
@@ -147,9 +147,9 @@ def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]],
         _finish(client, loading)
         with _meeting_place(client, list(shares)) as together:
             for (worker, matrix), own in zip(loading.items(), together, strict=True):
-                training[worker] = _on(client, worker, trained_share, matrix, boosting.settings, boosting.rounds, own)
+                training[worker] = _on(client, worker, train_share, matrix, boosting.settings, boosting.rounds, own)
             try:
-                _finish(client, training, None if together[0] is None else meeting_of(together[0]))
+                _finish(client, training, None if together[0] is None else tracker_address(together[0]))
             except Exception:
                 _let_go(client, training)
                 raise

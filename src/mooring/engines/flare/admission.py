@@ -56,7 +56,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Arriving:
+class IncomingMessage:
     """A message as it comes in.
 
     Attributes
@@ -96,7 +96,7 @@ def is_job(name: object) -> bool:
     return isinstance(name, str) and _JOB.fullmatch(name) is not None
 
 
-def way_of(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
+def classify_connection(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
     """Which of the few connections that a site has this is.
 
     Parameters
@@ -110,9 +110,9 @@ def way_of(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
 
     Examples
     --------
-    >>> way_of("north", "server", outgoing=True, protected=True)
+    >>> classify_connection("north", "server", outgoing=True, protected=True)
     'server'
-    >>> way_of("north", "server", outgoing=False, protected=False)
+    >>> classify_connection("north", "server", outgoing=False, protected=False)
     ''
     """
     site, _, job = me.partition(".")
@@ -127,7 +127,7 @@ def way_of(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
     return ""
 
 
-def refusal_of_message(message: Arriving, me: str) -> str:
+def refusal_of_message(message: IncomingMessage, me: str) -> str:
     """Why a message is refused, in a few words; empty for one that a job of mooring's needs."""
     if not message.way:
         return "it came over a connection that the site does not know"
@@ -150,7 +150,7 @@ def refusal_of_message(message: Arriving, me: str) -> str:
     return f"{_shown(asked[0])}, {_shown(asked[1])} is nothing that a job needs"
 
 
-def _refusal_to_pass_on(message: Arriving, me: str) -> str:
+def _refusal_to_pass_on(message: IncomingMessage, me: str) -> str:
     to_job = message.way == "server" and message.destination.startswith(f"{me}.")
     to_server = message.way == "job" and message.destination.partition(".")[0] == SERVER
     return "" if to_job or to_server else "it is for somebody else"
@@ -174,7 +174,7 @@ class Request:
     Attributes
     ----------
     way, peer : str
-        As in `Arriving`.
+        As in `IncomingMessage`.
     topic : str
     headers : mapping
     body : object

@@ -39,7 +39,7 @@ class NoAnchorError(StorageError):
 
 
 @dataclass(frozen=True)
-class ParticipantsPart:
+class ClientWorkflow:
     """One participant in a job.
 
     Parameters

@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.job import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
-from mooring.engines.flare.server_workflow import AnalystsPart, answer_of
+from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.errors import MooringError
 
 TOPIC = "mooring"
@@ -36,13 +36,13 @@ class MooringController(Controller):  # type: ignore[misc]
     def __init__(self, study: str) -> None:
         super().__init__()
         self._study = study
-        self._part: AnalystsPart | None = None
+        self._part: ServerWorkflow | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Open the server's own settings, and listen to what sites ask."""
         folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
         try:
-            self._part = AnalystsPart.opened(folder, self._study, lambda words: self.log_info(fl_ctx, words))
+            self._part = ServerWorkflow.opened(folder, self._study, lambda words: self.log_info(fl_ctx, words))
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
             return
@@ -78,7 +78,7 @@ class MooringController(Controller):  # type: ignore[misc]
         if runner is not None:
             runner.ABORT_RETURN_CODES = []
 
-    def _round(self, part: AnalystsPart, answers: Answers, abort_signal: Signal, fl_ctx: FLContext) -> None:
+    def _round(self, part: ServerWorkflow, answers: Answers, abort_signal: Signal, fl_ctx: FLContext) -> None:
         sites = part.known(client.name for client in fl_ctx.get_engine().get_clients())
         part.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
         dealer = part.study.dealing_member.name
@@ -103,7 +103,7 @@ class MooringController(Controller):  # type: ignore[misc]
         self,
         task_name: str,
         told: Mapping[str, Mapping[str, str | int]],
-        part: AnalystsPart,
+        part: ServerWorkflow,
         abort_signal: Signal,
         fl_ctx: FLContext,
     ) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.chunks import Message
-from mooring.engines.flare.client_workflow import NoAnchorError, ParticipantsPart
+from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.guard import is_guarded
 from mooring.engines.flare.settings import SiteSettings
 from mooring.errors import MooringError, RefusedError, StorageError
@@ -45,7 +45,7 @@ class MooringExecutor(Executor):  # type: ignore[misc]
                     cure="Run 'mooring flare site' again, and start FLARE anew.",
                 )
             folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
-            part = ParticipantsPart(
+            part = ClientWorkflow(
                 SiteSettings.read(folder),
                 str(fl_ctx.get_identity_name()),
                 self._study,

@@ -18,14 +18,14 @@ from typing import Any
 
 from mooring.engines.flare.admission import (
     DEPLOY,
-    Arriving,
+    IncomingMessage,
     Request,
     Way,
+    classify_connection,
     is_job,
     poses_as_server,
     refusal_of_message,
     refusal_of_request,
-    way_of,
 )
 from mooring.errors import RefusedError
 
@@ -232,11 +232,11 @@ class _Flare:
     def _way(self, me: str, peer: str, connection: Any) -> Way:
         connector = connection.connector
         protected = bool(self.is_protected(connector.params))
-        return way_of(me, peer, outgoing=connector.mode == self.outgoing, protected=protected)
+        return classify_connection(me, peer, outgoing=connector.mode == self.outgoing, protected=protected)
 
-    def _arriving(self, me: str, endpoint: Any, connection: Any, message: Any) -> Arriving:
+    def _arriving(self, me: str, endpoint: Any, connection: Any, message: Any) -> IncomingMessage:
         read, header, peer = message.get_header, self.header, str(endpoint.name)
-        return Arriving(
+        return IncomingMessage(
             self._way(me, peer, connection),
             peer,
             read(header.MSG_TYPE) == self.request,

@@ -37,7 +37,7 @@ _HEADER, _A_RECIPIENT = 2**17, 512
 
 
 @dataclass(frozen=True, eq=False)
-class AnalystsPart:
+class ServerWorkflow:
     """The analyst in a job.
 
     Parameters
@@ -59,7 +59,7 @@ class AnalystsPart:
     lock: int = field(default=-1, repr=False)
 
     @classmethod
-    def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> AnalystsPart:
+    def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> ServerWorkflow:
         """Read the settings in a kit's local folder, and hold the work folder till `close`.
 
         A job of another study is refused, and so is one while another is at work in the same folder.

@@ -12,7 +12,7 @@ import numpy as np
 from mooring.atomic_io import make_folder
 from mooring.errors import InputError
 from mooring.protocol.analyst.alignment_state import (
-    CommonSpace,
+    AlignmentState,
     add_newcomers,
     finite_or_none,
     read_space,
@@ -35,7 +35,7 @@ class Aligned:
 
     Attributes
     ----------
-    space : CommonSpace
+    space : AlignmentState
         Maps, template and record.
     set_aside : tuple of str
         Participants whose anchor representation does not fit the others', or cannot be aligned at all.
@@ -43,7 +43,7 @@ class Aligned:
         Those who were admitted late, this time.
     """
 
-    space: CommonSpace
+    space: AlignmentState
     set_aside: tuple[str, ...]
     newcomers: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ def align_bundles(
     aside = _leave_out(bundles, left)
     note = _join_notes(note, _note_anchor_files(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
     record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
-    space = CommonSpace(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
+    space = AlignmentState(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
     table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
     write_space(folder, space)
     remove_other_forms(folder, table.name)
@@ -136,7 +136,7 @@ def _set_outliers_aside(
             "At this noise, or with so few components, an honest anchor representation fits the others hardly better than "
             "garbage would: nobody was checked by its fit."
         )
-    left = [bundle for bundle, near in zip(bundles, fits.near_garbage, strict=True) if not near]
+    left = [bundle for bundle, near in zip(bundles, fits.near_random, strict=True) if not near]
     if len(left) == len(bundles):
         return left, ""
     if len(left) < 2 or 2 * len(left) < len(bundles):

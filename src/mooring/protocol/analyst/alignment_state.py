@@ -27,7 +27,7 @@ _ALIGN_AGAIN = "Run 'mooring align' again."
 
 
 @dataclass(frozen=True, eq=False)
-class CommonSpace:
+class AlignmentState:
     """Where everybody's rows are brought to, and how.
 
     Attributes
@@ -85,7 +85,7 @@ class CommonSpace:
         return RigidMap(R, self.origin - self.means[index] @ R)
 
 
-def write_space(folder: Path, space: CommonSpace) -> None:
+def write_space(folder: Path, space: AlignmentState) -> None:
     """Keep an alignment: the file that counts, then the record for people and reports."""
     text = json.dumps(space.record, indent=2, ensure_ascii=False, allow_nan=False).encode()
     r, h = space.template.shape
@@ -102,7 +102,7 @@ def write_space(folder: Path, space: CommonSpace) -> None:
     write_atomically(folder / RECORD_FILE, text, what=_WHAT)
 
 
-def read_space(folder: Path, study: Study) -> CommonSpace:
+def read_space(folder: Path, study: Study) -> AlignmentState:
     """Read back what `write_space` kept."""
     path = folder / STATE_FILE
     if not path.is_file():
@@ -121,17 +121,17 @@ def read_space(folder: Path, study: Study) -> CommonSpace:
         require_header(header, tensors, what=_WHAT)
         arrays = {name: spec.decode(file.read(spec.n_bytes)) for name, spec in tensors.items()}
     record = json.loads(arrays.pop("record").tobytes())
-    return CommonSpace(study.digest, record, **arrays)
+    return AlignmentState(study.digest, record, **arrays)
 
 
 def add_newcomers(
-    space: CommonSpace, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
-) -> CommonSpace:
+    space: AlignmentState, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
+) -> AlignmentState:
     """The same space with further participants; nobody else moves.
 
     Parameters
     ----------
-    space : CommonSpace
+    space : AlignmentState
     entries : sequence of dict
         Their records.
     maps : sequence of (orthogonal, mean)
@@ -140,7 +140,7 @@ def add_newcomers(
     record = {**space.record, "participants": [*space.record["participants"], *entries], "note": note}
     orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])
     means = np.concatenate([space.means, [mean for _, mean in maps]])
-    return CommonSpace(space.study_digest, record, orthogonals, means, space.template, space.origin)
+    return AlignmentState(space.study_digest, record, orthogonals, means, space.template, space.origin)
 
 
 def finite_or_none(value: float) -> float | None:

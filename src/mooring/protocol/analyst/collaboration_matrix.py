@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import STATE_FILE, CommonSpace
+from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
@@ -43,7 +43,12 @@ class TableWriter(Protocol):
     name: str
 
     def write(
-        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+        self,
+        folder: Path,
+        study: Study,
+        space: AlignmentState,
+        bundles: Mapping[str, Bundle],
+        progress: Progress | None,
     ) -> None:
         """Write everybody's rows; of participants without a bundle, those that are there stay.
 
@@ -52,7 +57,7 @@ class TableWriter(Protocol):
         folder : Path
             The work folder.
         study : Study
-        space : CommonSpace
+        space : AlignmentState
         bundles : mapping from name to Bundle
         progress : callable or None
             Called with rows written and rows in all.
@@ -65,7 +70,12 @@ class OneFile:
     name = TABLE_FILE
 
     def write(
-        self, folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], progress: Progress | None
+        self,
+        folder: Path,
+        study: Study,
+        space: AlignmentState,
+        bundles: Mapping[str, Bundle],
+        progress: Progress | None,
     ) -> None:
         """Write everybody's rows; the parameters are those of `TableWriter.write`."""
         schema = make_schema(study, space)
@@ -82,7 +92,7 @@ class OneFile:
 
     @staticmethod
     def _tables(
-        folder: Path, study: Study, space: CommonSpace, bundles: Mapping[str, Bundle], schema: pa.Schema
+        folder: Path, study: Study, space: AlignmentState, bundles: Mapping[str, Bundle], schema: pa.Schema
     ) -> Iterator[pa.Table]:
         kept = [name for name in space.names if name not in bundles]
         for table in read_tables(folder, space, kept) if kept else ():
@@ -111,13 +121,13 @@ def choose_block_rows(n_components: int) -> int:
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
 
 
-def make_schema(study: Study, space: CommonSpace, names: Sequence[str] | None = None) -> pa.Schema:
+def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None = None) -> pa.Schema:
     """Columns, and which map made the rows.
 
     Parameters
     ----------
     study : Study
-    space : CommonSpace
+    space : AlignmentState
     names : sequence of str, optional
         Whose maps; everybody's by default.
     """
@@ -184,7 +194,7 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
         )
 
 
-def read_blocks(folder: Path, study: Study, space: CommonSpace) -> Iterator[Block]:
+def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:
     """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers.
 
     Parameters
@@ -192,7 +202,7 @@ def read_blocks(folder: Path, study: Study, space: CommonSpace) -> Iterator[Bloc
     folder : Path
         The work folder.
     study : Study
-    space : CommonSpace
+    space : AlignmentState
     """
     for found in read_tables(folder, space, space.names):
         yield decode_block(found, study)
@@ -212,14 +222,14 @@ def decode_block(found: pa.Table, study: Study) -> Block:
     return str(found["participant"][0]), rows, labels
 
 
-def read_tables(folder: Path, space: CommonSpace, names: Sequence[str]) -> Iterator[pa.Table]:
+def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> Iterator[pa.Table]:
     """The row groups of these participants, whichever form the matrix has.
 
     Parameters
     ----------
     folder : Path
         The work folder.
-    space : CommonSpace
+    space : AlignmentState
     names : sequence of str
     """
     if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
@@ -280,14 +290,14 @@ def list_parts(folder: Path) -> dict[str, list[Path]]:
     return {name: [path for _, path in sorted(paths)] for name, paths in found.items()}
 
 
-def check_parts(folder: Path, space: CommonSpace, names: Sequence[str]) -> dict[str, list[Path]]:
+def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> dict[str, list[Path]]:
     """The parts of these participants: every row once, and made by the space's maps, or a clear error.
 
     Parameters
     ----------
     folder : Path
         The work folder.
-    space : CommonSpace
+    space : AlignmentState
     names : sequence of str
     """
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
@@ -348,7 +358,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     return path
 
 
-def _read_any_space(folder: Path) -> CommonSpace:
+def _read_any_space(folder: Path) -> AlignmentState:
     """The alignment that the matrix must belong to, whichever study it is of."""
     from safetensors import SafetensorError, safe_open
 
@@ -356,7 +366,7 @@ def _read_any_space(folder: Path) -> CommonSpace:
         with safe_open(folder / STATE_FILE, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             record = json.loads(arrays.pop("record").tobytes())
-            space = CommonSpace(file.metadata()["study"], record, **arrays)
+            space = AlignmentState(file.metadata()["study"], record, **arrays)
             if len(space.rows) != len(space.orthogonals):
                 raise ValueError
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
@@ -371,7 +381,7 @@ def _read_metadata(path: Path) -> Mapping[bytes, bytes]:
         raise _report("it cannot be read") from None
 
 
-def _encode_maps(space: CommonSpace, names: Sequence[str]) -> bytes:
+def _encode_maps(space: AlignmentState, names: Sequence[str]) -> bytes:
     wanted = set(names)
     maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if name in wanted}
     return json.dumps(maps).encode()

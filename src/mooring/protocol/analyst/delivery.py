@@ -12,7 +12,7 @@ from typing import Any
 
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.training import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MOST_MODEL_BYTES
@@ -108,7 +108,7 @@ def deliver(
     return delivery
 
 
-def _read_trained_model(folder: Path, study: Study, space: CommonSpace, *, allow_rows: bool) -> bytes | None:
+def _read_trained_model(folder: Path, study: Study, space: AlignmentState, *, allow_rows: bool) -> bytes | None:
     """The trained model, if there is one and it belongs to this alignment; another one's coordinates mean nothing here."""
     if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
         return None

@@ -24,7 +24,7 @@ _MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
 
 
 @dataclass(frozen=True)
-class SetAside:
+class RejectedBundle:
     """A file that was not taken, and why."""
 
     file: str
@@ -43,7 +43,7 @@ class Intake:
     ----------
     bundles : tuple of Bundle
         One a participant, verified, in the roster's order.
-    set_aside : tuple of SetAside
+    set_aside : tuple of RejectedBundle
     missing : tuple of str
         Participants of whom there is no bundle that could be taken.
     gone : tuple of str
@@ -51,7 +51,7 @@ class Intake:
     """
 
     bundles: tuple[Bundle, ...]
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[RejectedBundle, ...]
     missing: tuple[str, ...]
     gone: tuple[str, ...] = ()
 
@@ -100,7 +100,7 @@ def collect(
     copies = _read_copies(folder, remembered)
     valid: list[tuple[str, Bundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
-    aside: list[SetAside] = []
+    aside: list[RejectedBundle] = []
     for candidate in _list_candidates(source, folder, copies, most_bytes, progress):
         file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
@@ -109,7 +109,7 @@ def collect(
         if isinstance(taken, Bundle):
             valid.append((file, taken))
         else:
-            aside.append(SetAside(file, taken or str(candidate.found)))
+            aside.append(RejectedBundle(file, taken or str(candidate.found)))
         for kept in (_verify(path, study) for path in candidate.kept):
             if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
                 valid.append((file, kept))
@@ -139,23 +139,25 @@ def collect(
 
 def _choose_bundle(
     theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
-) -> tuple[Bundle | None, list[SetAside]]:
+) -> tuple[Bundle | None, list[RejectedBundle]]:
     """The one bundle of a participant that counts, and why the others do not."""
     kept: dict[str, tuple[str, Bundle]] = {}
-    aside: list[SetAside] = []
+    aside: list[RejectedBundle] = []
     for file, bundle in theirs:
         if bundle.digest in kept:
-            aside.append(SetAside(file, f"it is a copy of another file, the bundle of {name}, which was taken once"))
+            aside.append(
+                RejectedBundle(file, f"it is a copy of another file, the bundle of {name}, which was taken once")
+            )
         else:
             kept[bundle.digest] = (file, bundle)
     if accepted_before is not None:
         again = f"another bundle of {name} was accepted before, and the first one counts"
-        aside += [SetAside(file, again) for digest, (file, _) in kept.items() if digest != accepted_before]
+        aside += [RejectedBundle(file, again) for digest, (file, _) in kept.items() if digest != accepted_before]
         known = kept.get(accepted_before)
         return (known[1] if known else None), aside
     if len(kept) > 1:
         reason = f"there are {len(kept)} different bundles of {name}, and nobody can say which one counts"
-        return None, aside + [SetAside(file, reason) for file, _ in kept.values()]
+        return None, aside + [RejectedBundle(file, reason) for file, _ in kept.values()]
     return next((bundle for _, bundle in kept.values()), None), aside
 
 

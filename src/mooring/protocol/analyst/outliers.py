@@ -46,7 +46,7 @@ class Fits:
         return bool(np.median(self.values) - self.garbage > _CLEAR * self.spread)
 
     @property
-    def near_garbage(self) -> npt.NDArray[np.bool_]:
+    def near_random(self) -> npt.NDArray[np.bool_]:
         """Who fits no better than garbage, where that can be told."""
         return np.array([self.is_near_garbage(float(value)) for value in self.values])
 
@@ -68,10 +68,10 @@ def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
     """Fit each of two or more aligned, centred anchor representations to the mean of the others."""
     total = np.sum(aligned, axis=0)
     values = np.array([measure_fit(total - own, own) for own in aligned])
-    return Fits(values, *measure_garbage(total, seed=seed))
+    return Fits(values, *measure_random_fit(total, seed=seed))
 
 
-def measure_garbage(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
+def measure_random_fit(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
     """How well garbage fits a sum of aligned anchor representations: mean and standard deviation of a few draws."""
     rng = np.random.default_rng([_STREAM, seed])  # no stream that made an anchor in an experiment
     drawn = [measure_fit(total, _draw_garbage(total.shape, rng)) for _ in range(_DRAWS)]

@@ -28,7 +28,7 @@ from mooring.learners import (
 )
 from mooring.learners.fitting import MOST_ROWS, draw_rows, group_folds, row_folds
 from mooring.learners.onnx_export import to_onnx
-from mooring.protocol.analyst.alignment_state import CommonSpace, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.result import MODEL_FILE
@@ -181,7 +181,9 @@ def score_participants(
     return overall, each
 
 
-def keep_model(folder: Path, study: Study, space: CommonSpace, found: Training, data: bytes, *, command: str) -> None:
+def keep_model(
+    folder: Path, study: Study, space: AlignmentState, found: Training, data: bytes, *, command: str
+) -> None:
     """Write the model, and the record that 'mooring deliver' compares it with."""
     record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
     write_atomically(folder / MODEL_FILE, data, what="the model")
@@ -214,7 +216,7 @@ class Steps:
 
 
 def _gathered(
-    folder: Path, study: Study, space: CommonSpace, *, seed: int, most_rows: int
+    folder: Path, study: Study, space: AlignmentState, *, seed: int, most_rows: int
 ) -> tuple[Indices, Matrix, Labels]:
     """Everybody's rows, or an even share of them; whose they are, and their labels."""
     drawn = draw_rows([space.rows[name] for name in space.names], most_rows, seed)

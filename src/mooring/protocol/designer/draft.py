@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.mechanisms.methods import method_named
+from mooring.mechanisms.methods import get_method
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import (
@@ -159,7 +159,7 @@ def draft_study(
 
 
 def _render_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> str:
-    described, components = method_named(settings.method), settings.components
+    described, components = get_method(settings.method), settings.components
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0
     needs_projection = width > _WIDEST_WITHOUT_PROJECTION or components not in (None, width)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.mechanisms.methods import Method, method_named
+from mooring.mechanisms.methods import Method, get_method
 from mooring.protocol.messages.card import CARD_CURE, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, study_entries
 from mooring.tables.schema import Column, Label, Schema, can_be_shown, require_width
@@ -106,7 +106,7 @@ class Study:
     @property
     def method_described(self) -> Method:
         """The method as data."""
-        return method_named(self.method)
+        return get_method(self.method)
 
     @property
     def digest(self) -> str:

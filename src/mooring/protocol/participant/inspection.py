@@ -28,7 +28,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.stratification import split_off, strata_of
+from mooring.tables.stratification import make_strata, split_stratified
 from mooring.typing import Matrix, Progress
 from mooring.version import __version__
 
@@ -190,12 +190,12 @@ def _self_attack(
     if rows.shape[0] < _FEWEST_ROWS:
         return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
     rng = np.random.default_rng([seed, 12])
-    strata = strata_of(labels, rows.shape[0])
+    strata = make_strata(labels, rows.shape[0])
     chosen = np.arange(rows.shape[0])
     n_attacked = max(_FEWEST_ROWS, n_rows_attacked)
     if chosen.size > n_attacked:
-        chosen, _ = split_off(chosen, strata, n_attacked, rng=rng)
-    halves = split_off(chosen, strata, chosen.size // 2, rng=rng)
+        chosen, _ = split_stratified(chosen, strata, n_attacked, rng=rng)
+    halves = split_stratified(chosen, strata, chosen.size // 2, rng=rng)
     dealt = Partition.from_parts(
         [rows[half] for half in halves],
         None if labels is None else [labels[half] for half in halves],
@@ -248,7 +248,9 @@ def _local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, see
         return None  # one class, or one number: there is nothing to tell apart
     kind, rng = study.label.kind, np.random.default_rng([seed, 13])
     if rows.shape[0] > _MOST_ROWS_ALONE:
-        chosen, _ = split_off(np.arange(rows.shape[0]), strata_of(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng)
+        chosen, _ = split_stratified(
+            np.arange(rows.shape[0]), make_strata(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng
+        )
         rows, labels = rows[chosen], labels[chosen]
     learner = choose_learner(rows, labels, kind=kind, seed=seed)
     predicted = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)

@@ -13,7 +13,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
 from mooring.protocol.participant.upload import Shared, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.tables.sampling import sampled_rows
+from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
@@ -78,7 +78,7 @@ class Participant:
         from mooring.protocol.participant.inspection import inspect
 
         require_floors(self.study, self.vault.floors)
-        found = sampled_rows(self.study.schema, data, ignore=ignore, seed=seed)
+        found = sample_rows(self.study.schema, data, ignore=ignore, seed=seed)
         return inspect(
             self.study,
             found.encoded,
