@@ -11,16 +11,10 @@ def error() -> InputError:
     return InputError("n_components", expected="at least 1", got="0", cure="Ask for one component or more.")
 
 
-def test_an_input_error_says_what_expected_got_and_cure(error: InputError) -> None:
+def test_an_input_error_says_what_expected_got_and_cure_and_keeps_them(error: InputError) -> None:
     assert str(error) == "n_components must be at least 1, got 0 instead. Ask for one component or more."
-
-
-def test_an_input_error_keeps_its_parts(error: InputError) -> None:
     assert (error.what, error.expected, error.got) == ("n_components", "at least 1", "0")
     assert error.cure == "Ask for one component or more."
-
-
-def test_an_input_error_can_be_caught_as_a_value_error_or_as_mooring_s(error: InputError) -> None:
     assert isinstance(error, ValueError)
     assert isinstance(error, MooringError)
 

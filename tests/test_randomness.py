@@ -1,7 +1,8 @@
-import numpy as np
-import pytest
+from collections.abc import Callable
 
-from mooring import InputError, Streams
+import numpy as np
+
+from mooring import Streams
 
 
 def test_the_same_seed_and_name_give_the_same_stream() -> None:
@@ -44,6 +45,5 @@ def test_the_printed_form_shows_no_entropy() -> None:
     assert "987654321" not in str(streams)
 
 
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="seed must be a non-negative integer, got -1 instead"):
-        Streams.for_experiment(seed=-1)
+def test_a_negative_seed_is_refused(refused: Callable[..., None]) -> None:
+    refused(lambda: Streams.for_experiment(seed=-1), "seed", "a non-negative integer", "-1")

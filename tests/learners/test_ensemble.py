@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,13 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks.training import module, one_at_a_time, predicted
-from mooring.errors import InputError
 from mooring.learners import DIGITS, FACES, Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
 from mooring.learners import ensemble as ensembles
 from mooring.learners.convolution import PooledConvolution, initial_parameters
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
+Refused = Callable[..., None]
 STREAMS = Streams.for_experiment(5)
 BOTH = pytest.mark.parametrize("architecture", [DIGITS, FACES], ids=lambda architecture: architecture.name)
 
@@ -140,19 +142,10 @@ def test_a_member_alone_learns_what_it_learns_among_others(architecture: Archite
 def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architecture: Architecture) -> None:
     rows, labels, validation, truth = problem(architecture, members=2, n=120, m=60)
     own, own_truth = torch.stack([labels, labels.flip(0)]), torch.stack([truth, truth.flip(0)])
-    together = train_ensemble(
-        rows, own, validation, own_truth, architecture=architecture, streams=STREAMS, schedule=Schedule(2, 50)
-    )
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(2, 50)}
+    together = train_ensemble(rows, own, validation, own_truth, **settings)
     for k in range(2):
-        alone = train_ensemble(
-            rows[k : k + 1],
-            own[k],
-            validation[k : k + 1],
-            own_truth[k],
-            architecture=architecture,
-            streams=STREAMS,
-            schedule=Schedule(2, 50),
-        )
+        alone = train_ensemble(rows[k : k + 1], own[k], validation[k : k + 1], own_truth[k], **settings)
         assert same(together[k], alone)
     assert not torch.allclose(together.parameters["output.bias"][0], together.parameters["output.bias"][1])
 
@@ -201,22 +194,25 @@ def test_without_enough_memory_halves_give_the_same_numbers(monkeypatch: pytest.
     assert told == [(2, 10), (4, 10), (5, 10), (6, 10), (8, 10), (10, 10)]
 
 
-def test_one_member_too_many_for_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scarce(*_: Any, **__: Any) -> Ensemble:
-        raise MemoryError
+def raising(error: Exception) -> Any:
+    def fail(*_: Any, **__: Any) -> Ensemble:
+        raise error
 
-    monkeypatch.setattr(ensembles, "_trained", scarce)
-    with pytest.raises(InputError, match=r"batch_size must be small enough .* fit into memory, got 256 .* fewer rows"):
-        train_ensemble(*problem(DIGITS), architecture=DIGITS, streams=STREAMS)
+    return fail
+
+
+def test_one_member_too_many_for_memory_is_said(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
+    monkeypatch.setattr(ensembles, "_trained", raising(MemoryError()))
+    call = partial(train_ensemble, *problem(DIGITS), architecture=DIGITS, streams=STREAMS)
+    refused(call, "batch_size", "fit into memory", "256")
 
 
 def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> Ensemble:
-        raise RuntimeError("an illegal memory access was encountered")
-
-    monkeypatch.setattr(ensembles, "_trained", broken)
-    with pytest.raises(RuntimeError, match="illegal"):
+    error = RuntimeError("an illegal memory access was encountered")
+    monkeypatch.setattr(ensembles, "_trained", raising(error))
+    with pytest.raises(RuntimeError) as caught:
         train_ensemble(*problem(DIGITS), architecture=DIGITS, streams=STREAMS)
+    assert caught.value is error
 
 
 @BOTH
@@ -246,7 +242,7 @@ def test_prediction_goes_in_parts_and_shares_rows() -> None:
     assert np.array_equal(found.predict(validation.double()), whole)
     assert np.array_equal(found.predict_one(1, validation[2]), shared[1])
     assert np.array_equal(found.predict_one(-1, validation[2]), shared[2])
-    with pytest.raises(IndexError, match="no member 3"):
+    with pytest.raises(IndexError):
         found.predict_one(3, validation[2])
 
 
@@ -265,50 +261,40 @@ def test_balanced_accuracy_is_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(balanced_accuracy(predictions, labels), theirs, rtol=1e-14)
 
 
-def test_balanced_accuracy_wants_one_label_a_prediction() -> None:
-    with pytest.raises(InputError, match=r"predictions must be of shape \(members, rows\)"):
-        balanced_accuracy(np.zeros(4), np.zeros(4))
-
-
 GOOD = problem(DIGITS, n=20, m=10)
 
 
 @pytest.mark.parametrize(
-    ("place", "bad", "message"),
+    ("place", "bad", "what", "expected", "got"),
     [
-        (
-            0,
-            GOOD[0][0],
-            r"train_rows must be a float tensor of shape \(members, rows, 100\).* float64 of shape \(20, 100\)",
-        ),
-        (0, GOOD[0][:, :, :99], r"train_rows must be .* \(3, 20, 99\)"),
-        (0, GOOD[0].long(), r"train_rows must be a float tensor .* int64"),
-        (0, GOOD[0].numpy(), "train_rows must be a float tensor .* ndarray"),
-        (0, GOOD[0][:0], r"train_rows must be .* \(0, 20, 100\)"),
-        (1, GOOD[1][:19], r"train_labels must be 20 integers from 0 to 9, one a row, got int64 of shape \(19,\)"),
-        (1, GOOD[1] + 1, "train_labels must be .* with other values"),
-        (1, GOOD[1].double(), "train_labels must be .* float64"),
-        (2, GOOD[2][:2], r"validation_rows must be a float tensor of shape \(3, rows, 100\)"),
-        (2, GOOD[2][:, :0], r"validation_rows must be .* at least one row, got float64 of shape \(3, 0, 100\)"),
-        (2, GOOD[2].float(), "validation_rows must be torch.float64 on cpu, like train_rows, got torch.float32"),
-        (3, GOOD[3] - 9, "validation_labels must be .* with other values"),
+        (0, GOOD[0][0], "train_rows", "a float tensor of shape (members, rows, 100)", "float64 of shape (20, 100)"),
+        (0, GOOD[0][:, :, :99], "train_rows", "", "(3, 20, 99)"),
+        (0, GOOD[0].long(), "train_rows", "a float tensor", "int64"),
+        (0, GOOD[0].numpy(), "train_rows", "a float tensor", "ndarray"),
+        (0, GOOD[0][:0], "train_rows", "", "(0, 20, 100)"),
+        (1, GOOD[1][:19], "train_labels", "20 integers from 0 to 9, one a row", "int64 of shape (19,)"),
+        (1, GOOD[1] + 1, "train_labels", "", "with other values"),
+        (1, GOOD[1].double(), "train_labels", "", "float64"),
+        (2, GOOD[2][:2], "validation_rows", "a float tensor of shape (3, rows, 100)", ""),
+        (2, GOOD[2][:, :0], "validation_rows", "at least one row", "float64 of shape (3, 0, 100)"),
+        (2, GOOD[2].float(), "validation_rows", "torch.float64 on cpu, like train_rows", "torch.float32"),
+        (3, GOOD[3] - 9, "validation_labels", "", "with other values"),
     ],
 )
-def test_what_cannot_be_trained_on_is_refused_in_words(place: int, bad: Any, message: str) -> None:
+def test_what_cannot_be_trained_on_is_refused(
+    place: int, bad: Any, what: str, expected: str, got: str, refused: Refused
+) -> None:
     data = [*GOOD[:place], bad, *GOOD[place + 1 :]]
-    with pytest.raises(InputError, match=message):
-        train_ensemble(*data, architecture=DIGITS, streams=STREAMS)
+    refused(lambda: train_ensemble(*data, architecture=DIGITS, streams=STREAMS), what, expected, got)
 
 
-@pytest.mark.parametrize("setting", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}])
-def test_settings_must_make_sense(setting: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=f"{next(iter(setting))} must be"):
-        Schedule(**setting)
+@pytest.mark.parametrize(("what", "value"), [("epochs", 0), ("batch_size", 0), ("learning_rate", 0.0)])
+def test_settings_must_make_sense(what: str, value: Any, refused: Refused) -> None:
+    refused(lambda: Schedule(**{what: value}), what, "", "0")
 
 
-def test_rows_to_predict_must_fit() -> None:
+def test_rows_to_predict_and_labels_to_score_must_fit(refused: Refused) -> None:
     found = train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, schedule=Schedule(1))
-    with pytest.raises(InputError, match=r"rows must be a float tensor of shape \(3, rows, 100\)"):
-        found.predict(GOOD[2][:2])
-    with pytest.raises(InputError, match=r"rows must be .* \(1, 5, 99\)"):
-        found.predict(torch.zeros(5, 99, dtype=torch.float64))
+    refused(lambda: found.predict(GOOD[2][:2]), "rows", "a float tensor of shape (3, rows, 100)", "")
+    refused(lambda: found.predict(torch.zeros(5, 99, dtype=torch.float64)), "rows", "", "(1, 5, 99)")
+    refused(lambda: balanced_accuracy(np.zeros(4), np.zeros(4)), "predictions", "of shape (members, rows)", "")

@@ -45,12 +45,14 @@ def table(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> str:
+def refusal(call: Callable[[], Any], kind: type[MooringError] = InputError) -> Any:
+    """The error of a call, which hides no other error: that might quote a value."""
     with pytest.raises(kind) as caught:
         call()
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None or caught.value.__suppress_context__
-    return str(caught.value)
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None or error.__suppress_context__
+    return error
 
 
 def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Callable[..., Path]) -> None:
@@ -173,53 +175,52 @@ def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
         (tmp_path / "t.csv").write_text(HEADER + "\n".join(map(",".join, rows)) + "\n")
     for size in (1, 4, 100):
         path = tmp_path / ("t.parquet" if as_parquet else "t.csv")
-        said = message(lambda path=path, size=size: list(encoded_batches(SCHEMA, path, rows_at_once=size)))
-        assert said.startswith(f"row 7, column {column!r} must be")
-        assert f"got {got}" in said.replace("one that is ", "").replace("one ", "").replace("an ", "")
-        assert CANARY not in said
-        assert CANARY.replace(".", "") not in said
+        error = refusal(lambda path=path, size=size: list(encoded_batches(SCHEMA, path, rows_at_once=size)))
+        assert error.what == f"row 7, column {column!r}"
+        assert got in error.got
+        assert CANARY not in str(error)
+        assert CANARY.replace(".", "") not in str(error)
 
 
 def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table: Callable[..., Path]) -> None:
     path = table(HEADER + "1,1,male,1,no\n1,1,male,1,maybe\n900,1,male,1,no\n1,1\n")
-    assert message(lambda: read_encoded(SCHEMA, path)).startswith("row 2, column 'ill'")
+    assert refusal(lambda: read_encoded(SCHEMA, path)).what == "row 2, column 'ill'"
     path = table(HEADER + "1,1,male,1,no\n1,1\n900,1,male,1,no\n")
-    assert message(lambda: read_encoded(SCHEMA, path)).startswith(
-        "row 2 must be of 5 columns, as the first line is, got 2"
-    )
+    error = refusal(lambda: read_encoded(SCHEMA, path))
+    assert (error.what, error.got) == ("row 2", "2")
+    assert "5 columns" in error.expected
 
 
 def test_a_late_bad_row_of_a_large_file_is_named_by_its_own_number(table: Callable[..., Path]) -> None:
     good = ["50,1,male,1,no"] * 200_000
     good[180_000] = "50,1,male,1,no,6"
-    said = message(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good))))
-    assert said.startswith("row 180001 must be of 5 columns")
+    assert refusal(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good)))).what == "row 180001"
     good[180_000] = f"{CANARY}?,1,male,1,no"
     good[190_000] = "50,1"
-    said = message(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good))))
-    assert said.startswith("row 180001, column 'age'")
-    assert CANARY not in said
+    error = refusal(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good))))
+    assert error.what == "row 180001, column 'age'"
+    assert CANARY not in str(error)
     good[180_000], good[190_000] = "50, NA\t,male,1,no", "50,1,male,1,no"  # no parser's number, but a missing word
     assert read_encoded(SCHEMA, table(HEADER + "\n".join(good))).rows[180_000, 2] == 1.0
 
 
 def test_columns_must_be_those_of_the_schema(table: Callable[..., Path]) -> None:
-    said = message(lambda: read_encoded(schema_of(AGE), table("age,weight\n1,2\n")))
-    assert "'weight'" in said
-    assert "--ignore weight" in said
+    error = refusal(lambda: read_encoded(schema_of(AGE), table("age,weight\n1,2\n")))
+    assert "'weight'" in error.got
+    assert "--ignore weight" in error.cure
     assert read_encoded(schema_of(AGE), table("age,weight\n1,2\n"), ignore=["weight"]).rows.shape == (1, 1)
-    said = message(lambda: read_encoded(schema_of(AGE, SEX), table("agee,sex\n1,male\n")))
-    assert "column 'age'" in said
-    assert "'agee'" in said
-    assert "columns 1 and 3" in message(lambda: read_encoded(schema_of(AGE), table("age,b,age\n1,2,3\n")))
-    assert "label column 'ill'" in message(lambda: read_encoded(SCHEMA, table("age,visits,sex,grade\n1,1,male,1\n")))
-
-
-def test_the_first_record_of_a_file_without_header_is_not_quoted(table: Callable[..., Path]) -> None:
+    for schema, content, expected, got in (
+        (schema_of(AGE, SEX), "agee,sex\n1,male\n", "column 'age'", "'agee'"),
+        (schema_of(AGE), "age,b,age\n1,2,3\n", "different names", "columns 1 and 3"),
+        (SCHEMA, "age,visits,sex,grade\n1,1,male,1\n", "label column 'ill'", ""),
+    ):
+        error = refusal(lambda schema=schema, content=content: read_encoded(schema, table(content)))
+        assert error.what == "data file"
+        assert expected in error.expected
+        assert got in error.got
     schema = schema_of(AGE, Column("secret words", "category", categories=("a",)))
-    assert "secret word" not in message(lambda: read_encoded(schema, table("agE,secret word\n4,5\n"))).replace(
-        "secret words", ""
-    )
+    error = refusal(lambda: read_encoded(schema, table("agE,secret word\n4,5\n")))  # a first record is not quoted
+    assert "secret word" not in str(error).replace("secret words", "")
 
 
 def test_labels_may_be_required_allowed_or_ignored(table: Callable[..., Path]) -> None:
@@ -231,40 +232,48 @@ def test_labels_may_be_required_allowed_or_ignored(table: Callable[..., Path]) -
     found = read_encoded(schema, full, labels="allow")
     assert found.labels.tolist() == [2.5]
     assert found.values.tolist() == [[1, 2.5]]
-    assert "row 1, column 'cost'" in message(lambda: read_encoded(schema, table("age,cost\n1,11\n")))
+    assert refusal(lambda: read_encoded(schema, table("age,cost\n1,11\n"))).what == "row 1, column 'cost'"
 
 
-def test_files_that_are_no_tables_are_refused_by_what_is_wrong(table: Callable[..., Path], tmp_path: Path) -> None:
-    schema = schema_of(AGE)
+PACKED = gzip.compress(b"age\n" + b"".join(b"%d.5\n" % (k % 99) for k in range(99_000)))
 
-    def said(content: bytes, name: str) -> str:
-        words = message(lambda: read_encoded(schema, table(content, name)))
-        assert name.split(".")[0] not in words.replace("data file", "")
-        return words
 
-    assert "an empty file" in said(b"", "a0.csv")
-    assert "no rows" in said(b"age\n", "a1.csv")
-    assert "no rows" in said(b"age", "a2.csv")
-    assert "not text" in said(b"a\0g\0e\n", "a3.csv")
-    assert "not text in UTF-8" in said(b"\xff\xfeage\n", "a4.csv")
-    assert "damaged" in said(b"no gzip", "a5.csv.gz")
-    assert "damaged" in said(b"no parquet", "a6.parquet")
-    assert "another kind" in said(b"age\n1\n", "a7.xls")
-    packed = gzip.compress(b"age\n" + b"".join(b"%d.5\n" % (k % 99) for k in range(99_000)))
-    assert "damaged" in said(packed[: len(packed) // 2], "a8.csv.gz")
-    assert "damaged" in said(packed[:-8] + bytes(8), "a9.csv.gz")
-    pa.parquet.write_table(pa.table({"age": np.arange(9000) / 90}), tmp_path / "good.parquet")
-    content = bytearray((tmp_path / "good.parquet").read_bytes())
+@pytest.mark.parametrize(
+    ("name", "content", "got"),
+    [
+        ("a0.csv", b"", "an empty file"),
+        ("a1.csv", b"age\n", "no rows"),
+        ("a2.csv", b"age", "no rows"),
+        ("a3.csv", b"a\0g\0e\n", "not text"),
+        ("a4.csv", b"\xff\xfeage\n", "not text in UTF-8"),
+        ("a5.csv.gz", b"no gzip", "damaged"),
+        ("a6.parquet", b"no parquet", "damaged"),
+        ("a7.xls", b"age\n1\n", "another kind"),
+        ("a8.csv.gz", PACKED[: len(PACKED) // 2], "damaged"),
+        ("a9.csv.gz", PACKED[:-8] + bytes(8), "damaged"),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(name: str, content: bytes, got: str, table: Callable[..., Path]) -> None:
+    error = refusal(lambda: read_encoded(schema_of(AGE), table(content, name)))
+    assert error.what == "data file"
+    assert got in error.got
+    assert name.split(".")[0] not in str(error).replace("data file", "")
+
+
+def test_damaged_parquet_other_types_other_text_and_no_file_are_refused(
+    table: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"age": np.arange(9000) / 90}), path)
+    content = bytearray(path.read_bytes())
     content[100:20_000] = bytes(19_900)
-    assert "damaged" in said(bytes(content), "b0.parquet")
-    assert "UTF-8" in message(lambda: read_encoded(schema_of(SEX), table(b"sex\nmale\nm\xe4le\n", "b1.csv")))
-    assert "not there" in message(lambda: read_encoded(schema, tmp_path / "b2.csv"), StorageError)
-    assert "folder" in message(lambda: read_encoded(schema, tmp_path), StorageError)
-
-
-def test_other_types_are_refused_by_column(tmp_path: Path) -> None:
-    pa.parquet.write_table(pa.table({"age": pa.array([0], pa.timestamp("s"))}), tmp_path / "t.parquet")
-    assert message(lambda: read_encoded(schema_of(AGE), tmp_path / "t.parquet")).startswith("column 'age' must be made")
+    path.write_bytes(bytes(content))
+    assert "damaged" in refusal(lambda: read_encoded(schema_of(AGE), path)).got
+    pa.parquet.write_table(pa.table({"age": pa.array([0], pa.timestamp("s"))}), path)
+    assert refusal(lambda: read_encoded(schema_of(AGE), path)).what == "column 'age'"
+    assert "UTF-8" in refusal(lambda: read_encoded(schema_of(SEX), table(b"sex\nmale\nm\xe4le\n"))).got
+    assert "not there" in refusal(lambda: read_encoded(schema_of(AGE), tmp_path / "no.csv"), StorageError).reason
+    assert "folder" in refusal(lambda: read_encoded(schema_of(AGE), tmp_path), StorageError).reason
 
 
 def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: Callable[..., Path]) -> None:

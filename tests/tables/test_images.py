@@ -92,8 +92,9 @@ def test_deep_grey_and_palettes_are_read(tmp_path: Path) -> None:
 
 def test_images_of_different_shape_need_a_size(tmp_path: Path, pixels: np.ndarray) -> None:
     folder = save_classes(tmp_path / "a", {"x": [pixels[0]], "y": [pixels[1], np.zeros((5, 5), dtype=np.uint8)]})
-    with pytest.raises(InputError, match=r"file 2 of subfolder 'y'") as caught:
+    with pytest.raises(InputError) as caught:
         read_images(folder)
+    assert "file 2 of subfolder 'y'" in caught.value.got
     assert "--size" in caught.value.cure
     assert read_images(folder, size=2).image_shape == (2, 2)
     assert read_images(folder, size=(2, 3)).image_shape == (2, 3)
@@ -329,5 +330,6 @@ def test_more_images_than_memory_are_refused_before_they_are_read(
 def test_without_pillow_the_extra_is_named(tmp_path: Path, pixels: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_classes(tmp_path / "a", {"x": list(pixels)})
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"mooring\[images\]"):
+    with pytest.raises(MissingExtraError) as caught:
         read_images(folder)
+    assert caught.value.extra == "images"

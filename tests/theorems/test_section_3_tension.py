@@ -68,15 +68,21 @@ def _known_anchor_attack(A, uploads, colluder):
     return reconstructions
 
 
+def _matched(method, seed, *, sigma=0.0, reference=0):
+    """A study of the private data: methods at one seed share their secrets and noise."""
+    settings = SimulationSettings(anchor=_anchor(), reference=reference)
+    rng = Streams.for_experiment(seed)
+    return simulate(_private_data(), method=method, rng=rng, data_noise_scale=sigma, settings=settings)
+
+
+def _seen(study):
+    return [(upload.representation, upload.anchor_representation) for upload in study.uploads]
+
+
 @pytest.mark.parametrize("colluder", PARTICIPANTS)
 def test_prop_aaigdp_collusion(colluder):
     """prop:aaigdp_collusion: a colluder who reveals A lets Algorithm 3 recover everybody else's X_i exactly."""
-    data = _private_data()
-    study = simulate(
-        data, method="aa-i-gdp", rng=Streams.for_experiment(4), settings=SimulationSettings(anchor=_anchor())
-    )
-    seen = [(upload.representation, upload.anchor_representation) for upload in study.uploads]
-    found = _known_anchor_attack(_anchor(), seen, colluder)
+    data, found = _private_data(), _known_anchor_attack(_anchor(), _seen(_matched("aa-i-gdp", 4)), colluder)
     assert set(found) == set(PARTICIPANTS) - {colluder}
     for target, rows in found.items():
         np.testing.assert_allclose(rows, data[target], atol=1e-12)
@@ -93,13 +99,8 @@ def test_prop_aaigdp_collusion_with_an_uncentred_anchor(colluder):
 
 def test_prop_aaigdp_collusion_needs_the_anchor():
     """prop:aaigdp_collusion: it is the anchor that unlocks: with another one the same algorithm recovers nothing."""
-    data = _private_data()
-    study = simulate(
-        data, method="aa-i-gdp", rng=Streams.for_experiment(4), settings=SimulationSettings(anchor=_anchor())
-    )
-    seen = [(upload.representation, upload.anchor_representation) for upload in study.uploads]
-    other = make_anchor(4 * N_COMPONENTS, N_COMPONENTS, rng=np.random.default_rng(5))
-    for target, rows in _known_anchor_attack(other, seen, 0).items():
+    data, other = _private_data(), make_anchor(4 * N_COMPONENTS, N_COMPONENTS, rng=np.random.default_rng(5))
+    for target, rows in _known_anchor_attack(other, _seen(_matched("aa-i-gdp", 4)), 0).items():
         assert np.linalg.norm(rows - data[target]) > 0.3 * np.linalg.norm(data[target])
 
 
@@ -136,13 +137,8 @@ def long_run():
     """W̃ for fixed transforms and 10,000 rows a participant, as rows of all participants' entries side by side."""
     rng = np.random.default_rng(7)
     data = [rng.standard_normal((10_000, N_COMPONENTS)) for _ in PARTICIPANTS]
-    study = simulate(
-        data,
-        method="aa-i-gdp-data-noise",
-        rng=Streams.for_experiment(8),
-        data_noise_scale=SIGMA,
-        settings=SimulationSettings(anchor=_anchor(), reference=1),
-    )
+    options = {"data_noise_scale": SIGMA, "settings": SimulationSettings(anchor=_anchor(), reference=1)}
+    study = simulate(data, method="aa-i-gdp-data-noise", rng=Streams.for_experiment(8), **options)
     return np.concatenate(list(_aligned_noise(study, data, reference=1)), axis=1)
 
 
@@ -190,14 +186,9 @@ def test_prop_aaigdp_dp_aligned_representation_noise_is_independent_of_the_trans
     """
     data = [np.ones((1, N_COMPONENTS)) * k for k in PARTICIPANTS]
     noise, features = [], []
+    options = {"data_noise_scale": SIGMA, "settings": SimulationSettings(anchor=_anchor())}
     for seed in range(700):
-        study = simulate(
-            data,
-            method="aa-i-gdp-data-noise",
-            rng=Streams.for_experiment(seed),
-            data_noise_scale=SIGMA,
-            settings=SimulationSettings(anchor=_anchor()),
-        )
+        study = simulate(data, method="aa-i-gdp-data-noise", rng=Streams.for_experiment(seed), **options)
         noise.append(_aligned_noise(study, data, reference=0).ravel())
         secrets = [np.append(secret.orthogonal, secret.translation) for secret in study.secrets]
         features.append(np.concatenate([[1.0], *secrets]))
@@ -230,15 +221,10 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
         shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(ArrayNoise(turned)), **scales)
         np.testing.assert_allclose(map.apply(own.representation), shared.representation, atol=1e-11)
 
-    matched = {
-        "rng": Streams.for_experiment(11),
-        "settings": SimulationSettings(anchor=_anchor(), reference=reference),
-    }
-    aa, c = (
-        simulate(data, method=m, data_noise_scale=SIGMA, **matched) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise")
-    )
+    options = {"sigma": SIGMA, "reference": reference}
+    aa, c = (_matched(m, 11, **options) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise"))
     np.testing.assert_allclose(aa.collaboration_matrix, c.collaboration_matrix, atol=1e-11)
-    clean = simulate(data, method="c-gdp", **matched)
+    clean = _matched("c-gdp", 11, reference=reference)
     size = np.std(c.collaboration_matrix - clean.collaboration_matrix)
     assert 0.6 * SIGMA < size < 1.4 * SIGMA  # there was noise to couple
 
@@ -299,17 +285,10 @@ def test_cor_aa_cgdp_equivalence_of_reconstructions(reference):
     Known-secret inversion against C-GDP, and the known-anchor attack against AA-I-GDP.
     """
     data = _private_data()
-    matched = {
-        "rng": Streams.for_experiment(15),
-        "settings": SimulationSettings(anchor=_anchor(), reference=reference),
-    }
-    aa, c = (
-        simulate(data, method=m, data_noise_scale=SIGMA, **matched) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise")
-    )
-    common = aa.secrets[reference]
-    seen = [(upload.representation, upload.anchor_representation) for upload in aa.uploads]
-    colluder = (reference + 1) % len(ROWS)
-    for target, by_anchor in _known_anchor_attack(_anchor(), seen, colluder).items():
+    options = {"sigma": SIGMA, "reference": reference}
+    aa, c = (_matched(m, 15, **options) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise"))
+    common, colluder = aa.secrets[reference], (reference + 1) % len(ROWS)
+    for target, by_anchor in _known_anchor_attack(_anchor(), _seen(aa), colluder).items():
         own, X = aa.secrets[target], data[target]
         W = (aa.uploads[target].representation - X @ own.orthogonal - own.translation) / SIGMA
         turned = W @ own.orthogonal.T @ common.orthogonal

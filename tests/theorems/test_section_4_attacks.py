@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from mooring.attacks import run
 from mooring.audit.simulation import SimulationSettings, simulate
@@ -127,6 +128,7 @@ def test_par_mp_attack_estimates_without_bias(laws):
     assert laws.centre(noise) > laws.LEVEL > laws.centre(noise + 0.19 / math.sqrt(noise.shape[1]))
     assert laws.size(noise) > laws.LEVEL > laws.size(noise * math.sqrt(1.08))
     assert laws.covariance(noise) > laws.LEVEL
+    assert stats.kstest(noise.ravel(), "norm").pvalue > laws.LEVEL
 
 
 @pytest.mark.parametrize("normalised", [True, False])
