@@ -50,10 +50,10 @@ def measured(*, large: bool, quick: bool) -> dict[str, Any]:
 
 def constants() -> dict[str, float]:
     """What a cost is made of: a step of one participant at r = 400 and h = 100, and a task that does nothing."""
-    from mooring.engines.dask import connected
+    from mooring.engines.dask import connect
     from mooring.engines.dask.cluster import run_throttled
 
-    with connected(workers=2) as client:
+    with connect(workers=2) as client:
         client.wait_for_workers(2)
         client.run(_loaded)
         # On a worker, whose products run in one thread.
@@ -91,7 +91,7 @@ def _loaded() -> None:
 
 def mapping(n_rows: int) -> dict[str, Any]:
     """One matrix of so many rows by 100: a plain loop, the local engine, Dask with one and with two workers."""
-    from mooring.engines.dask import DaskEngine, connected
+    from mooring.engines.dask import DaskEngine, connect
     from mooring.protocol.messages.study import Study
 
     found: dict[str, Any] = {"rows": n_rows, "columns": N_COMPONENTS}
@@ -111,7 +111,7 @@ def mapping(n_rows: int) -> dict[str, Any]:
         study = Study.read(folder / "study.toml")
         for workers in (1, 2):
             begin = time.perf_counter()
-            with connected(workers=workers) as client:
+            with connect(workers=workers) as client:
                 client.wait_for_workers(workers)
                 client.run(_loaded)
                 start = time.perf_counter() - begin
@@ -128,11 +128,11 @@ def mapping(n_rows: int) -> dict[str, Any]:
 
 def participants(counts: tuple[int, ...]) -> list[dict[str, Any]]:
     """Many participants: `mooring.align` in one process, and steps that reduce over two workers."""
-    from mooring.engines.dask import connected
+    from mooring.engines.dask import connect
     from mooring.engines.dask.reduction import Part, reduce_over_workers
 
     rows = []
-    with connected(workers=2) as client:
+    with connect(workers=2) as client:
         client.wait_for_workers(2)
         client.run(_loaded)
         for p in counts:

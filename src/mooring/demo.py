@@ -52,7 +52,7 @@ class DemoResult:
     audit: dict[str, Any]
 
 
-def play(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
+def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
     """Run the demonstration in an empty or new folder."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     stage = _Stage(tables, progress)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mooring import METHODS
-from mooring.attacks import DoesNotApply, Reconstruction, denoised, run
+from mooring.attacks import DoesNotApply, Reconstruction, denoise, run
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import sample_orthogonal
@@ -290,7 +290,7 @@ def test_denoising_needs_a_population() -> None:
 def test_denoising_changes_rows_and_notes_only() -> None:
     view = simulated("aa-i-gdp-both-noise").view()
     plain = attacked("moments", view)
-    better = denoised(plain, view)
+    better = denoise(plain, view)
     assert better.rigid_map is plain.rigid_map
     assert better.row_error is plain.row_error
     assert better.notes == (*plain.notes, "denoised")

@@ -87,7 +87,7 @@ def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[
     ways = RecordDecoder(F(), learn_decoder(F(), known))
 
     def level(projected: np.ndarray) -> float:
-        return min(error(rows, truth) for rows in ways.tried(projected))
+        return min(error(rows, truth) for rows in ways.decode_all(projected))
 
     figure = worst(result, "decoded_error")
     assert figure.floor == pytest.approx(level(truth @ F().matrix))
@@ -127,8 +127,8 @@ def test_the_attacker_chooses_by_records_that_the_decoder_has_not_seen() -> None
     assert alone.learned is not None
     assert not alone.trusts_learned
     projected = others[0] @ F().matrix
-    assert np.array_equal(alone.trusted(projected), projected @ F().decoder)
-    assert np.array_equal(together.trusted(projected), together.learned.decode(projected))
+    assert np.array_equal(alone.decode_preferred(projected), projected @ F().decoder)
+    assert np.array_equal(together.decode_preferred(projected), together.learned.decode(projected))
 
 
 def test_thousands_of_records_are_learnt_from_and_some_are_tried() -> None:
@@ -154,17 +154,17 @@ def test_where_nothing_can_be_learnt_there_is_one_way_back(
     assert ways.learned is None
     assert not ways.trusts_learned
     projected = records(9, seed=3)[:, : projection.n_components]
-    (only,) = ways.tried(projected)
+    (only,) = ways.decode_all(projected)
     assert np.array_equal(only, projected @ projection.decoder)
-    assert np.array_equal(ways.trusted(projected), only)
+    assert np.array_equal(ways.decode_preferred(projected), only)
 
 
 def test_two_records_teach_and_three_are_tried() -> None:
     """A mean far from zero is soon learnt, but two records are too few to see that."""
-    for n, trusted in ((2, False), (3, True)):
+    for n, decode_preferred in ((2, False), (3, True)):
         ways = fit_decoder(view_of([records(n, seed=1) + 20.0, records(50, seed=2)], F()))
         assert ways.learned is not None
-        assert ways.trusts_learned == trusted
+        assert ways.trusts_learned == decode_preferred
 
 
 def test_without_a_projection_an_audit_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

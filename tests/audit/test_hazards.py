@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit.hazards import hazards
+from mooring.audit.hazards import find_hazards
 from mooring.tables import Partition
 
 
@@ -17,7 +17,7 @@ def gaussian(n: int = 400, m: int = 5, seed: int = 0) -> np.ndarray:
 
 def test_a_gaussian_table_with_equal_variances_has_none() -> None:
     for seed in range(5):
-        assert hazards(dealt(gaussian(seed=seed)), 5) == ()
+        assert find_hazards(dealt(gaussian(seed=seed)), 5) == ()
 
 
 def planted(kind: str) -> tuple[np.ndarray, int]:
@@ -59,7 +59,7 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
 )
 def test_each_planted_hazard_is_found(kind: str, words: str) -> None:
     rows, h = planted(kind)
-    found = hazards(dealt(rows), h)
+    found = find_hazards(dealt(rows), h)
     assert any(words in one for one in found), found
     if kind in ("standardised integers", "constant", "duplicates", "separated"):
         assert len(found) == 1
@@ -76,24 +76,24 @@ def test_near_misses_are_no_hazard(change: Any, words: str) -> None:
     """A grid too fine to help, and a column that is constant for half the rows only."""
     rows = gaussian()
     change(rows)
-    assert not any(words in one for one in hazards(dealt(rows), 5))
+    assert not any(words in one for one in find_hazards(dealt(rows), 5))
 
 
 def test_a_projection_mixes_the_columns_and_so_breaks_the_grid() -> None:
     rows, _ = planted("integers")
-    assert not any("grid" in one for one in hazards(dealt(rows), 3))
+    assert not any("grid" in one for one in find_hazards(dealt(rows), 3))
 
 
 def test_a_participant_with_one_row_more_than_components_is_no_hazard() -> None:
-    found = hazards(dealt(gaussian(10, 4)), 4)
+    found = find_hazards(dealt(gaussian(10, 4)), 4)
     assert not any("components" in one for one in found)
 
 
 def test_a_wide_grid_is_only_a_start() -> None:
     rng = np.random.default_rng(2)
     narrow, wide = (rng.integers(0, 9, (200, m)).astype(float) for m in (5, 41))
-    assert any("within reach of lattice reduction" in one for one in hazards(dealt(narrow), 5))
-    assert any("a start for lattice reduction" in one for one in hazards(dealt(wide), 41))
+    assert any("within reach of lattice reduction" in one for one in find_hazards(dealt(narrow), 5))
+    assert any("a start for lattice reduction" in one for one in find_hazards(dealt(wide), 41))
 
 
 def test_hazards_never_quote_a_value() -> None:
@@ -101,11 +101,11 @@ def test_hazards_never_quote_a_value() -> None:
     rows[:, 0] = 123.456
     rows[5] = rows[6] = 98.765
     rows[:, 0] = 123.456
-    text = " ".join(hazards(dealt(rows), 5))
+    text = " ".join(find_hazards(dealt(rows), 5))
     assert "123" not in text
     assert "98.7" not in text
 
 
 def test_a_constant_column_does_not_hide_separated_variances() -> None:
     rows = gaussian() * [8.0, 4.0, 2.0, 1.0, 0.0]
-    assert any("gaps between the largest variances" in one for one in hazards(dealt(rows), 5))
+    assert any("gaps between the largest variances" in one for one in find_hazards(dealt(rows), 5))

@@ -29,7 +29,7 @@ from mooring.engines.dask import network_address as ways
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
-from mooring.engines.dask.cluster import explained, share_with_workers
+from mooring.engines.dask.cluster import explain_dask_errors, share_with_workers
 from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import to_float32
@@ -351,7 +351,7 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
         def nthreads(self) -> dict[str, int]:
             raise OSError("timed out")
 
-    with pytest.raises(StorageError, match="connection to it was lost"), explained():
+    with pytest.raises(StorageError, match="connection to it was lost"), explain_dask_errors():
         together.train_distributed(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
 
 

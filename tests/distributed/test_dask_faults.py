@@ -20,8 +20,8 @@ pytest.importorskip("distributed")
 
 from distributed import Client, LocalCluster
 
-from mooring.engines.dask import Tls, connected
-from mooring.engines.dask.cluster import explained, require_shared, run_throttled
+from mooring.engines.dask import Tls, connect
+from mooring.engines.dask.cluster import explain_dask_errors, require_shared, run_throttled
 from mooring.errors import InputError, StorageError
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import list_parts
@@ -76,7 +76,7 @@ def test_work_that_ends_every_worker_is_told_with_its_cure(client: Client, monke
     scheduler = client.cluster.scheduler
     assert scheduler.allowed_failures == 3  # and the fourth is told
     monkeypatch.setattr(scheduler, "allowed_failures", 1)  # no worker is ended that has only just begun
-    with pytest.raises(StorageError, match=r"memory.*--rows-at-once"), explained():
+    with pytest.raises(StorageError, match=r"memory.*--rows-at-once"), explain_dask_errors():
         list(run_throttled(client, iter([("work", os._exit, (1,))])))
 
 
@@ -131,7 +131,7 @@ def test_a_scheduler_that_is_not_there_is_told_within_seconds(tmp_path: Path) ->
     begin = time.monotonic()
     with (
         pytest.raises(InputError, match="none answered within five seconds"),
-        connected(scheduler=f"tcp://127.0.0.1:{free_port()}"),
+        connect(scheduler=f"tcp://127.0.0.1:{free_port()}"),
     ):
         raise AssertionError
     assert time.monotonic() - begin < 15
@@ -140,7 +140,7 @@ def test_a_scheduler_that_is_not_there_is_told_within_seconds(tmp_path: Path) ->
 @pytest.mark.parametrize("address", ["nonsense://x", "127.0.0.1:notaport", ""])
 def test_an_address_that_is_none_is_told(address: str) -> None:
     before = loops()
-    with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+    with pytest.raises(InputError, match="scheduler"), connect(scheduler=address):
         raise AssertionError
     # What could not connect is closed: the garbage collector would do that from any thread, and wait for itself.
     assert loops() <= before
@@ -152,14 +152,14 @@ def loops() -> int:
 
 
 def test_options_that_contradict_each_other_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="left out"), connected(scheduler="tcp://127.0.0.1:1", workers=2):
+    with pytest.raises(InputError, match="left out"), connect(scheduler="tcp://127.0.0.1:1", workers=2):
         raise AssertionError
-    with pytest.raises(InputError, match="one or more"), connected(workers=0):
+    with pytest.raises(InputError, match="one or more"), connect(workers=0):
         raise AssertionError
     for name in ("ca", "cert", "key"):
         (tmp_path / name).touch()
     tls = Tls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
-    with pytest.raises(InputError, match="without a scheduler"), connected(workers=1, tls=tls):
+    with pytest.raises(InputError, match="without a scheduler"), connect(workers=1, tls=tls):
         raise AssertionError
     (tmp_path / "cert").unlink()
     with pytest.raises(InputError, match="--tls-cert"):
@@ -167,14 +167,14 @@ def test_options_that_contradict_each_other_are_told(tmp_path: Path) -> None:
 
 
 def test_workers_started_here_take_nobody_else() -> None:
-    with connected(workers=2) as client:
+    with connect(workers=2) as client:
         address = client.scheduler.address
         assert client.submit(abs, -1).result() == 1
         for each in (address, *client.nthreads()):
             assert each.startswith("tls://127.0.0.1:")
-        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+        with pytest.raises(InputError, match="scheduler"), connect(scheduler=address):
             raise AssertionError
-        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address.replace("tls", "tcp")):
+        with pytest.raises(InputError, match="scheduler"), connect(scheduler=address.replace("tls", "tcp")):
             raise AssertionError
 
 
@@ -190,14 +190,14 @@ def test_a_scheduler_behind_tls_takes_those_with_a_certificate_only(tmp_path: Pa
     ) as cluster:
         address = cluster.scheduler_address
         assert address.startswith("tls://")
-        with connected(scheduler=address, tls=Tls(**files)) as client:
+        with connect(scheduler=address, tls=Tls(**files)) as client:
             assert client.submit(abs, -1).result() == 1
-        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address):
+        with pytest.raises(InputError, match="scheduler"), connect(scheduler=address):
             raise AssertionError
         others = Security.temporary()
         files["cert"].write_text(others.tls_client_cert)
         files["key"].write_text(others.tls_client_key)
-        with pytest.raises(InputError, match="scheduler"), connected(scheduler=address, tls=Tls(**files)):
+        with pytest.raises(InputError, match="scheduler"), connect(scheduler=address, tls=Tls(**files)):
             raise AssertionError
 
 
@@ -237,7 +237,7 @@ def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
         assert not logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)  # it would log a traceback
         scheduler.kill()
 
-    with pytest.raises(StorageError, match="connection to it was lost"), connected(scheduler=address) as outsiders:
+    with pytest.raises(StorageError, match="connection to it was lost"), connect(scheduler=address) as outsiders:
         align_on_dask(outsiders, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
     found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
     assert found.parts_kept > 0

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
-from mooring.engines.dask import connected
+from mooring.engines.dask import connect
 from mooring.engines.dask.bundle_locations import list_bundles
 from mooring.errors import StorageError
 
@@ -42,7 +42,7 @@ def test_workers_download_for_themselves_and_let_go(moto_port: int, tmp_path: Pa
         for k, path in enumerate(paths, start=1):
             others.upload_file(str(path), "dask", f"bundles/{path.name}")
             assert [place.shown for place in list_bundles(BUNDLES)] == [each.name for each in paths[:k]]
-    with connected(workers=1) as client:
+    with connect(workers=1) as client:
         align_on_dask(client, made.study, BUNDLES, work, rows_at_once=9, certify=False)
         left = client.run(
             lambda dask_worker: [str(path) for path in Path(dask_worker.local_directory).rglob("*.bundle")]

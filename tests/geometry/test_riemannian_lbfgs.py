@@ -42,7 +42,7 @@ class Linear:
     def turn_sizes(self, tangents: Any) -> Any:
         return namespace_of(tangents).max(vector_norms(self._turns(tangents)), axis=-1)
 
-    def taken(self, problems: np.ndarray) -> "Linear":
+    def select(self, problems: np.ndarray) -> "Linear":
         part = Linear(self.M[problems], self.c[problems], curvature=self.constant)
         part.n_evaluated = self.n_evaluated
         return part

@@ -17,7 +17,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor
-from mooring.protocol.participant.upload import Shared, share_rows
+from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 
@@ -70,7 +70,7 @@ class SmallStudy:
         deal_anchor(self.vaults[0], study, anchor)
         return replace(self, study=study, anchor=anchor)
 
-    def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> Shared:
+    def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> ShareResult:
         """Share participant 1's table, unless told otherwise; it is no dealer, so its vault is untouched till then."""
         data = self.table(1) if data is None else data
         return share_rows(vault or self.vaults[1], self.study, data, anchor=self.anchor, output=output, **rest)

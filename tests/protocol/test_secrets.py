@@ -38,7 +38,7 @@ HOLDERS = [
     "Participant",
     "Stream",
     "Fingerprinter",
-    "Shared",
+    "ShareResult",
 ]
 
 
@@ -58,7 +58,7 @@ def holders(small_study) -> dict[str, Any]:
         "Participant": Participant(study, vault),
         "Stream": Stream(vault.master),
         "Fingerprinter": Fingerprinter(vault.ledger_key, ["c0"]),
-        "Shared": small_study.share(output=small_study.folder / "out.bundle"),
+        "ShareResult": small_study.share(output=small_study.folder / "out.bundle"),
     }
 
 
@@ -105,7 +105,7 @@ def test_printing_logging_and_formatting_tell_nothing(holders, gives_away, name)
     assert not [text for text in texts if gives_away(text)]
 
 
-@pytest.mark.parametrize("name", [name for name in HOLDERS if name != "Shared"])
+@pytest.mark.parametrize("name", [name for name in HOLDERS if name != "ShareResult"])
 def test_nothing_that_holds_a_secret_is_pickled_copied_or_written_as_json(holders, gives_away, name):
     one = holders[name]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):

@@ -381,7 +381,7 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
 
     known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
     monkeypatch.setattr("mooring.audit.leakage.REGISTRY", known | {"moments": failing, "lattice": endless})
-    monkeypatch.setattr("mooring.audit.leakage.denoised", broken)
+    monkeypatch.setattr("mooring.audit.leakage.denoise", broken)
     simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
     columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
     reasons = json.loads(columns["attacks_not_run_because"])

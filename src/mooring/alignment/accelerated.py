@@ -75,7 +75,7 @@ def _in_better_basins(
     """Try the rank relaxation for the doubtful problems; go on from the better maps of each problem, in float32."""
     xp = namespace_of(maps)
     rows = indices_beside(doubtful, maps)
-    batch = problem if doubtful.size == problem.n_problems else problem.taken(rows)
+    batch = problem if doubtful.size == problem.n_problems else problem.select(rows)
     left = max_iterations - int(spent[doubtful].max())
     found, relaxed_iterations = relaxed_maps(batch, maps[rows], max_iterations=min(_RELAXED_ITERATIONS, left // 2))
     single = batch.in_precision(xp.float32)

@@ -46,7 +46,7 @@ def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, to
         active, left = active[~done], indices_beside(np.flatnonzero(~done), maps)
         if not active.size:
             break
-        batch, maps = batch.taken(left), maps[left]
+        batch, maps = batch.select(left), maps[left]
     return solution
 
 

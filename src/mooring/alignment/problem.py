@@ -90,7 +90,7 @@ class ProcrustesProblem:
             xp.reshape(self.blocks[problem], (n_rows, self.n_participants, self.n_components)), (1, 0, 2)
         )
 
-    def taken(self, indices: Array) -> ProcrustesProblem:
+    def select(self, indices: Array) -> ProcrustesProblem:
         """The sub-batch at `indices`."""
         return replace(self, blocks=self.blocks[indices], unit=self.unit[indices], means=self.means[indices])
 

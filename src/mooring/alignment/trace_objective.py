@@ -80,9 +80,9 @@ class TraceObjective:
         p, d = self.problem.n_participants, self.problem.n_components
         return xp.max(norms(xp.reshape(tangents, (-1, p, d * d))), axis=-1) / d**0.5
 
-    def taken(self, problems: npt.NDArray[np.intp]) -> TraceObjective:
+    def select(self, problems: npt.NDArray[np.intp]) -> TraceObjective:
         """The objective of some problems only."""
-        return TraceObjective(self.problem.taken(indices_beside(problems, self.problem.blocks)))
+        return TraceObjective(self.problem.select(indices_beside(problems, self.problem.blocks)))
 
     def _turns(self, tangents: Array) -> Array:
         p, d = self.problem.n_participants, self.problem.n_components

@@ -2,7 +2,7 @@
 
 from mooring.attacks.alignment_map import alignment_map_estimate
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
-from mooring.attacks.denoising import denoised
+from mooring.attacks.denoising import denoise
 from mooring.attacks.moments import moments_batch
 from mooring.attacks.procrustes import procrustes_estimate
 from mooring.attacks.pseudoinverse import pseudoinverse_estimate
@@ -19,7 +19,7 @@ __all__ = [
     "LearnedDecoder",
     "Reconstruction",
     "alignment_map_estimate",
-    "denoised",
+    "denoise",
     "learn_decoder",
     "moments_batch",
     "procrustes_estimate",

@@ -128,14 +128,14 @@ class RecordDecoder:
     learned: LearnedDecoder | None = None
     trusts_learned: bool = False
 
-    def tried(self, rows: Matrix) -> tuple[Matrix, ...]:
+    def decode_all(self, rows: Matrix) -> tuple[Matrix, ...]:
         """Rows decoded in every way: by the pseudoinverse, then by the learned decoder where there is one."""
         own = np.asarray(to_numpy(self.projection.decode(like(rows, self.projection.matrix))))
         return (own,) if self.learned is None else (own, self.learned.decode(rows))
 
-    def trusted(self, rows: Matrix) -> Matrix:
+    def decode_preferred(self, rows: Matrix) -> Matrix:
         """Rows decoded in the way that the attacker would choose, which it can without the truth."""
-        return self.tried(rows)[-1 if self.trusts_learned else 0]
+        return self.decode_all(rows)[-1 if self.trusts_learned else 0]
 
 
 def fit_decoder(view: CollusionView) -> RecordDecoder:
@@ -162,5 +162,7 @@ def _comes_nearer(projection: Projection, records: Matrix) -> bool:
     for k in range(_FOLDS):
         unseen = some[fold == k]
         ways = RecordDecoder(projection, learn_decoder(projection, some[fold != k]))
-        missed += [float(((found - unseen) ** 2).sum()) for found in ways.tried(unseen @ to_numpy(projection.matrix))]
+        missed += [
+            float(((found - unseen) ** 2).sum()) for found in ways.decode_all(unseen @ to_numpy(projection.matrix))
+        ]
     return bool(missed[1] < missed[0])

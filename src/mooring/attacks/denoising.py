@@ -20,7 +20,7 @@ from mooring.geometry.backend import device_of, identity_like, indices_beside, l
 from mooring.typing import Array
 
 
-def denoised(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:
+def denoise(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:
     """Replace the rebuilt rows by their posterior mean.
 
     Raises

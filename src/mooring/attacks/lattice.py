@@ -59,7 +59,7 @@ class Simplex:
 
 
 @dataclass(frozen=True, eq=False)
-class Anchored:
+class AnchorStatistics:
     """What a noisy anchor says: AᵀB̄ / v², the uploaded mean, and that mean's precision r / v²."""
 
     agreement: Matrix
@@ -68,7 +68,7 @@ class Anchored:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class LatticeRows:
     """Rows, their classes, and the parts of their lattice."""
 
     rows: Matrix
@@ -78,7 +78,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class Naming:
+class BasisMatching:
     """Orthonormal frames, row k of one being the image of row k of the other, and the first uploaded row within them."""
 
     frame: Matrix
@@ -105,21 +105,21 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
     known = _side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
     Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]
-    naming = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
-    return _turned_back(view, naming, elsewhere=X.mean(axis=0))
+    matching = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
+    return _turned_back(view, matching, elsewhere=X.mean(axis=0))
 
 
 def _parts(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
     return orthogonal_parts(lattice_basis(rows, rng=rng), rng=rng)
 
 
-def _anchored(view: CollusionView) -> Anchored | None:
+def _anchored(view: CollusionView) -> AnchorStatistics | None:
     if view.anchor is None or view.target_upload.anchor_representation is None:
         return None
     A, B = to_numpy(view.anchor), to_numpy(view.target_upload.anchor_representation)
     variance = max(view.anchor_noise_scale, _LEAST_NOISE) ** 2
     mean = B.mean(axis=0)
-    return Anchored(A.T @ (B - mean) / variance, mean, A.shape[0] / variance)
+    return AnchorStatistics(A.T @ (B - mean) / variance, mean, A.shape[0] / variance)
 
 
 def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Reconstruction:
@@ -139,30 +139,30 @@ def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Rec
     values = signs * values
     whole = np.abs(steps - 1) < 1e-6  # standardised columns have mean nought, whole numbers a least of nought
     first = np.where(whole, values[0] - values.min(axis=0), values[0] - values.mean(axis=0))
-    naming = Naming(np.eye(h), (signs[:, None] * directions)[order], first[order])
-    return _turned_back(view, naming, elsewhere=np.zeros(h), notes=("columns are in order of variance",))
+    matching = BasisMatching(np.eye(h), (signs[:, None] * directions)[order], first[order])
+    return _turned_back(view, matching, elsewhere=np.zeros(h), notes=("columns are in order of variance",))
 
 
 def _turned_back(
-    view: CollusionView, naming: Naming, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
+    view: CollusionView, matching: BasisMatching, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
 ) -> Reconstruction:
     """The map that takes one frame to the other; rows that the frame does not reach stay where `elsewhere` is."""
     reference = view.target_upload.representation
-    orthogonal = svd_polar_factor(naming.frame.T @ naming.image)
-    place = naming.first + elsewhere - (elsewhere @ naming.frame.T) @ naming.frame
+    orthogonal = svd_polar_factor(matching.frame.T @ matching.image)
+    place = matching.first + elsewhere - (elsewhere @ matching.frame.T) @ matching.frame
     translation = to_numpy(reference)[0] - place @ orthogonal
     return reconstruct(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
 
 
-def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> Side:
+def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> LatticeRows:
     """Sort the parts of a lattice into lines and simplices; anything else is beyond this attack."""
     lines = [part[0] for part in parts if part.shape[0] == 1]
     simplices = [_simplex(rows, part) for part in parts if part.shape[0] > 1]
     norms = [float(np.linalg.norm(line)) for line in lines]
-    return Side(rows, codes, tuple(Line(v / u, u) for v, u in zip(lines, norms, strict=True)), tuple(simplices))
+    return LatticeRows(rows, codes, tuple(Line(v / u, u) for v, u in zip(lines, norms, strict=True)), tuple(simplices))
 
 
-def _match_parts(known: Side, found: Side, anchored: Anchored | None) -> Naming:
+def _match_parts(known: LatticeRows, found: LatticeRows, anchored: AnchorStatistics | None) -> BasisMatching:
     """Pair every part of the upload's lattice with one of the colluders'."""
     if len(found.lines) > len(known.lines) or len(found.simplices) != len(known.simplices):
         raise DoesNotApply("The upload's lattice falls into other parts than the colluders' rows do.")
@@ -179,7 +179,7 @@ def _match_parts(known: Side, found: Side, anchored: Anchored | None) -> Naming:
         frames.append(own_line.direction[None])
         images.append(sign * seen_line.direction[None])
         first += place * own_line.direction
-    return Naming(np.vstack(frames), np.vstack(images), first)
+    return BasisMatching(np.vstack(frames), np.vstack(images), first)
 
 
 def _simplex(rows: Matrix, part: Matrix) -> Simplex:
@@ -204,7 +204,7 @@ def _simplex(rows: Matrix, part: Matrix) -> Simplex:
 
 
 def _simplices_named(
-    known: Side, found: Side, anchored: Anchored | None
+    known: LatticeRows, found: LatticeRows, anchored: AnchorStatistics | None
 ) -> list[tuple[Simplex, Simplex, npt.NDArray[np.intp]]]:
     if not found.simplices:
         return []
@@ -224,7 +224,7 @@ def _simplices_named(
 
 
 def _vertices_named(
-    own: Simplex, seen: Simplex, own_codes: Codes, seen_codes: Codes, anchored: Anchored | None
+    own: Simplex, seen: Simplex, own_codes: Codes, seen_codes: Codes, anchored: AnchorStatistics | None
 ) -> tuple[float, npt.NDArray[np.intp]]:
     """How well two simplices agree, and the vertex of `own` that each of `seen` is."""
     k = own.squared_steps.size
@@ -242,7 +242,9 @@ def _vertices_named(
     return max(_IMPOSSIBLE, float(scores[rows, order].sum())), order
 
 
-def _lines_named(known: Side, found: Side, anchored: Anchored | None) -> list[tuple[Line, Line, float, float]]:
+def _lines_named(
+    known: LatticeRows, found: LatticeRows, anchored: AnchorStatistics | None
+) -> list[tuple[Line, Line, float, float]]:
     """For each line of the upload the colluders' line it is, its sign, and where the first row stands on it."""
     if not found.lines:
         return []
@@ -278,7 +280,9 @@ def _common_unit(first: float, second: float) -> float:
     return small if ratio < _LARGEST_RATIO and abs(ratio - round(ratio)) < _SAME * ratio else 0.0
 
 
-def _likelihoods(known: Side, found: Side, own: Line, seen: Line, sign: float, unit: float) -> tuple[Matrix, Matrix]:
+def _likelihoods(
+    known: LatticeRows, found: LatticeRows, own: Line, seen: Line, sign: float, unit: float
+) -> tuple[Matrix, Matrix]:
     """Log-likelihoods of all places that the first uploaded row could have on a line of the colluders', and the places."""
     values, moved = known.rows @ own.direction, sign * (found.rows @ seen.direction)
     wanted = np.rint((values - values.min()) / unit).astype(np.intp)
@@ -305,7 +309,7 @@ def _likelihoods(known: Side, found: Side, own: Line, seen: Line, sign: float, u
 
 
 def _by_correlation(
-    known: Side, found: Side, scores: Matrix, pairs: npt.NDArray[np.intp], turns: npt.NDArray[np.intp]
+    known: LatticeRows, found: LatticeRows, scores: Matrix, pairs: npt.NDArray[np.intp], turns: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Swap and turn pairs as long as values' distributions and correlations together become likelier.
 
@@ -344,7 +348,7 @@ def _by_correlation(
     return pairs, turns
 
 
-def _correlations(side: Side) -> Matrix:
+def _correlations(side: LatticeRows) -> Matrix:
     values = side.rows @ np.stack([line.direction for line in side.lines]).T
     centred = values - values.mean(axis=0)
     scaled = centred / np.linalg.norm(centred, axis=0)

@@ -134,7 +134,7 @@ class MomentMatch:
         """How many draws of the anchor's evidence there are; one without an anchor."""
         return int(self.pull.shape[0])
 
-    def taken(self, problems: npt.NDArray[np.intp]) -> MomentMatch:
+    def select(self, problems: npt.NDArray[np.intp]) -> MomentMatch:
         """The match of some draws only."""
         if np.array_equal(problems, np.arange(self.n_draws)):
             return self

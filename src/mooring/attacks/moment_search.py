@@ -32,7 +32,7 @@ _MANY_COMPONENTS = 150
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class MomentRows:
     """Rows with their classes, and their moments: one side of a comparison."""
 
     rows: Array
@@ -74,12 +74,12 @@ class Matches:
     starts: tuple[str, ...]
 
 
-def best_matches(population: Side, target: Side, anchor: AnchorEvidence | None) -> Matches:
+def best_matches(population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None) -> Matches:
     """Descend from several starts in a smoothed landscape, from the best of them in ever finer ones, settling signs.
 
     Parameters
     ----------
-    population, target : Side
+    population, target : MomentRows
     anchor : AnchorEvidence or None
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
@@ -208,7 +208,7 @@ def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: 
         rows = indices_beside(trying, found.shift)
         old = found.orthogonal[rows, ...]
         start = old * _sign(votes + _CLEAR_VOTE)[..., None, :]
-        turned = minimise(match.taken(trying), start, found.shift[rows, :], limit)
+        turned = minimise(match.select(trying), start, found.shift[rows, :], limit)
         before = found.value[trying] - signs.agreement(old)
         after = turned.value - signs.agreement(turned.orthogonal)
         better = after < before - _CLEAR_VOTE
@@ -225,7 +225,7 @@ def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: 
 class _Signs:
     """Third moments' votes for the sign of each of the target's axes, given a map. The axes are those of a match."""
 
-    def __init__(self, match: MomentMatch, population: Side, target: Side) -> None:
+    def __init__(self, match: MomentMatch, population: MomentRows, target: MomentRows) -> None:
         self._population, self._target, self._axes = population, target, match.axes_x
         self._third = third_moments(target.rows, target.codes, match.axes_y)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence
-from mooring.attacks.moment_search import Side, best_matches
+from mooring.attacks.moment_search import MomentRows, best_matches
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
@@ -118,7 +118,7 @@ def _equal(one: Array, other: Array) -> bool:
     return bool(namespace_of(one, other).all(one == other))
 
 
-def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[Side, Side]:
+def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[MomentRows, MomentRows]:
     """The colluders' rows, pooled, and the target's upload, over the classes that both have.
 
     The target's upload carries private-data noise; the colluders' moments are given as if their rows did too.
@@ -147,7 +147,7 @@ def anchor_evidence(views: Sequence[CollusionView], participant: int | None = No
     return AnchorEvidence(xp.stack(crosses), xp.stack(means), scales, representations[0].shape[0])
 
 
-def side_of(rows: Array, codes: Codes, shared: Codes, *, noise_variance: float = 0.0) -> Side:
+def side_of(rows: Array, codes: Codes, shared: Codes, *, noise_variance: float = 0.0) -> MomentRows:
     """Rows of the shared classes, recoded 0, 1, …, with their moments.
 
     Parameters
@@ -163,4 +163,4 @@ def side_of(rows: Array, codes: Codes, shared: Codes, *, noise_variance: float =
     if kept.size < codes.size:
         rows = rows[namespace_of(rows).asarray(kept, device=rows.device), :]
     recoded = np.searchsorted(shared, codes[kept])
-    return Side(rows, recoded, ClassMoments.of(rows, recoded, shared.size).with_noise(noise_variance))
+    return MomentRows(rows, recoded, ClassMoments.of(rows, recoded, shared.size).with_noise(noise_variance))

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mooring.attacks import denoising
 from mooring.attacks.alignment_map import alignment_map
-from mooring.attacks.denoising import denoised
 from mooring.attacks.independent_components import independent_components
 from mooring.attacks.joint_moments import joint_moments
 from mooring.attacks.known_anchor import known_anchor
@@ -100,4 +100,4 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bo
             cure="Names are lower-case, with hyphens.",
         )
     reconstruction = REGISTRY[name](view, rng=rng)
-    return denoised(reconstruction, view) if denoise else reconstruction
+    return denoising.denoise(reconstruction, view) if denoise else reconstruction

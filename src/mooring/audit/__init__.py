@@ -6,7 +6,7 @@ from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_denoising
 from mooring.audit.linkage import LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import Plan, Target, plan_study
-from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, strongest
+from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, find_strongest
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
 from mooring.audit.utility import References
@@ -31,6 +31,7 @@ __all__ = [
     "Simulation",
     "SimulationSettings",
     "Target",
+    "find_strongest",
     "make_galleries",
     "make_linkage_test",
     "plan_study",
@@ -40,5 +41,4 @@ __all__ = [
     "run_audit",
     "run_denoising",
     "simulate",
-    "strongest",
 ]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.checkpoints import PointStore, code_digest, digest
-from mooring.audit.hazards import hazards, strangers
+from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.linkage import CachedEmbedding
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.result import AuditResult, PointResult
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, ProjectionKind
-from mooring.audit.utility import References, references, utility
+from mooring.audit.utility import References, measure_references, measure_utility
 from mooring.errors import InputError, MissingExtraError
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.tables import Partition
@@ -122,7 +122,7 @@ class Auditor:
 
     def references(self) -> References:
         """Local only and pooled raw."""
-        return references(self.dealt, learner=self.settings.learner, seed=self.settings.seed)
+        return measure_references(self.dealt, learner=self.settings.learner, seed=self.settings.seed)
 
     def projection_onto(self, n_components: int) -> Projection:
         """The public projection onto so many components; always the same one."""
@@ -155,7 +155,7 @@ class Auditor:
             settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
         )
         outcomes, examples = measure_leakage(simulation, self.dealt, settings)
-        learner, deployed, noisy = utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
+        learner, deployed, noisy = measure_utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples, learner)
         store.save(result)
@@ -163,7 +163,7 @@ class Auditor:
 
     def result(self, scores: References, results: Sequence[PointResult], **more: Any) -> AuditResult:
         """All that was found, described, with warnings."""
-        warnings = (*hazards(self.dealt, results[0].point.n_components), *strangers(results))
+        warnings = (*find_hazards(self.dealt, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
         return AuditResult(self.describe() | more, scores, tuple(results), warnings)
 
     def describe(self) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class LeakageEvaluator:
         identity = identity_galleries(spec, where, np.concatenate(dealt.test_indices), seed)
 
         def decoded(projected: Matrix) -> tuple[Matrix, ...]:
-            tried = decoder.tried(projected) if spec.embedding is None else (decoder.trusted(projected),)
+            tried = decoder.decode_all(projected) if spec.embedding is None else (decoder.decode_preferred(projected),)
             return tuple(spec.clean(rows) for rows in tried)
 
         audited = tuple(
@@ -175,14 +175,14 @@ class LeakageEvaluator:
         tests = [test for test in self.audited_linkages if test.embedding is not None]
         if not tests:
             return {}
-        decoded = self.spec.clean(self.decoder.trusted(rebuilt))
+        decoded = self.spec.clean(self.decoder.decode_preferred(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""
         if self.decoder.learned is None:
             return ()
-        own, learned = (_squares(rows - self.records) for rows in self.decoder.tried(rebuilt))
+        own, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
         which = "a decoder learnt from the colluders' records" if learned < own else "the projection's pseudoinverse"
         return (f"decoded best by {which}",)
 
@@ -228,9 +228,13 @@ class LeakageEvaluator:
         chosen = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
         parts = {
             "original": self.records,
-            "projection only": self.decoder.trusted(self.truth),
-            "rebuilt": self.decoder.trusted(rebuilt),
-            **({} if self.guess is None else {"guessed without the upload": self.decoder.trusted(self.guess.by_class)}),
+            "projection only": self.decoder.decode_preferred(self.truth),
+            "rebuilt": self.decoder.decode_preferred(rebuilt),
+            **(
+                {}
+                if self.guess is None
+                else {"guessed without the upload": self.decoder.decode_preferred(self.guess.by_class)}
+            ),
         }
         return {
             "attack": attack,
@@ -284,7 +288,7 @@ class LeakageEvaluator:
         return self._inferred(self.truth).value
 
     def _median_r2(self, projected: Matrix) -> float:
-        return max(_median(feature_r2(self.records, rows)) for rows in self.decoder.tried(projected))
+        return max(_median(feature_r2(self.records, rows)) for rows in self.decoder.decode_all(projected))
 
     def _inferred(self, projected: Matrix) -> Figure:
         """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
@@ -308,11 +312,11 @@ class LeakageEvaluator:
 
     def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
         """Rows decoded in every way, as the specification shows them."""
-        return tuple(self.spec.clean(rows) for rows in self.decoder.tried(projected))
+        return tuple(self.spec.clean(rows) for rows in self.decoder.decode_all(projected))
 
     def _nearest(self, projected: Matrix) -> Matrix:
         """Rows decoded in the way that leaves less error."""
-        return min(self.decoder.tried(projected), key=lambda rows: _squares(rows - self.records))
+        return min(self.decoder.decode_all(projected), key=lambda rows: _squares(rows - self.records))
 
 
 def _labels_of(dealt: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
@@ -343,7 +347,7 @@ def _attribute(
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
     return AttributeQuestion(
-        spec.attribute[where], decoder.tried(to_numpy(rows)), spec.attribute[known], _colluder_codes(view), codes
+        spec.attribute[where], decoder.decode_all(to_numpy(rows)), spec.attribute[known], _colluder_codes(view), codes
     )
 
 

@@ -19,7 +19,7 @@ _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 
 
-def hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
+def find_hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
     """Sentences about the rows given, each a known way in; empty if none was found.
 
     Covers columns of whole numbers or of two values (a lattice, which lattice reduction can find: d = 14 has been broken in
@@ -53,7 +53,7 @@ def hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def strangers(results: Sequence[PointResult]) -> tuple[str, ...]:
+def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ...]:
     """A warning where the colluder hardly resembles the target: attacks that compare the two then say little.
 
     The control, guessing the mean of the colluder's rows of the same class, is at most about 1 where they are alike.

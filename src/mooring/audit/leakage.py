@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoised
+from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoise
 from mooring.audit.evaluator import LeakageEvaluator
-from mooring.audit.result import HEADLINE, AttackOutcome, strongest
+from mooring.audit.result import HEADLINE, AttackOutcome, find_strongest
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
 from mooring.errors import MissingExtraError
@@ -76,7 +76,7 @@ def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Atte
     found : Reconstruction
     view : CollusionView
     """
-    return _attempted(name, True, lambda: denoised(found, view))
+    return _attempted(name, True, lambda: denoise(found, view))
 
 
 def _attempted(name: str, is_denoised: bool, attack: Callable[[], Reconstruction]) -> Attempt:
@@ -131,7 +131,7 @@ def measure_leakage(
             outcomes.append(outcome)
             if rows is not None:
                 rebuilt[outcome.attack] = rows
-    worst = strongest(outcomes)
+    worst = find_strongest(outcomes)
     if worst is None:
         return tuple(outcomes), None
     for one in _most_telling(outcomes):
@@ -150,7 +150,7 @@ def _most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
     """The attacks with the least error and the one that links most: those that the auditor looks at."""
     having = [one for one in outcomes if HEADLINE in one.figures]
     chosen = sorted(having, key=lambda one: one.figures[HEADLINE].value)[:_N_AUDITED]
-    linking = strongest(outcomes, "linkage")
+    linking = find_strongest(outcomes, "linkage")
     return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
 
 

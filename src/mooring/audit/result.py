@@ -61,7 +61,7 @@ class AttackOutcome:
         return cls(plain["attack"], figures, plain["reason"], tuple(plain["notes"]))
 
 
-def strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
+def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
     having = [one for one in outcomes if measure in one.figures]
     if not having:
@@ -104,7 +104,7 @@ class PointResult:
 
     def worst(self, measure: str = HEADLINE) -> tuple[str, Figure] | None:
         """The strongest attack's name and figure by a measure; None if no attack could be run."""
-        outcome = strongest(self.outcomes, measure)
+        outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
 
     def as_dict(self) -> dict[str, Any]:

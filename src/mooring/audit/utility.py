@@ -54,7 +54,7 @@ class References:
         return cls(scores[0], scores[1], plain["n_alone"], plain.get("learner"))
 
 
-def references(dealt: Partition, *, learner: str, seed: int) -> References:
+def measure_references(dealt: Partition, *, learner: str, seed: int) -> References:
     """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
 
     Both train the same learner: with "auto", the one chosen across participants on the pooled rows.
@@ -76,7 +76,7 @@ def references(dealt: Partition, *, learner: str, seed: int) -> References:
     return References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
 
 
-def utility(
+def measure_utility(
     simulation: Simulation, dealt: Partition, *, learner: str, seed: int
 ) -> tuple[str | None, Score | None, Score | None]:
     """Train the joint model as `mooring train` does on the same rows, and score it.

@@ -33,11 +33,11 @@ def demo(
     Example: mooring demo --output demo-report --seed 3
     """
     with run_command("text") as console:
-        from mooring.demo import play
+        from mooring.demo import run_demo
 
         _require_empty(output)
         with count_progress() as tell:
-            played = play(output.resolve(), n_participants=participants, seed=seed, progress=tell)
+            played = run_demo(output.resolve(), n_participants=participants, seed=seed, progress=tell)
         _say(console, played, output)
 
 

@@ -58,10 +58,10 @@ def connect_client(
     scheduler: str | None, workers: int | None, ca: Path | None, cert: Path | None, key: Path | None
 ) -> Iterator[Any]:
     """A Dask client, as the options say."""
-    from mooring.engines.dask import Tls, connected
+    from mooring.engines.dask import Tls, connect
 
     if not (ca is None) == (cert is None) == (key is None):
         raise InputError("TLS", expected="--tls-ca, --tls-cert and --tls-key", got="not all three", cure="Give all.")
     tls = Tls(ca, cert, key) if ca is not None and cert is not None and key is not None else None
-    with connected(scheduler=scheduler, workers=workers, tls=tls) as found:
+    with connect(scheduler=scheduler, workers=workers, tls=tls) as found:
         yield found

@@ -23,7 +23,7 @@ _TEST_ROWS = 3000
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class AuditInputs:
     """What a command was given, read and partitioned."""
 
     records: Records
@@ -56,7 +56,7 @@ def read_and_partition(
     colluder: list[str] | None,
     target: list[str] | None,
     seed: int,
-) -> Given:
+) -> AuditInputs:
     """Read a file, hold an attribute out, partition the rows, and say how to evaluate what is rebuilt of them."""
     if study is not None:
         refuse_beside_a_study(
@@ -118,7 +118,7 @@ def read_and_partition(
     targets = tuple(_numbered(name, parts) for name in target) if target else None
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluding)[:5]
-    return Given(records, parts, evaluation, colluding, targets, kind_of_projection)
+    return AuditInputs(records, parts, evaluation, colluding, targets, kind_of_projection)
 
 
 def _partition_by_study(
@@ -130,7 +130,7 @@ def _partition_by_study(
     colluder: list[str] | None,
     target: list[str] | None,
     seed: int,
-) -> Given:
+) -> AuditInputs:
     records = studied.records
     parts = partition(
         records,
@@ -141,7 +141,7 @@ def _partition_by_study(
     )
     colluding = tuple(_numbered(name, parts) for name in colluder) if colluder else tuple(range(colluders))
     targets = tuple(_numbered(name, parts) for name in target) if target else None
-    return Given(records, parts, studied.evaluation, colluding, targets, studied.projection, studied)
+    return AuditInputs(records, parts, studied.evaluation, colluding, targets, studied.projection, studied)
 
 
 def _numbered(name: str, parts: Partition) -> int:

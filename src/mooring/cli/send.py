@@ -11,7 +11,7 @@ from rich.markup import escape
 from mooring.cli.execution import Format, run_command, show_progress
 
 if TYPE_CHECKING:
-    from mooring.protocol.transport.transfer import Sent
+    from mooring.protocol.transport.transfer import SendResult
 
 AllowHttp = Annotated[
     bool,
@@ -52,7 +52,7 @@ def send(
         console.show({"file": str(file), **sent.as_dict()}, describe_sent(file, sent), f"Its SHA-256 is {sent.digest}.")
 
 
-def describe_sent(file: Path, sent: Sent) -> str:
+def describe_sent(file: Path, sent: SendResult) -> str:
     """What was sent, as a line of text."""
     if sent.there_before:
         return f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent."

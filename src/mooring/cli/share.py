@@ -29,7 +29,7 @@ from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
 if TYPE_CHECKING:
-    from mooring.protocol.transport.transfer import Sent
+    from mooring.protocol.transport.transfer import SendResult
 
 
 def share(
@@ -104,7 +104,7 @@ def share(
         )
 
 
-def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> Sent:
+def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:
     """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
     from mooring.protocol.transport.transfer import send_file
 

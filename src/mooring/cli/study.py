@@ -113,7 +113,7 @@ def init(
     """
     with run_command(format) as console:
         from mooring.atomic_io import write_atomically
-        from mooring.protocol.designer.draft import DraftSettings, Known, count_open_entries, draft_study
+        from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
         from mooring.protocol.messages.study import Study
         from mooring.protocol.messages.study_file import parse_study
 
@@ -126,7 +126,7 @@ def init(
             name=name,
             label=label,
             drop=drop or (),
-            known=Known(
+            known=DeclaredColumns(
                 ranges=dict(parse_named_range(given) for given in range or ()),
                 all_ranges=None if all_ranges is None else parse_range(all_ranges),
                 categories=dict(parse_named_words(given) for given in category or ()),

@@ -75,7 +75,7 @@ class Objective(Protocol):
     def turn_sizes(self, tangents: Array) -> Array:
         """Return about the radians by which each problem's tangent vector turns."""
 
-    def taken(self, problems: npt.NDArray[np.intp]) -> Self:
+    def select(self, problems: npt.NDArray[np.intp]) -> Self:
         """Return the objective of some problems only."""
 
 
@@ -228,7 +228,7 @@ class RiemannianLBFGS:
     def _split(self, rows: npt.NDArray[np.intp]) -> RiemannianLBFGS:
         """An optimiser of some problems only."""
         part = object.__new__(RiemannianLBFGS)
-        part.objective, part._refresh_at, part._n_rounds = self.objective.taken(rows), self._refresh_at, self._n_rounds
+        part.objective, part._refresh_at, part._n_rounds = self.objective.select(rows), self._refresh_at, self._n_rounds
         indices = indices_beside(rows, self.points[0])
         part.points = tuple(array[indices, ...] for array in self.points)
         value, gradient, *extra = (array[indices, ...] for array in _parts(self.evaluation))
@@ -236,7 +236,7 @@ class RiemannianLBFGS:
         part.preconditioned, part._curvature = self.preconditioned[indices, ...], self._curvature[indices, ...]
         for name in self._counts:
             setattr(part, name, getattr(self, name)[rows])
-        part._memory = self._memory.taken(rows, indices)
+        part._memory = self._memory.select(rows, indices)
         return part
 
     def _merge(self, rows: npt.NDArray[np.intp], part: RiemannianLBFGS) -> None:
@@ -307,7 +307,7 @@ class _Memory:
         remembered = like(weights, gradient)[:, None, :] @ self._vectors
         return xp.reshape(remembered, gradient.shape) - like(scale, gradient)[:, None] * preconditioned
 
-    def taken(self, rows: npt.NDArray[np.intp], indices: Array) -> _Memory:
+    def select(self, rows: npt.NDArray[np.intp], indices: Array) -> _Memory:
         """That of some problems only; `indices` are the same numbers beside the vectors."""
         part = object.__new__(_Memory)
         part._slots, part._vectors = self._slots, self._vectors[indices, ...]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.metrics.validation import at_least, finite_rows, image_rows, require_length, unit_rows
+from mooring.metrics.validation import finite_rows, image_rows, require_length, require_minimum, unit_rows
 from mooring.typing import Matrix
 
 _EMBEDDING_SIZE = 128
@@ -105,7 +105,7 @@ def train_digit_auditor(
             cure="Pass each image as one row.",
         )
     for what, value, least in (("seed", seed, 0), ("epochs", epochs, 1), ("batch_size", batch_size, 1)):
-        at_least(what, value, least)
+        require_minimum(what, value, least)
     names, codes = np.unique(require_length("labels", labels, n_rows=len(rows)), return_inverse=True)
     n_held_out = round(validation_fraction * len(rows))
     if len(names) < 2 or np.bincount(codes).min() < 2 or not len(names) <= n_held_out <= len(rows) - len(names):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.metrics.validation import at_least, image_rows, require_image_shape, unit_rows
+from mooring.metrics.validation import image_rows, require_image_shape, require_minimum, unit_rows
 from mooring.typing import Matrix
 
 
@@ -91,8 +91,8 @@ def onnx_embedding(
         Images at a time, unless the model fixes that.
     """
     require_image_shape(image_shape)
-    at_least("input_size", min(input_size), 1)
-    at_least("batch_size", batch_size, 1)
+    require_minimum("input_size", min(input_size), 1)
+    require_minimum("batch_size", batch_size, 1)
     session = _open_session(Path(model)) if isinstance(model, str | Path) else model
     embedding = OnnxEmbedding(
         tuple(image_shape), input_size, scale, offset, channels_first, flip_channels, batch_size, session

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mooring.errors import InputError
-from mooring.metrics.validation import Integers, at_least, require_length
+from mooring.metrics.validation import Integers, require_length, require_minimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,9 @@ def build_galleries(
     >>> galleries.candidates.shape, galleries.n_dropped
     ((4, 3), 1)
     """
-    at_least("n_candidates", n_candidates, 2)
+    require_minimum("n_candidates", n_candidates, 2)
     if n_queries is not None:
-        at_least("n_queries", n_queries, 1)
+        require_minimum("n_queries", n_queries, 1)
     if labels is None:
         if n_rows is None:
             raise InputError("n_rows", expected="given without labels", got="None", cure="Say how many rows there are.")
@@ -140,8 +140,8 @@ def build_identity_galleries(
     >>> galleries.queries, galleries.n_dropped
     (array([0, 0, 1, 1]), 1)
     """
-    at_least("n_candidates", n_candidates, 2)
-    at_least("galleries_per_query", galleries_per_query, 1)
+    require_minimum("n_candidates", n_candidates, 2)
+    require_minimum("galleries_per_query", galleries_per_query, 1)
     identities = require_length("query_identities", query_identities)
     groups = _Groups.of(require_length("reference_identities", reference_identities))
     n_identities = len(groups.counts)
@@ -196,7 +196,7 @@ class _Groups:
 
 
 def _generator(seed: int) -> np.random.Generator:
-    at_least("seed", seed, 0)
+    require_minimum("seed", seed, 0)
     return np.random.default_rng(seed)
 
 

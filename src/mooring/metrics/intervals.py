@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.metrics.validation import BLOCK_NUMBERS, at_least, finite_vector
+from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
 from mooring.typing import Matrix
 
 
@@ -110,7 +110,7 @@ class Figure:
         for name, number in {**numbers, "interval": self.interval.low + self.interval.high}.items():
             if number is not None and math.isinf(number):
                 raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
-        at_least("n", self.n, 1)
+        require_minimum("n", self.n, 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold, None in place of NaN."""
@@ -169,7 +169,7 @@ def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
     (0.2553, 0.3662)
     """
     _require_level(level)
-    at_least("trials", trials, 1)
+    require_minimum("trials", trials, 1)
     if not 0 <= successes <= trials:
         raise InputError(
             "successes", expected=f"between 0 and trials = {trials}", got=f"{successes:g}", cure="Count them again."
@@ -250,7 +250,7 @@ def bootstrap_ratio(
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
     """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns)."""
-    at_least("n_resamples", n_resamples, 1)
+    require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
     shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)
     sizes = [min(block, n_resamples - start) for start in range(0, n_resamples, block)]

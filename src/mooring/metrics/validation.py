@@ -58,7 +58,7 @@ def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -
     return vector
 
 
-def at_least(what: str, value: int, least: int) -> None:
+def require_minimum(what: str, value: int, least: int) -> None:
     """Refuse a count below `least`."""
     if value < least:
         raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Ask for {least} or more.")

@@ -70,7 +70,7 @@ def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
     path = Path(path)
     require_file(path)
     if is_parquet(path):
-        with reading():
+        with explain_read_errors():
             file = pa.parquet.ParquetFile(path)
             table = TableFile(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
             file.close()
@@ -157,7 +157,7 @@ def require_different(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def reading(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def explain_read_errors(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     """Turn what goes wrong while a file is read into an error that does not quote the file."""
     # The parser's callbacks fail with bytes of the file, which Python would print.
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None

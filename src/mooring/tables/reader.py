@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mooring.errors import InputError
-from mooring.tables.files import TableFile, is_gzip, no_rows, reading
+from mooring.tables.files import TableFile, explain_read_errors, is_gzip, no_rows
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
@@ -180,13 +180,13 @@ def _regrouped(source: Iterator[Any], rows_at_once: int) -> Iterator[list[Any]]:
 def _parquet_batches(
     table: TableFile, wanted: list[str], rows_at_once: int, told: Callable[[float], None]
 ) -> Iterator[Any]:
-    with reading():
+    with explain_read_errors():
         file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER)
     n_rows, n_read = max(1, file.metadata.num_rows), 0
     with file:
         batches = file.iter_batches(batch_size=rows_at_once, columns=wanted, use_threads=False)
         while True:
-            with reading():
+            with explain_read_errors():
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -203,7 +203,7 @@ def _text_batches(
     batches = _parsed(table, types, missing_words, None, told)
     while True:
         try:
-            with reading(let_through=pa.ArrowInvalid):
+            with explain_read_errors(let_through=pa.ArrowInvalid):
                 batch = next(batches, None)
         except pa.ArrowInvalid:  # what it says quotes the row
             break
@@ -215,7 +215,7 @@ def _text_batches(
     n_passed = 0
     batches = _parsed(table, dict.fromkeys(types, pa.binary()), (), ragged, told)
     while True:
-        with reading():
+        with explain_read_errors():
             batch = next(batches, None)
         end = ragged[0].number - 1 - table.n_skipped if ragged else None
         if batch is not None:

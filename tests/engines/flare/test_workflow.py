@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from mooring.atomic_io import hash_file
 from mooring.cli.app import app
 from mooring.engines.flare import chunks as pieces
-from mooring.engines.flare.chunks import Arrival, Counter, fetch_file, send_file
+from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.job import ANCHOR_TASK, CONTROLLER, EXECUTOR, RESULT_TASK, SHARE_TASK, write_job
 from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
@@ -312,12 +312,12 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arrival:
+def arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IncomingFile:
     monkeypatch.setattr(pieces, "PIECE", 64)
-    return Arrival(tmp_path / "inbox" / "arrived", 2000, lambda path: None)
+    return IncomingFile(tmp_path / "inbox" / "arrived", 2000, lambda path: None)
 
 
-def counted(counter: Counter, asked: list[Any]) -> Callable[..., Any]:
+def counted(counter: FileExchange, asked: list[Any]) -> Callable[..., Any]:
     def ask(request: Any) -> Any:
         asked.append(request)
         return counter.answer(request)
@@ -325,8 +325,8 @@ def counted(counter: Counter, asked: list[Any]) -> Callable[..., Any]:
     return ask
 
 
-def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arrival: Arrival) -> None:
-    counter, asked = Counter(), []
+def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arrival: IncomingFile) -> None:
+    counter, asked = FileExchange(), []
     ticket = counter.ticket(arrival=arrival)
     digest = send_file(file, ticket, counted(counter, asked))
     assert arrival.path.read_bytes() == file.read_bytes()
@@ -336,8 +336,8 @@ def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arriva
     assert [request["do"] for request in asked[n_asked:]] == ["offer"]
 
 
-def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: Arrival) -> None:
-    counter = Counter()
+def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: IncomingFile) -> None:
+    counter = FileExchange()
 
     def ask_twice(request: Any) -> Any:
         if request["do"] != "offer":
@@ -348,8 +348,8 @@ def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: Arri
     assert arrival.path.read_bytes() == file.read_bytes()
 
 
-def test_what_was_taken_stays(file: Path, arrival: Arrival) -> None:
-    counter = Counter()
+def test_what_was_taken_stays(file: Path, arrival: IncomingFile) -> None:
+    counter = FileExchange()
     send_file(file, counter.ticket(arrival=arrival), counter.answer)
     before = file.read_bytes()
     file.write_bytes(b"another")
@@ -358,8 +358,8 @@ def test_what_was_taken_stays(file: Path, arrival: Arrival) -> None:
     assert arrival.path.read_bytes() == before
 
 
-def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: Path, arrival: Arrival) -> None:
-    counter = Counter()
+def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: Path, arrival: IncomingFile) -> None:
+    counter = FileExchange()
     ticket = counter.ticket(arrival=arrival)
 
     def dies(request: Any) -> Any:
@@ -395,8 +395,8 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: P
         [{"do": "anything"}],
     ],
 )
-def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], arrival: Arrival) -> None:
-    counter = Counter()
+def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], arrival: IncomingFile) -> None:
+    counter = FileExchange()
     ticket = counter.ticket(arrival=arrival)
     answers = [counter.answer({**request, "ticket": ticket}) for request in requests]
     assert answers[-1].get("no")
@@ -406,7 +406,7 @@ def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], 
 
 def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "PIECE", 64)
-    counter, target = Counter(), tmp_path / "fetched"
+    counter, target = FileExchange(), tmp_path / "fetched"
     ticket = counter.ticket(files={"anchor": file})
     digest = hash_file(file, what="the file")
     fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 
 from mooring import OperatingPoint, RigidMap, make_anchor, run_audit
 from mooring.audit import AuditSettings
-from mooring.audit.utility import utility
+from mooring.audit.utility import measure_utility
 from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
@@ -100,7 +100,7 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
         data_noise_scale=0.0,
         map_new_rows=lambda i, rows, data_noise_scale: rows,
     )
-    chosen = {seed: utility(simulation, dealt, learner=AUTO, seed=seed)[0] for seed in range(6)}
+    chosen = {seed: measure_utility(simulation, dealt, learner=AUTO, seed=seed)[0] for seed in range(6)}
     assert set(chosen.values()) == set(CANDIDATES)
     assert {seed: train(study, tmp_path, seed=seed).learner for seed in chosen} == chosen
 

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.designer.draft import DraftSettings, Known, count_open_entries, draft_study
+from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
 from mooring.protocol.designer.enrolment import write_roster
 from mooring.protocol.designer.projection import project_study
 from mooring.protocol.messages.card import Member
@@ -33,7 +33,7 @@ AGREED = Study(
 
 
 HEADER = "age,sex,ill\n"
-ALL_KNOWN = Known(ranges={"age": (0, 120)}, categories={"sex": ("female", "male")}, classes=("no", "yes"))
+ALL_KNOWN = DeclaredColumns(ranges={"age": (0, 120)}, categories={"sex": ("female", "male")}, classes=("no", "yes"))
 
 
 def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     table = pa.table({"a": [1.5], "b": [1], "c": [True], "d": pa.array(["x"]).dictionary_encode(), "y": [2.5]})
     pa.parquet.write_table(table, path)
-    known = Known(all_ranges=(0, 16), categories={"d": ("x", "z")}, label_range=(0, 9))
+    known = DeclaredColumns(all_ranges=(0, 16), categories={"d": ("x", "z")}, label_range=(0, 9))
     study = Study.from_dict(parse_study(draft_study(path, label="y", known=known)))
     assert [column.kind for column in study.columns] == ["number", "integer", "category", "category"]
     assert study.columns[2].categories == ("false", "true")
@@ -94,14 +94,14 @@ def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
 def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"x{k}" for k in range(64)) + "\n")
-    wide = Study.from_dict(parse_study(draft_study(path, known=Known(all_ranges=(0, 16)))))
+    wide = Study.from_dict(parse_study(draft_study(path, known=DeclaredColumns(all_ranges=(0, 16)))))
     assert (wide.projection, wide.n_components, wide.n_anchor_rows, wide.data_noise_scale) == ("gaussian", 30, 120, 0.5)
     given = Study.from_dict(
         parse_study(
             draft_study(
                 path,
                 name="digits",
-                known=Known(all_ranges=(0, 16)),
+                known=DeclaredColumns(all_ranges=(0, 16)),
                 settings=DraftSettings(
                     method="aa-i-gdp-both-noise",
                     components=10,
@@ -141,7 +141,7 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     study = tmp_path / "study.toml"
     draft = draft_study(
         tmp_path / "public.parquet",
-        known=Known(all_ranges=(0, 1)),
+        known=DeclaredColumns(all_ranges=(0, 1)),
         settings=DraftSettings(projection="public-svd", components=3),
         name="svd",
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mooring.atomic_io import make_folder
 from mooring.engines.dask.bundle_locations import RemoteBundle, list_bundles
-from mooring.engines.dask.cluster import SHARED_CURE, Client, explained, require_seen, require_shared
-from mooring.engines.dask.intake import Taken, collect_on_workers
+from mooring.engines.dask.cluster import SHARED_CURE, Client, explain_dask_errors, require_seen, require_shared
+from mooring.engines.dask.intake import IntakeResult, collect_on_workers
 from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
@@ -33,7 +33,7 @@ class DaskEngine:
     Parameters
     ----------
     client : distributed.Client
-        From `mooring.engines.dask.connected`.
+        From `mooring.engines.dask.connect`.
     reduce_over_workers : bool, optional
         Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
     rows_at_once : int, optional
@@ -55,7 +55,7 @@ class DaskEngine:
     passes: int | None = None
     reduced: bool = field(default=False, init=False)
     parts_kept: int = field(default=0, init=False)
-    _taken: Taken | None = field(default=None, init=False, repr=False)
+    _taken: IntakeResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.rows_at_once is not None and self.rows_at_once < 1:
@@ -75,7 +75,7 @@ class DaskEngine:
         study.require_roster()
         make_folder(folder, mode=0o700, what="the work folder")
         places = list_bundles(source)
-        with explained():
+        with explain_dask_errors():
             require_shared(self.client, folder, what="the work folder", cure=SHARED_CURE)
             if not is_url(source):
                 cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
@@ -115,7 +115,7 @@ class DaskEngine:
         if self.reduced:
             anchors = AnchorsOnWorkers(self.client, taken.stacks, taken.where, taken.usable)
             backend = Backend(anchors, table)
-        with explained():
+        with explain_dask_errors():
             aligned = align_bundles(
                 study,
                 bundles,

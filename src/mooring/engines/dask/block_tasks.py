@@ -241,7 +241,7 @@ def advance(
     return own
 
 
-def averaged(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
+def average_models(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
     """The mean of several chains, model by model."""
     found = []
     for same in zip(*ends, strict=True):

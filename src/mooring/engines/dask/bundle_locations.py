@@ -24,7 +24,7 @@ _WHAT = "the folder of bundles"
 
 
 @dataclass(frozen=True)
-class Place:
+class BundleLocation:
     """One file: the address it was found under, its path there, its name for people, and its size if that is known.
 
     One that is `kept` is a copy in the work folder, of an object that was accepted before.
@@ -47,7 +47,7 @@ class Place:
 class RemoteBundle(Bundle):
     """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
 
-    place: Place
+    place: BundleLocation
 
 
 class CachedStudy(Study):
@@ -74,7 +74,7 @@ class CachedStudy(Study):
         return found
 
 
-def list_bundles(source: str | Path) -> list[Place]:
+def list_bundles(source: str | Path) -> list[BundleLocation]:
     """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
     if is_url(source):
         address = str(source)
@@ -86,7 +86,7 @@ def list_bundles(source: str | Path) -> list[Place]:
             raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
         return sorted(
             (
-                Place(
+                BundleLocation(
                     address,
                     str(entry["name"]),
                     make_printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
@@ -102,21 +102,23 @@ def list_bundles(source: str | Path) -> list[Place]:
         if not folder.is_dir():
             raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
-    return [Place(str(folder), str(path), make_printable(path.name), _size(path), path.is_dir()) for path in paths]
+    return [
+        BundleLocation(str(folder), str(path), make_printable(path.name), _size(path), path.is_dir()) for path in paths
+    ]
 
 
-def kept_places(places: Sequence[Place], received: Path, copies: Mapping[str, Copy]) -> list[Place]:
+def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mapping[str, Copy]) -> list[BundleLocation]:
     """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
     shown = {hashlib.sha256(each.path.encode("utf-8", "replace")).hexdigest(): each for each in places if each.is_away}
     return [
-        Place(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
+        BundleLocation(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
         for name, copy in sorted(copies.items())
         if copy.object in shown and (size := _size(received / name)) is not None
     ]
 
 
 @contextmanager
-def open_local_copy(place: Place, *, most_bytes: int) -> Iterator[Path | str]:
+def open_local_copy(place: BundleLocation, *, most_bytes: int) -> Iterator[Path | str]:
     """The file on this machine while the block runs, or why it cannot be looked at; a download is let go afterwards."""
     if place.is_folder:
         yield "it is a folder"

@@ -44,7 +44,7 @@ class Tls:
 
 
 @contextmanager
-def connected(*, scheduler: str | None = None, workers: int | None = None, tls: Tls | None = None) -> Iterator[Client]:
+def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tls | None = None) -> Iterator[Client]:
     """A Dask client, closed at the end, together with the cluster if it was started here.
 
     Parameters
@@ -96,7 +96,7 @@ def connected(*, scheduler: str | None = None, workers: int | None = None, tls: 
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_dask_errors() -> Iterator[None]:
     """Turn Dask's errors into ones that say what to do."""
     distributed = _distributed()
     try:

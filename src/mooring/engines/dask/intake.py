@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from mooring.atomic_io import make_folder, write_atomically
-from mooring.engines.dask.bundle_locations import CachedStudy, Place, RemoteBundle, kept_places, open_local_copy
+from mooring.engines.dask.bundle_locations import (
+    BundleLocation,
+    CachedStudy,
+    RemoteBundle,
+    kept_places,
+    open_local_copy,
+)
 from mooring.engines.dask.cluster import Client, Future
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.analyst.anchor_source import has_full_rank
@@ -39,7 +45,7 @@ _MOST_RECORDED = 10_000
 
 
 @dataclass(frozen=True)
-class Found:
+class VerifiedBundle:
     """What a worker says of a bundle that holds up: everything but its arrays."""
 
     file: str
@@ -47,17 +53,17 @@ class Found:
     digest: str
     n_rows: int
     anchor_digest: str
-    place: Place
+    place: BundleLocation
     has_full_rank: bool
     row: int
     """Where its anchor representation is in the group's stack."""
 
 
-Checked = tuple[list[Found | RejectedBundle], Matrix]
+Checked = tuple[list[VerifiedBundle | RejectedBundle], Matrix]
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class IntakeResult:
     """What came, and where its anchor representations are.
 
     Attributes
@@ -80,14 +86,14 @@ class Taken:
 def collect_on_workers(
     client: Client,
     study: Study,
-    places: Sequence[Place],
+    places: Sequence[BundleLocation],
     folder: Path,
     *,
     anchors_here: bool,
     most_bytes: int = MOST_BYTES,
     command: str = "",
     progress: Progress | None = None,
-) -> Taken:
+) -> IntakeResult:
     """Take every bundle that holds up; the record of bundles is the one that the local intake writes."""
     from distributed import as_completed
 
@@ -101,7 +107,7 @@ def collect_on_workers(
     checked = [client.submit(check_group, at_work, group, most_bytes, pure=False) for group in groups]
     told = {client.submit(_facts, future, pure=False): k for k, future in enumerate(checked)}
     stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
-    facts: dict[int, list[Found | RejectedBundle]] = {}
+    facts: dict[int, list[VerifiedBundle | RejectedBundle]] = {}
     done = 0
     for future in as_completed(list(told)):
         k = told[future]
@@ -124,7 +130,7 @@ def collect_on_workers(
     intake = Intake(tuple(taken), tuple(aside), missing, tuple(name for name in missing if name in remembered))
     _write_record(folder, study, intake, remembered, command)
     found = {bundle.member.name: whereabouts[bundle.place.path] for bundle in taken}
-    return Taken(
+    return IntakeResult(
         intake,
         () if anchors_here else tuple(stacks),
         {name: (k, one.row) for name, (k, one) in found.items()},
@@ -134,14 +140,14 @@ def collect_on_workers(
 
 def _sort_bundles(
     study: Study,
-    groups: Sequence[Sequence[Found | RejectedBundle]],
+    groups: Sequence[Sequence[VerifiedBundle | RejectedBundle]],
     stacks: Sequence[Matrix] | None,
     remembered: Mapping[str, str],
-) -> tuple[dict[str, list[tuple[str, Bundle]]], list[RejectedBundle], dict[str, tuple[int, Found]]]:
+) -> tuple[dict[str, list[tuple[str, Bundle]]], list[RejectedBundle], dict[str, tuple[int, VerifiedBundle]]]:
     """Return valid bundles by participant, those set aside, and by path the group and the facts of each valid one."""
     valid: dict[str, list[tuple[str, Bundle]]] = {}
     aside: list[RejectedBundle] = []
-    whereabouts: dict[str, tuple[int, Found]] = {}
+    whereabouts: dict[str, tuple[int, VerifiedBundle]] = {}
     members = {member.name: member for member in study.participants}
     for k, found in ((k, each) for k, group in enumerate(groups) for each in group):
         if isinstance(found, RejectedBundle):
@@ -168,11 +174,11 @@ def _sort_bundles(
     return valid, aside, whereabouts
 
 
-def in_groups(places: Sequence[Place], study: Study) -> list[list[Place]]:
+def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
     """Files that one task looks at: not too many, not too large together, and the same ones at every run."""
     one = 8 * study.n_anchor_rows * study.n_components
     most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // one))
-    groups: list[list[Place]] = []
+    groups: list[list[BundleLocation]] = []
     size = 0
     for place in places:
         if not groups or len(groups[-1]) >= most or size > _GROUP_FILE_BYTES:
@@ -183,9 +189,9 @@ def in_groups(places: Sequence[Place], study: Study) -> list[list[Place]]:
     return groups
 
 
-def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Checked:
+def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
     """Verify some bundles; runs on a worker."""
-    found: list[Found | RejectedBundle] = []
+    found: list[VerifiedBundle | RejectedBundle] = []
     anchors: list[Matrix] = []
     for place in places:
         with open_local_copy(place, most_bytes=most_bytes) as path:
@@ -198,7 +204,7 @@ def check_group(study: Study, places: Sequence[Place], most_bytes: int) -> Check
             continue
         whole = has_full_rank(bundle.anchor_representation)
         found.append(
-            Found(
+            VerifiedBundle(
                 place.shown,
                 bundle.member.name,
                 bundle.digest,
@@ -223,7 +229,7 @@ def _verified(path: Path, study: Study, shown: str) -> Bundle | RejectedBundle:
         return RejectedBundle(shown, "it cannot be read")
 
 
-def _facts(checked: Checked) -> list[Found | RejectedBundle]:
+def _facts(checked: Checked) -> list[VerifiedBundle | RejectedBundle]:
     return checked[0]
 
 

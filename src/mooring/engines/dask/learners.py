@@ -31,7 +31,7 @@ from mooring.engines.dask.block_tasks import (
     Moments,
     Piece,
     advance,
-    averaged,
+    average_models,
     fitted_from,
     moments_of,
     picked_rows,
@@ -44,7 +44,7 @@ from mooring.engines.dask.cluster import (
     SHARED_CURE,
     Client,
     Future,
-    explained,
+    explain_dask_errors,
     require_shared,
     run_throttled,
     share_with_workers,
@@ -126,7 +126,7 @@ class _Job:
         return owners, np.concatenate([rows for rows, _ in parts]), np.concatenate([labels for _, labels in parts])
 
 
-@explained()
+@explain_dask_errors()
 def train_on_dask(
     client: Client,
     study: Study,
@@ -143,7 +143,7 @@ def train_on_dask(
     Parameters
     ----------
     client : distributed.Client
-        From `mooring.engines.dask.connected`.
+        From `mooring.engines.dask.connect`.
     study : Study
     folder : path
         The analyst's work folder, after `DaskEngine.align`, which every worker sees.
@@ -253,11 +253,11 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
                 some = own[k : k + _PIECES_A_TASK]
                 here = job.client.submit(advance, here, job.study, at_work, some, job.seed + turn, pure=False)
             ends.append(here)
-        state = job.client.submit(averaged, *ends, pure=False)
+        state = job.client.submit(average_models, *ends, pure=False)
         _wait(state)
         settled.append(state)
         job.steps.advance(len(job.groups))
-    last = job.client.submit(averaged, *settled[passes // 2 :], pure=False).result()
+    last = job.client.submit(average_models, *settled[passes // 2 :], pure=False).result()
     return [fitted_from(features, "classes", model.coef_, model.intercept_, classes) for model in last]
 
 

@@ -23,7 +23,7 @@ from mooring.atomic_io import (
     open_atomically,
     sync_folder,
 )
-from mooring.engines.dask.bundle_locations import CachedStudy, Place, RemoteBundle, open_local_copy
+from mooring.engines.dask.bundle_locations import BundleLocation, CachedStudy, RemoteBundle, open_local_copy
 from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState
@@ -54,11 +54,11 @@ _WORKS_A_TASK, _NUMBERS_A_TASK = 32, 2**17
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class WriteTask:
     """What a task is told: whose bundle, where it is, the map, and which parts to write."""
 
     folder: Path
-    place: Place
+    place: BundleLocation
     space: AlignmentState
     """Of this participant alone."""
     digest: str
@@ -139,12 +139,12 @@ class PartsOnWorkers:
         _remove_others(folder, {name: counts.get(name) for name in space.names})
 
 
-def write_all(study: Study, works: Sequence[Work]) -> int:
+def write_all(study: Study, works: Sequence[WriteTask]) -> int:
     """Write parts of several participants, one after the other; runs on a worker."""
     return sum(write_parts(study, work) for work in works)
 
 
-def write_parts(study: Study, work: Work) -> int:
+def write_parts(study: Study, work: WriteTask) -> int:
     """Write some parts of one participant, and say how many were there already; runs on a worker."""
     wanted = [
         k
@@ -187,7 +187,7 @@ def write_parts(study: Study, work: Work) -> int:
     return kept
 
 
-def _opened(path: Path, study: Study, work: Work) -> Bundle:
+def _opened(path: Path, study: Study, work: WriteTask) -> Bundle:
     """A bundle that was verified before, without its anchor representation; its digest is compared apart."""
     member = next(member for member in study.participants if member.name == work.name)
     offsets = bundle_offsets(study, work.n_rows, find_data_start(study, n_rows=work.n_rows))
@@ -206,7 +206,7 @@ def _opened(path: Path, study: Study, work: Work) -> Bundle:
 
 def _works(
     folder: Path, space: AlignmentState, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
-) -> Iterator[Work]:
+) -> Iterator[WriteTask]:
     for index, name in enumerate(space.names):
         bundle = bundles.get(name)
         if bundle is None:
@@ -218,12 +218,14 @@ def _works(
         at_once = n_parts if place.is_away else max(_PARTS_A_TASK, math.ceil(n_parts / _TASKS_A_BUNDLE))
         for first in range(0, n_parts, at_once):
             last = min(first + at_once, n_parts)
-            yield Work(folder, place, _alone(space, index), bundle.digest, bundle.anchor_digest, block, first, last)
+            yield WriteTask(
+                folder, place, _alone(space, index), bundle.digest, bundle.anchor_digest, block, first, last
+            )
 
 
-def _batches(works: Iterator[Work], n_components: int) -> Iterator[list[Work]]:
+def _batches(works: Iterator[WriteTask], n_components: int) -> Iterator[list[WriteTask]]:
     """Work for one task: small participants together, since a task costs milliseconds whatever it does."""
-    batch: list[Work] = []
+    batch: list[WriteTask] = []
     for work in works:
         batch.append(work)
         if len(batch) >= _WORKS_A_TASK or sum(each.rows_told for each in batch) * n_components >= _NUMBERS_A_TASK:

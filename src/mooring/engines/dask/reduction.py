@@ -21,7 +21,7 @@ import numpy as np
 from mooring.alignment.result import Termination
 from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.analyst.anchor_source import Newcomer, Solved, fit_newcomer
+from mooring.protocol.analyst.anchor_source import AnchorSolution, Newcomer, fit_newcomer
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_random_fit
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
@@ -80,7 +80,7 @@ class AnchorsOnWorkers:
         """Whether each spans all directions."""
         return [bundle.member.name in self._usable for bundle in bundles]
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
         """Align these; no proof is tried."""
         parts, order = self._parts(bundles)
         p, h = len(bundles), study.n_components
@@ -104,7 +104,7 @@ class AnchorsOnWorkers:
             orthogonals[places], means[places], values[places] = own, mean, fits
         if ended is Termination.REFERENCE:
             orthogonals[0] = np.eye(h)
-        return Solved(
+        return AnchorSolution(
             orthogonals,
             means,
             np.ascontiguousarray(template),
@@ -144,7 +144,7 @@ def reduce_over_workers(
     client: Client, parts: Sequence[Part], *, max_iterations: int = 500, tolerance: float = 1e-7
 ) -> Reduced:
     """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r."""
-    start = summed(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
+    start = sum_over_workers(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
     h = start.n_components
     eigenvalues, eigenvectors = np.linalg.eigh(start.sum)
     S = eigenvectors[:, -h:] / np.sqrt(np.maximum(eigenvalues[-h:], np.finfo(np.float64).tiny))
@@ -169,7 +169,7 @@ def reduce_over_workers(
 def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
     # As results of tasks, these go to each worker once, and are made again if one is lost.
     now, then = (None if each is None else share_with_workers(client, each) for each in (S, before))
-    return summed(
+    return sum_over_workers(
         client,
         [
             client.submit(step, part.stack, part.rows, part.group, now, then, run, iteration, pure=False)
@@ -193,7 +193,7 @@ class Sum:
         return math.sqrt(self.moved_squared)
 
 
-def summed(client: Client, futures: Sequence[Future]) -> Sum:
+def sum_over_workers(client: Client, futures: Sequence[Future]) -> Sum:
     """Add up over workers in a tree, the same one at every run."""
     while len(futures) > 1:
         some = [futures[k : k + _SUMMED_AT_ONCE] for k in range(0, len(futures), _SUMMED_AT_ONCE)]

@@ -69,7 +69,7 @@ def _answer(ask: Ask, request: Message) -> Message:
 
 
 @dataclass(eq=False)
-class Arrival:
+class IncomingFile:
     """A file that one site may send, once.
 
     Parameters
@@ -149,14 +149,14 @@ class Arrival:
 
 
 @dataclass(eq=False)
-class Counter:
+class FileExchange:
     """Answers what sites ask; every ticket is one site's, for one task."""
 
-    _arrivals: dict[str, Arrival] = field(default_factory=dict, repr=False)
+    _arrivals: dict[str, IncomingFile] = field(default_factory=dict, repr=False)
     _handed_out: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
-    def ticket(self, *, arrival: Arrival | None = None, files: Mapping[str, Path] | None = None) -> str:
+    def ticket(self, *, arrival: IncomingFile | None = None, files: Mapping[str, Path] | None = None) -> str:
         """A new ticket, for a file that may come and for files that may be read."""
         name = secrets.token_hex(16)
         self._locks[name] = threading.Lock()

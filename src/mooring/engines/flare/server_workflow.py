@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_plain_file, write_atomically
-from mooring.engines.flare.chunks import Arrival, Counter, Message
+from mooring.engines.flare.chunks import FileExchange, IncomingFile, Message
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
@@ -55,7 +55,7 @@ class ServerWorkflow:
     study: Study
     signing_key: SigningKey = field(repr=False)
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
-    counter: Counter = field(default_factory=Counter, repr=False)
+    counter: FileExchange = field(default_factory=FileExchange, repr=False)
     lock: int = field(default=-1, repr=False)
 
     @classmethod
@@ -96,7 +96,7 @@ class ServerWorkflow:
         """What the dealer's task says."""
         most = 9 * self.study.n_anchor_rows * self.study.n_components + _HEADER
         most += _A_RECIPIENT * len(self.study.participants)
-        arrival = Arrival(self.anchor, most, self._accept_anchor)
+        arrival = IncomingFile(self.anchor, most, self._accept_anchor)
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival)}
 
     def for_participant(self, name: str) -> dict[str, str | int]:
@@ -104,7 +104,7 @@ class ServerWorkflow:
 
         Without an anchor here, a site that has one of its own can share all the same; the others say that they have none.
         """
-        arrival = Arrival(self.bundle(name), MOST_BYTES, lambda path: self._accept_bundle(name, path))
+        arrival = IncomingFile(self.bundle(name), MOST_BYTES, lambda path: self._accept_bundle(name, path))
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
         ticket = self.counter.ticket(arrival=arrival, files=files)
         return {"study": self.study.digest, "ticket": ticket, **_described(files)}

@@ -18,7 +18,7 @@ from mooring.protocol.analyst.alignment_state import (
     read_space,
     write_space,
 )
-from mooring.protocol.analyst.anchor_source import AnchorSource, LocalAnchors, Solved
+from mooring.protocol.analyst.anchor_source import AnchorSolution, AnchorSource, LocalAnchors
 from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, remove_other_forms
 from mooring.protocol.analyst.outliers import Fits, measure_fits
 from mooring.protocol.messages.bundle import Bundle
@@ -190,7 +190,7 @@ def _admit(
 
 def _record(
     study: Study,
-    solved: Solved,
+    solved: AnchorSolution,
     left: Sequence[Bundle],
     aside: Sequence[Bundle],
     fits: dict[str, float],

@@ -20,7 +20,7 @@ from mooring.typing import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class AnchorSolution:
     """Maps of some participants, how they were found, and how well each fits the others.
 
     Attributes
@@ -64,7 +64,7 @@ class AnchorSource(Protocol):
     def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions; one that does not would stop everybody's alignment."""
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
         """Align these, in this order.
 
         Parameters
@@ -88,7 +88,7 @@ class LocalAnchors:
         """Whether each spans all directions."""
         return [has_full_rank(bundle.anchor_representation) for bundle in bundles]
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> Solved:
+    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
         """Align these by the study's method; the parameters are those of `AnchorSource.solve`."""
         uploads = [bundle.anchor_representation for bundle in bundles]
         if study.method_described.alignment == "reference":
@@ -100,7 +100,7 @@ class LocalAnchors:
             for upload, map in zip(uploads, found.maps, strict=True)
         ]
         h = study.n_components
-        return Solved(
+        return AnchorSolution(
             orthogonals=np.stack([np.asarray(map.orthogonal) for map in found.maps]).reshape(-1, h, h),
             means=np.stack([upload.mean(axis=0) for upload in uploads]),
             template=np.ascontiguousarray(found.template),

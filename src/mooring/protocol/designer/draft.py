@@ -45,7 +45,7 @@ _OPEN = {
 
 
 @dataclass(frozen=True)
-class Known:
+class DeclaredColumns:
     """What whoever drafts a study knows of its columns.
 
     Attributes
@@ -106,7 +106,7 @@ def draft_study(
     name: str = "study",
     label: str | None = None,
     drop: Sequence[str] = (),
-    known: Known | None = None,
+    known: DeclaredColumns | None = None,
     settings: DraftSettings | None = None,
 ) -> str:
     """Draft a study's file from the header of a table.
@@ -130,7 +130,7 @@ def draft_study(
         TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
     """
     require_name("name of the study", name)
-    known, settings = known or Known(), settings or DraftSettings()
+    known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(path)
     _require_names_among(table, [*drop, *known.ranges, *known.categories, *([label] if label is not None else [])])
     _require_header(table, drop)
@@ -188,7 +188,7 @@ def count_open_entries(text: str) -> int:
     return sum(1 for line in text.splitlines() if TODO in line)
 
 
-def _describe_column(table: TableFile, name: str, known: Known) -> dict[str, Any]:
+def _describe_column(table: TableFile, name: str, known: DeclaredColumns) -> dict[str, Any]:
     """The entries of a column; an open one is an empty list."""
     kind = _infer_kind(table, name)
     if name in known.categories:
@@ -223,7 +223,7 @@ def _infer_kind(table: TableFile, name: str) -> str:
     )
 
 
-def _render_label(table: TableFile, label: str | None, known: Known) -> str:
+def _render_label(table: TableFile, label: str | None, known: DeclaredColumns) -> str:
     if label is None:
         return render_table({"kind": "none"})
     is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)

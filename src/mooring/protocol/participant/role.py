@@ -11,7 +11,7 @@ from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
-from mooring.protocol.participant.upload import Shared, share_rows
+from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress
@@ -90,7 +90,7 @@ class Participant:
 
     def share(
         self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
-    ) -> Shared:
+    ) -> ShareResult:
         """Write the one bundle, or the same bytes again; the parameters are those of `share_rows`."""
         return share_rows(self.vault, self.study, data, anchor=anchor, output=output, ignore=ignore, progress=progress)
 

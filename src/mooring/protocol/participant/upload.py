@@ -47,7 +47,7 @@ _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
 @dataclass(frozen=True)
-class Shared:
+class ShareResult:
     """What was shared.
 
     Attributes
@@ -94,7 +94,7 @@ def share_rows(
     output: Path,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
-) -> Shared:
+) -> ShareResult:
     """Write the one bundle of these rows in this study, or write the same bytes again.
 
     Parameters
@@ -151,7 +151,7 @@ def share_rows(
         _keep_anchor(vault.study_folder(study.folder_name) / _USED_ANCHOR, anchor, dealt.file_digest)
         copy_atomically(kept, output, what="the bundle")
     assert entry.bundle is not None
-    return Shared(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
+    return ShareResult(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:

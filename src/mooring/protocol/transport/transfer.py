@@ -85,7 +85,7 @@ class Parcel:
         suffix = _SUFFIXES[self.kind]
         return address.endswith(suffix) and address.rsplit("/", 1)[-1] != suffix
 
-    def report(self, to: str, *, tries: int, confirmed: bool, there_before: bool = False) -> Sent:
+    def report(self, to: str, *, tries: int, confirmed: bool, there_before: bool = False) -> SendResult:
         """What was sent.
 
         Parameters
@@ -94,11 +94,11 @@ class Parcel:
         tries : int
         confirmed, there_before : bool
         """
-        return Sent(to, self.kind, self.size, self.digest, tries, confirmed, there_before)
+        return SendResult(to, self.kind, self.size, self.digest, tries, confirmed, there_before)
 
 
 @dataclass(frozen=True)
-class Sent:
+class SendResult:
     """What was sent.
 
     Attributes
@@ -174,7 +174,7 @@ def send_file(
     digest: str | None = None,
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
-) -> Sent:
+) -> SendResult:
     """Send a bundle or an anchor file.
 
     Parameters
@@ -223,7 +223,7 @@ def require_address(to: str | Path, *, allow_http: bool = False) -> None:
 
 def _put(
     parcel: Parcel, address: str, allow_http: bool, waits: Sequence[float] | None, progress: Progress | None
-) -> Sent:
+) -> SendResult:
     parts = parse_presigned(address, allow_http=allow_http, what="the bundle")
 
     def attempt() -> Answer:
@@ -248,7 +248,7 @@ def _put(
 
 def _upload(
     parcel: Parcel, address: str, system: Any, root: str, waits: Sequence[float] | None, progress: Progress | None
-) -> Sent:
+) -> SendResult:
     try:
         is_folder = not parcel.is_named_by(address) or bool(system.isdir(root))
     except Exception:  # somebody who may write need not be allowed to look
@@ -271,7 +271,7 @@ def _upload(
     return parcel.report(redact_address(address), tries=tries, confirmed=confirmed)
 
 
-def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> Sent:
+def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> SendResult:
     with explain_os_errors("the place to send to"):
         if is_folder or not parcel.is_named_by(str(target)) or target.is_dir():
             target = target / parcel.name
