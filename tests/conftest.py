@@ -40,6 +40,11 @@ def make_study() -> Callable[..., Study]:
     return make
 
 
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
 @pytest.fixture(scope="session")
 def torch() -> ModuleType:
     return pytest.importorskip("torch")

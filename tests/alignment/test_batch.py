@@ -12,7 +12,7 @@ SOLVERS = ["accelerated", "gpm", "spectral"]
 
 
 @pytest.fixture(scope="module")
-def batch(make_study: Callable[..., Any]) -> np.ndarray:
+def batch(make_study: Callable) -> np.ndarray:
     """Seven problems of which some are far harder than others, so that they stop at different times."""
     noises = [0.0, 0.01, 0.05, 0.1, 0.2, 0.02, 0.25]
     return np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
@@ -44,7 +44,7 @@ def test_a_batch_equals_its_problems_one_at_a_time(solver: str, batch: np.ndarra
         assert alignment.certificate.certified == alone.certificate.certified
 
 
-def test_two_participants_come_in_batches_too(make_study: Callable[..., Any]) -> None:
+def test_two_participants_come_in_batches_too(make_study: Callable) -> None:
     uploads = np.stack([make_study(2, 3, 12, noise=0.3, seed=seed).uploads for seed in range(3)])
     for alignment, one in zip(align_batch(uploads), uploads, strict=True):
         assert alignment.termination is Termination.CLOSED_FORM
@@ -60,7 +60,7 @@ def test_torch_equals_numpy(solver: str, batch: np.ndarray, torch: ModuleType) -
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_single_precision_uploads_are_welcome(solver: str, batch: np.ndarray, on_backend: Callable[[Any], Any]) -> None:
+def test_single_precision_uploads_are_welcome(solver: str, batch: np.ndarray, on_backend: Callable) -> None:
     for exact, rounded in zip(
         align_batch(batch, solver=solver), align_batch(on_backend(batch.astype(np.float32)), solver=solver), strict=True
     ):
@@ -78,9 +78,7 @@ def test_each_problem_of_a_batch_stops_by_itself(solver: str, batch: np.ndarray)
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])
 @pytest.mark.parametrize("max_iterations", [0, 1, 2, 4, 7, 12])
-def test_no_problem_of_a_batch_goes_over_the_limit(
-    solver: str, max_iterations: int, make_study: Callable[..., Any]
-) -> None:
+def test_no_problem_of_a_batch_goes_over_the_limit(solver: str, max_iterations: int, make_study: Callable) -> None:
     noises = [0.0, 0.1, 1.0, 0.5, 2.0]
     uploads = np.stack([make_study(6, 3, 9, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
     alignments = align_batch(uploads, solver=solver, max_iterations=max_iterations)
@@ -88,7 +86,7 @@ def test_no_problem_of_a_batch_goes_over_the_limit(
     assert any(not alignment.converged for alignment in alignments)
 
 
-def test_noisy_problems_of_a_batch_are_solved_about_as_well_as_alone(make_study: Callable[..., Any]) -> None:
+def test_noisy_problems_of_a_batch_are_solved_about_as_well_as_alone(make_study: Callable) -> None:
     """In high noise there are many local optima, and which one is found may depend on the company; not by much."""
     uploads = np.stack([make_study(6, 3, 12, noise=1.0, seed=seed).uploads for seed in range(10)])
     together = np.array([alignment.objective for alignment in align_batch(uploads)])

@@ -62,7 +62,7 @@ def trap(n_small: int = 10, *, large: float = 4.0, tilt: float = 1e-3) -> np.nda
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_low_noise_solutions_are_certified(
-    solver: str, noise: float, make_study: Callable[..., Any], on_backend: Callable[[Any], Any]
+    solver: str, noise: float, make_study: Callable, on_backend: Callable
 ) -> None:
     for seed in range(4):
         study = make_study(6, 3, 12, noise=noise, seed=seed)
@@ -70,14 +70,13 @@ def test_low_noise_solutions_are_certified(
         assert certificate.certified
         assert certificate.min_eigenvalue > 0
         assert certificate.optimality_gap <= 1e-7
-        assert str(certificate).startswith("Certified: no other maps have a higher objective")
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm", "spectral"])
 @pytest.mark.parametrize("noise", [0.05, 0.5, 2.0])
 @pytest.mark.parametrize("shape", [(2, 2, 5), (3, 1, 4), (6, 3, 12), (4, 4, 5)])
 def test_the_eigenvalue_is_that_of_the_dense_matrix(
-    solver: str, noise: float, shape: tuple[int, int, int], make_study: Callable[..., Any]
+    solver: str, noise: float, shape: tuple[int, int, int], make_study: Callable
 ) -> None:
     uploads = make_study(*shape, noise=noise, seed=4).uploads
     alignment = align(uploads, solver=solver, certify=True)
@@ -85,9 +84,7 @@ def test_the_eigenvalue_is_that_of_the_dense_matrix(
     assert alignment.certificate.min_eigenvalue == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-def test_high_noise_solutions_are_not_shown_where_the_dense_matrix_is_indefinite(
-    make_study: Callable[..., Any],
-) -> None:
+def test_high_noise_solutions_are_not_shown_where_the_dense_matrix_is_indefinite(make_study: Callable) -> None:
     n_indefinite = 0
     for seed in range(8):
         uploads = make_study(8, 4, 12, noise=2.0, seed=seed).uploads
@@ -98,12 +95,11 @@ def test_high_noise_solutions_are_not_shown_where_the_dense_matrix_is_indefinite
             assert not alignment.certificate.certified
             assert alignment.certificate.min_eigenvalue < 0
             assert alignment.certificate.min_eigenvalue == pytest.approx(expected, rel=1e-3)
-            assert str(alignment.certificate).startswith("Not shown to be the global optimum; if there is a better one")
     assert n_indefinite >= 5
 
 
 @pytest.mark.parametrize("noise", [0.3, 0.8, 2.0])
-def test_the_gap_bounds_the_best_of_many_restarts(noise: float, make_study: Callable[..., Any]) -> None:
+def test_the_gap_bounds_the_best_of_many_restarts(noise: float, make_study: Callable) -> None:
     rng = np.random.default_rng(0)
     for seed in range(3):
         uploads = make_study(6, 2, 8, noise=noise, seed=seed).uploads
@@ -115,7 +111,7 @@ def test_the_gap_bounds_the_best_of_many_restarts(noise: float, make_study: Call
 
 
 @pytest.mark.parametrize("noise", [0.2, 1.0, 3.0])
-def test_against_all_choices_of_sign_the_certificate_never_errs(noise: float, make_study: Callable[..., Any]) -> None:
+def test_against_all_choices_of_sign_the_certificate_never_errs(noise: float, make_study: Callable) -> None:
     """With one component the maps are signs, and the global optimum can be had by trying all of them."""
     for seed in range(6):
         uploads = make_study(7, 1, 5, noise=noise, seed=seed).uploads
@@ -131,9 +127,7 @@ def test_against_all_choices_of_sign_the_certificate_never_errs(noise: float, ma
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.3])
-def test_flipped_maps_are_never_certified(
-    noise: float, make_study: Callable[..., Any], on_backend: Callable[[Any], Any]
-) -> None:
+def test_flipped_maps_are_never_certified(noise: float, make_study: Callable, on_backend: Callable) -> None:
     uploads = make_study(5, 3, 12, noise=noise, seed=6).uploads
     problem = make_problem(on_backend(uploads))
     maps = stacked(align(uploads))
@@ -156,7 +150,7 @@ def test_a_wrong_fixed_point_is_never_certified() -> None:
     assert alignment.certificate.min_eigenvalue < 0
 
 
-def test_local_optima_of_noisy_problems_are_never_certified(make_study: Callable[..., Any]) -> None:
+def test_local_optima_of_noisy_problems_are_never_certified(make_study: Callable) -> None:
     """Flip one block of the best maps known, climb from there, and certify wherever that ends below."""
     n_worse = 0
     for seed in range(6):
@@ -172,7 +166,7 @@ def test_local_optima_of_noisy_problems_are_never_certified(make_study: Callable
     assert n_worse >= 3
 
 
-def test_the_certificate_does_not_depend_on_everybody_s_frame(make_study: Callable[..., Any]) -> None:
+def test_the_certificate_does_not_depend_on_everybody_s_frame(make_study: Callable) -> None:
     rng = np.random.default_rng(0)
     uploads = make_study(5, 3, 12, noise=0.6, seed=7).uploads
     turned = RigidMap.sample(3, rng=rng, batch_shape=(5,)).apply(uploads)

@@ -44,7 +44,7 @@ def test_every_solver_is_under_this_contract() -> None:
 
 
 def test_zero_noise_is_undone_exactly(
-    solve: Solve, shape: tuple[int, int, int], make_study: Callable[..., Any], on_backend: Callable[[Any], Any]
+    solve: Solve, shape: tuple[int, int, int], make_study: Callable, on_backend: Callable
 ) -> None:
     """Private rows of all participants land in one place, and late rows keep their distances."""
     study = make_study(*shape, seed=3)
@@ -66,20 +66,18 @@ def test_zero_noise_is_undone_exactly(
 @pytest.mark.parametrize("noise", [0.1, 1.0])
 class TestWithNoise:
     @pytest.fixture
-    def uploads(self, shape: tuple[int, int, int], noise: float, make_study: Callable[..., Any]) -> np.ndarray:
+    def uploads(self, shape: tuple[int, int, int], noise: float, make_study: Callable) -> np.ndarray:
         return make_study(*shape, noise=noise, seed=5).uploads
 
     @pytest.fixture
-    def alignment(self, solve: Solve, uploads: np.ndarray, on_backend: Callable[[Any], Any]) -> Alignment:
+    def alignment(self, solve: Solve, uploads: np.ndarray, on_backend: Callable) -> Alignment:
         return solve(on_backend(uploads))
 
     def test_there_is_one_orthogonal_map_a_participant(self, alignment: Alignment, uploads: np.ndarray) -> None:
         assert len(alignment.maps) == len(uploads)
         assert orthogonality_defect(stacked(alignment)) < 1e-13
 
-    def test_the_answer_stays_on_the_library_of_the_question(
-        self, alignment: Alignment, on_backend: Callable[[Any], Any]
-    ) -> None:
+    def test_the_answer_stays_on_the_library_of_the_question(self, alignment: Alignment, on_backend: Callable) -> None:
         kind = type(on_backend(np.zeros(1)))
         assert all(isinstance(array, kind) for array in (alignment.template, alignment.origin))
         assert all(isinstance(map.orthogonal, kind) and isinstance(map.translation, kind) for map in alignment.maps)
@@ -88,14 +86,14 @@ class TestWithNoise:
         assert type(alignment.iterations) is int
 
     def test_every_map_brings_the_anchor_s_mean_to_the_origin_of_the_common_space(
-        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable[[Any], Any]
+        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable
     ) -> None:
         for map, upload in zip(alignment.maps, uploads, strict=True):
             mean = to_numpy(map.apply(on_backend(upload))).mean(axis=0)
             assert np.allclose(mean, to_numpy(alignment.origin), atol=1e-12)
 
     def test_the_template_is_the_mean_of_the_aligned_centred_anchors(
-        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable[[Any], Any]
+        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable
     ) -> None:
         aligned = [
             to_numpy(map.apply(on_backend(upload)) - alignment.origin)
@@ -124,7 +122,7 @@ class TestWithNoise:
         assert alignment.residual == pytest.approx(residual, rel=1e-6, abs=1e-12)
 
     def test_a_late_joiner_is_admitted_by_the_best_map_onto_the_template(
-        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable[[Any], Any]
+        self, alignment: Alignment, uploads: np.ndarray, on_backend: Callable
     ) -> None:
         newcomer = uploads[0][:, ::-1] + 2.0
         admitted = alignment.admit(on_backend(newcomer.copy()))
@@ -134,6 +132,6 @@ class TestWithNoise:
         assert np.allclose(mean, to_numpy(alignment.origin), atol=1e-12)
 
     def test_the_same_uploads_give_the_same_answer(
-        self, alignment: Alignment, solve: Solve, uploads: np.ndarray, on_backend: Callable[[Any], Any]
+        self, alignment: Alignment, solve: Solve, uploads: np.ndarray, on_backend: Callable
     ) -> None:
         assert np.array_equal(stacked(alignment), stacked(solve(on_backend(uploads))))

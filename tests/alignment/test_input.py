@@ -13,12 +13,12 @@ REPRESENTATIONS = "anchor_representations"
 
 
 @pytest.fixture
-def uploads(make_study: Callable[..., Any]) -> np.ndarray:
+def uploads(make_study: Callable) -> np.ndarray:
     return make_study(4, 3, 12, noise=0.05).uploads
 
 
 @pytest.fixture(params=[align, align_to_reference], ids=["align", "align_to_reference"])
-def solve(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def solve(request: pytest.FixtureRequest) -> Callable:
     return request.param
 
 
@@ -57,7 +57,7 @@ BAD_UPLOADS: dict[str, tuple[Callable[[np.ndarray], Any], tuple[str, str, str]]]
 
 @pytest.mark.parametrize("case", BAD_UPLOADS)
 def test_bad_uploads_are_refused_and_named(
-    case: str, solve: Callable[..., Any], uploads: np.ndarray, refused: Refused, on_backend: Callable[[Any], Any]
+    case: str, solve: Callable, uploads: np.ndarray, refused: Refused, on_backend: Callable
 ) -> None:
     spoil, (what, expected, got) = BAD_UPLOADS[case]
     spoiled = [on_backend(np.ascontiguousarray(part)) for part in spoil(uploads)]
@@ -110,22 +110,20 @@ def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: 
     ],
 )
 def test_a_bad_late_joiner_is_refused(
-    newcomer: np.ndarray, expected: str, got: str, solve: Callable[..., Any], uploads: np.ndarray, refused: Refused
+    newcomer: np.ndarray, expected: str, got: str, solve: Callable, uploads: np.ndarray, refused: Refused
 ) -> None:
     alignment = solve(uploads)
     refused(lambda: alignment.admit(newcomer), "anchor_representation", expected, got)
 
 
-def test_uploads_are_not_changed(
-    solve: Callable[..., Any], uploads: np.ndarray, on_backend: Callable[[Any], Any]
-) -> None:
+def test_uploads_are_not_changed(solve: Callable, uploads: np.ndarray, on_backend: Callable) -> None:
     before = uploads.copy()
     solve(on_backend(uploads))
     align_batch(on_backend(uploads[None]))
     assert np.array_equal(uploads, before)
 
 
-def test_lists_and_integers_are_welcome(solve: Callable[..., Any]) -> None:
+def test_lists_and_integers_are_welcome(solve: Callable) -> None:
     rows = [[[1, 0], [0, 1], [-1, -1]], [[0, 1], [1, 0], [-1, -1]]]
     assert solve(rows).misfit == pytest.approx(0.0, abs=1e-12)
 
@@ -133,7 +131,7 @@ def test_lists_and_integers_are_welcome(solve: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("solver", ["accelerated", "gpm", "spectral"])
 @pytest.mark.parametrize("scale", [1e-15, 1e-6, 1e6, 1e12])
 def test_the_unit_of_the_uploads_does_not_matter(
-    solver: str, scale: float, uploads: np.ndarray, on_backend: Callable[[Any], Any]
+    solver: str, scale: float, uploads: np.ndarray, on_backend: Callable
 ) -> None:
     """Far outside the range whose squares float32 holds, too."""
     plain = align(on_backend(uploads), solver=solver, certify=True)

@@ -8,7 +8,7 @@ from mooring import Termination, align, align_to_reference
 
 
 @pytest.fixture
-def study(make_study: Callable[..., Any]) -> Any:
+def study(make_study: Callable) -> Any:
     return make_study(6, 4, 16, noise=0.3, seed=1)
 
 
@@ -41,7 +41,7 @@ def test_no_iterations_give_the_spectral_start(solver: str, study: Any) -> None:
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])
 @pytest.mark.parametrize("max_iterations", [1, 2, 3, 5, 8, 13])
-def test_the_iteration_limit_is_kept(solver: str, max_iterations: int, make_study: Callable[..., Any]) -> None:
+def test_the_iteration_limit_is_kept(solver: str, max_iterations: int, make_study: Callable) -> None:
     for seed in range(3):
         noisy = make_study(7, 3, 12, noise=1.0, seed=seed)
         assert align(noisy.uploads, solver=solver, max_iterations=max_iterations).iterations <= max_iterations
@@ -49,9 +49,7 @@ def test_the_iteration_limit_is_kept(solver: str, max_iterations: int, make_stud
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5, 1e-7])
-def test_converged_maps_rest_within_the_tolerance(
-    solver: str, tolerance: float, make_study: Callable[..., Any]
-) -> None:
+def test_converged_maps_rest_within_the_tolerance(solver: str, tolerance: float, make_study: Callable) -> None:
     """The tolerance is absolute and the residual relative to ‖R‖_F = √24: one more step moves less than the tolerance."""
     for seed in range(10):
         alignment = align(make_study(6, 4, 16, noise=0.3, seed=seed).uploads, solver=solver, tolerance=tolerance)
@@ -66,7 +64,7 @@ def test_an_impossible_tolerance_ends_all_the_same_and_says_so(study: Any) -> No
     assert alignment.residual < 1e-12
 
 
-def test_two_participants_are_solved_in_closed_form(make_study: Callable[..., Any]) -> None:
+def test_two_participants_are_solved_in_closed_form(make_study: Callable) -> None:
     study = make_study(2, 4, 16, noise=0.3)
     closed, power = align(study.uploads), align(study.uploads, solver="gpm")
     assert closed.termination is Termination.CLOSED_FORM
@@ -75,7 +73,7 @@ def test_two_participants_are_solved_in_closed_form(make_study: Callable[..., An
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm", "spectral"])
-def test_one_component_is_a_choice_of_signs(solver: str, make_study: Callable[..., Any]) -> None:
+def test_one_component_is_a_choice_of_signs(solver: str, make_study: Callable) -> None:
     study = make_study(5, 1, 6, noise=0.1)
     alignment = align(study.uploads, solver=solver)
     signs = [
@@ -92,7 +90,7 @@ def test_the_certificate_is_made_only_when_asked_for(study: Any) -> None:
     assert align_to_reference(study.uploads).certificate is None
 
 
-def test_a_late_joiner_lands_on_the_template_and_moves_nobody(make_study: Callable[..., Any]) -> None:
+def test_a_late_joiner_lands_on_the_template_and_moves_nobody(make_study: Callable) -> None:
     """Without noise, the eighth participant's rows land where the other seven's do."""
     study = make_study(8, 3, 12, seed=2)
     alignment = align(study.uploads[:7])
@@ -115,7 +113,7 @@ def test_admitting_a_participant_again_returns_its_map_at_a_fixed_point(study: A
     assert np.allclose(again.translation, alignment.maps[3].translation, atol=1e-6)
 
 
-def test_a_late_joiner_to_a_reference_lands_in_the_reference_s_coordinates(make_study: Callable[..., Any]) -> None:
+def test_a_late_joiner_to_a_reference_lands_in_the_reference_s_coordinates(make_study: Callable) -> None:
     study = make_study(4, 3, 12, seed=3)
     alignment = align_to_reference(study.uploads[:3], reference=2)
     assert np.allclose(alignment.admit(study.uploads[3]).apply(study.uploads[3]), study.uploads[2], atol=1e-10)

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ def objectives(solver: str, uploads: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(3, 2, 6), (6, 3, 12), (10, 4, 16), (4, 1, 5)])
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.15])
 def test_at_low_noise_the_accelerated_solver_finds_the_power_method_s_optimum(
-    shape: tuple[int, int, int], noise: float, make_study: Callable[..., Any]
+    shape: tuple[int, int, int], noise: float, make_study: Callable
 ) -> None:
     uploads = [make_study(*shape, noise=noise, seed=seed).uploads for seed in SEEDS]
     ratio = objectives("accelerated", uploads) / objectives("gpm", uploads)
@@ -24,9 +23,7 @@ def test_at_low_noise_the_accelerated_solver_finds_the_power_method_s_optimum(
 
 
 @pytest.mark.parametrize("noise", [0.4, 0.7, 1.5])
-def test_at_high_noise_the_accelerated_solver_does_at_least_as_well(
-    noise: float, make_study: Callable[..., Any]
-) -> None:
+def test_at_high_noise_the_accelerated_solver_does_at_least_as_well(noise: float, make_study: Callable) -> None:
     """For these seeds on every one of them, and on some by far; over a thousand problems a few in a thousand are not."""
     uploads = [make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed in SEEDS]
     ratio = objectives("accelerated", uploads) / objectives("gpm", uploads)
@@ -35,23 +32,21 @@ def test_at_high_noise_the_accelerated_solver_does_at_least_as_well(
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.4, 1.5])
-def test_iterations_never_lower_the_objective_of_the_spectral_start(
-    noise: float, make_study: Callable[..., Any]
-) -> None:
+def test_iterations_never_lower_the_objective_of_the_spectral_start(noise: float, make_study: Callable) -> None:
     uploads = [make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed in SEEDS]
     spectral = objectives("spectral", uploads)
     for solver in ("accelerated", "gpm"):
         assert np.min(objectives(solver, uploads) / spectral) > 1 - 1e-9
 
 
-def test_procrustes_fits_noisy_anchors_better_than_one_reference_does(make_study: Callable[..., Any]) -> None:
+def test_procrustes_fits_noisy_anchors_better_than_one_reference_does(make_study: Callable) -> None:
     for seed in range(4):
         uploads = make_study(6, 3, 12, noise=0.2, seed=seed).uploads
         misfits = [align_to_reference(uploads, reference=reference).misfit for reference in range(6)]
         assert align(uploads).misfit < min(misfits)
 
 
-def test_at_low_noise_the_accelerated_solver_needs_no_more_iterations(make_study: Callable[..., Any]) -> None:
+def test_at_low_noise_the_accelerated_solver_needs_no_more_iterations(make_study: Callable) -> None:
     uploads = [make_study(10, 4, 16, noise=0.2, seed=seed).uploads for seed in SEEDS]
     ours, theirs = (sum(align(one, solver=solver).iterations for one in uploads) for solver in ("accelerated", "gpm"))
     assert ours <= theirs

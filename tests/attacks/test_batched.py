@@ -38,9 +38,7 @@ def rows_and_labels(n_participants: int, n_rows: int, *, seed: int = 0) -> tuple
     return rows, labels
 
 
-def simulated(
-    method: str = "aa-i-gdp-anchor-noise", *, n_rows: int = 120, on: Callable[[Any], Any] = np.asarray
-) -> Any:
+def simulated(method: str = "aa-i-gdp-anchor-noise", *, n_rows: int = 120, on: Callable = np.asarray) -> Any:
     rows, labels = rows_and_labels(4, n_rows)
     return simulate(
         [on(part) for part in rows],
@@ -53,7 +51,7 @@ def simulated(
 
 
 def draws_of(
-    simulation: Simulation, scales: tuple[float, ...] = SCALES, *, on: Callable[[Any], Any] = np.asarray, **options: Any
+    simulation: Simulation, scales: tuple[float, ...] = SCALES, *, on: Callable = np.asarray, **options: Any
 ) -> list[CollusionView]:
     """Views that differ in the target's anchor noise alone."""
     view, rng = simulation.view(**options), np.random.default_rng(2)
@@ -79,7 +77,7 @@ def noisy() -> tuple[np.ndarray, np.ndarray]:
     return A, B - B.mean(axis=-2, keepdims=True)
 
 
-def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: Callable[[Any], Any]) -> None:
+def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: Callable) -> None:
     A, B = noisy
     rng = np.random.default_rng(4)
     O_c, R_c, R_i = (sample_orthogonal(H, rng=rng, batch_shape=shape) for shape in ((), (2, 3), (2, 3)))
@@ -93,7 +91,7 @@ def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: C
         assert np.allclose(by_maps[i], O_c @ R_c[i] @ R_i[i].T, atol=1e-12)
 
 
-def test_several_colluders_are_averaged(on_backend: Callable[[Any], Any]) -> None:
+def test_several_colluders_are_averaged(on_backend: Callable) -> None:
     rng = np.random.default_rng(5)
     O_c, R_i = sample_orthogonal(H, rng=rng, batch_shape=(3,)), sample_orthogonal(H, rng=rng, batch_shape=(4,))
     R_c = O_c.transpose(0, 2, 1) @ sample_orthogonal(H, rng=rng) + 0.1 * rng.standard_normal((4, 3, H, H))
@@ -111,7 +109,7 @@ def test_the_inverse_of_an_anchor_that_is_not_orthonormal_is_that_of_least_squar
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-17, 1e-10])
-def test_singular_matrices_of_a_batch_have_pseudoinverses(smallest: float, on_backend: Callable[[Any], Any]) -> None:
+def test_singular_matrices_of_a_batch_have_pseudoinverses(smallest: float, on_backend: Callable) -> None:
     """Elimination fails or is useless there; the others of the batch are not harmed."""
     rng = np.random.default_rng(6)
     M = rng.standard_normal((3, H, H))
@@ -153,7 +151,7 @@ def test_the_single_attacks_use_the_same_estimates(colluders: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("options", [{}, {"with_labels": False}, {"colluders": (0, 2)}], ids=["plain", "blind", "two"])
-def test_moments_of_many_draws_are_those_of_each(options: dict[str, Any], on_backend: Callable[[Any], Any]) -> None:
+def test_moments_of_many_draws_are_those_of_each(options: dict[str, Any], on_backend: Callable) -> None:
     simulation = simulated(on=on_backend)
     views = draws_of(simulation, on=on_backend, **options)
     together = moments_batch(views, rng=np.random.default_rng(0))
@@ -183,7 +181,7 @@ def test_without_an_anchor_every_view_has_the_same_answer() -> None:
     assert np.allclose(one.rows, moments(view, rng=np.random.default_rng(0)).rows)
 
 
-def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> None:
+def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     simulation = simulated()
     first, second, third = draws_of(simulation, (0.1, 0.2, 0.3))
     upload = replace(second.target_upload, representation=second.target_upload.representation + 1)
@@ -209,7 +207,7 @@ def test_views_of_different_rows_are_refused(refused: Callable[..., None]) -> No
 
 @pytest.mark.parametrize(("h", "noise"), [(4, 0.0), (12, 0.02), (12, 0.1), (12, 0.2), (12, 0.3)])
 def test_the_power_method_goes_the_way_of_singular_value_decompositions(
-    h: int, noise: float, make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    h: int, noise: float, make_study: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = make_batch(np.stack([make_study(10, h, 4 * h, noise=noise, seed=seed).uploads for seed in range(3)]))
     ours = power_method.solve_by_power_method(problem, max_iterations=150, tolerance=1e-7)
@@ -221,7 +219,7 @@ def test_the_power_method_goes_the_way_of_singular_value_decompositions(
     assert np.allclose(ours.maps, theirs.maps, atol=1e-9)
 
 
-def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Callable[..., Any]) -> None:
+def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Callable) -> None:
     noises = [0.0, 0.15, 0.02, 0.1, 0.05]
     uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
     together = power_method.solve_by_power_method(make_batch(uploads), max_iterations=400, tolerance=1e-7)
@@ -233,7 +231,7 @@ def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Cal
 
 
 def test_the_host_waits_once_an_iteration_whatever_the_number_of_problems(
-    make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, torch: ModuleType
+    make_study: Callable, monkeypatch: pytest.MonkeyPatch, torch: ModuleType
 ) -> None:
     """Counted for the loop itself; the projection onto O(d) waits for its own convergence."""
     waits = []
@@ -254,7 +252,7 @@ def test_the_host_waits_once_an_iteration_whatever_the_number_of_problems(
 
 @pytest.mark.parametrize("shape", [(2, 4, 20), (3, 4, 13), (3, 4, 12), (4, 4, 12)])
 def test_the_spectral_start_is_that_of_the_gram_matrix_whichever_side_is_smaller(
-    shape: tuple[int, int, int], make_study: Callable[..., Any]
+    shape: tuple[int, int, int], make_study: Callable
 ) -> None:
     """By the paper's own words: top eigenvectors of G, every block projected, up to the common turn."""
     uploads = make_study(*shape, noise=0.15, seed=0).uploads

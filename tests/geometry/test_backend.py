@@ -3,23 +3,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
 
 from mooring import Projection, RigidMap, align, align_to_reference, coupled_noise, make_anchor, represent
 from mooring.geometry.backend import are_positive_definite, as_float64, identity_like, like, namespace_of, to_numpy
 
 Refused = Callable[..., None]
-ONE_LIBRARY = {"what": "the arrays of one call", "expected": "all of one array library", "got": "numpy.ndarray, torch"}
-
-
-@pytest.fixture
-def numpy_map() -> RigidMap:
-    return RigidMap.sample(3, rng=np.random.default_rng(0))
-
-
-@pytest.fixture
-def torch_map(numpy_map: RigidMap, torch: ModuleType) -> RigidMap:
-    return numpy_map.moved_to(torch.zeros(1))
 
 
 def test_one_library_is_recognised(on_backend: Callable[[Any], Any]) -> None:
@@ -27,53 +15,28 @@ def test_one_library_is_recognised(on_backend: Callable[[Any], Any]) -> None:
     assert type(namespace_of(array, array).zeros(1)) is type(array)
 
 
-def test_two_libraries_in_one_call_are_refused(torch: ModuleType, refused: Refused) -> None:
-    refused(lambda: namespace_of(np.ones(2), torch.ones(2)), **ONE_LIBRARY)
-
-
-def test_rows_of_another_library_than_the_map_are_refused(
-    numpy_map: RigidMap, torch_map: RigidMap, torch: ModuleType, refused: Refused
-) -> None:
-    refused(lambda: numpy_map.apply(torch.ones((2, 3))), **ONE_LIBRARY)
-    refused(lambda: numpy_map.invert(torch.ones((2, 3))), **ONE_LIBRARY)
-    refused(lambda: torch_map.apply(np.ones((2, 3))), **ONE_LIBRARY)
-    refused(lambda: RigidMap(np.eye(3), torch.zeros(3)), **ONE_LIBRARY)
-
-
-def test_uploads_of_two_libraries_are_refused(torch: ModuleType, refused: Refused) -> None:
-    anchor = make_anchor(8, 2, rng=np.random.default_rng(0))
-    for solve in (align, align_to_reference):
-        refused(lambda solve=solve: solve([anchor, torch.as_tensor(anchor)]), **ONE_LIBRARY)
-    alignment = align([anchor, anchor])
-    refused(lambda: alignment.admit(torch.as_tensor(anchor)), **ONE_LIBRARY)
-
-
-def test_data_secret_and_anchor_of_two_libraries_are_refused(
-    numpy_map: RigidMap, torch_map: RigidMap, torch: ModuleType, refused: Refused
-) -> None:
-    rng = np.random.default_rng(0)
-    anchor = make_anchor(12, 3, rng=rng)
-    rows = torch.ones((4, 3), dtype=torch.float64)
-    refused(lambda: represent("i-gdp", rows, numpy_map, noise=rng), **ONE_LIBRARY)
-    refused(lambda: represent("aa-i-gdp", rows, torch_map, noise=rng, anchor=anchor), **ONE_LIBRARY)
-
-
-@pytest.mark.parametrize("numpy_first", [True, False])
-def test_composing_maps_of_two_libraries_is_refused(
-    numpy_first: bool, numpy_map: RigidMap, torch_map: RigidMap, refused: Refused
-) -> None:
-    first, then = (numpy_map, torch_map) if numpy_first else (torch_map, numpy_map)
-    refused(lambda: first.compose(then), **ONE_LIBRARY)
-
-
-def test_projecting_rows_of_another_library_is_refused(torch: ModuleType, refused: Refused) -> None:
-    projection = Projection(np.eye(3), np.eye(3), "none")
-    refused(lambda: projection.encode(torch.ones((2, 3), dtype=torch.float64)), **ONE_LIBRARY)
-
-
-def test_coupling_noise_of_another_library_is_refused(numpy_map: RigidMap, torch: ModuleType, refused: Refused) -> None:
-    noise = torch.ones((4, 3), dtype=torch.float64)
-    refused(lambda: coupled_noise(noise, own=numpy_map, reference=numpy_map), **ONE_LIBRARY)
+def test_two_libraries_in_one_call_are_refused(torch: ModuleType, refused: Refused, rng: np.random.Generator) -> None:
+    numpy_map = RigidMap.sample(3, rng=rng)
+    torch_map = numpy_map.moved_to(torch.zeros(1))
+    anchor, rows = make_anchor(12, 3, rng=rng), torch.ones((4, 3), dtype=torch.float64)
+    tensor = torch.as_tensor(anchor)
+    for call in (
+        lambda: namespace_of(np.ones(2), torch.ones(2)),
+        lambda: RigidMap(np.eye(3), torch.zeros(3)),
+        lambda: numpy_map.apply(rows),
+        lambda: numpy_map.invert(rows),
+        lambda: torch_map.apply(np.ones((2, 3))),
+        lambda: numpy_map.compose(torch_map),
+        lambda: torch_map.compose(numpy_map),
+        lambda: align([anchor, tensor]),
+        lambda: align_to_reference([anchor, tensor]),
+        lambda: align([anchor, anchor]).admit(tensor),
+        lambda: represent("i-gdp", rows, numpy_map, noise=rng),
+        lambda: represent("aa-i-gdp", rows, torch_map, noise=rng, anchor=anchor),
+        lambda: Projection(np.eye(3), np.eye(3), "none").encode(rows),
+        lambda: coupled_noise(rows, own=numpy_map, reference=numpy_map),
+    ):
+        refused(call, "the arrays of one call", "all of one array library", "numpy.ndarray, torch")
 
 
 def test_something_that_is_no_array_is_refused(refused: Refused) -> None:

@@ -14,11 +14,6 @@ REFLECTION = np.array([[0.0, 1.0], [1.0, 0.0]])
 QUARTER_TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def test_apply_multiplies_from_the_right_then_translates_and_invert_undoes_it() -> None:
     """S O + 1 Ψᵀ with a quarter turn: (1, 2) → (-2, 1) → (8, 21). Oᵀ instead of O would give (12, 19)."""
     secret = RigidMap(QUARTER_TURN, np.array([10.0, 20.0]))

@@ -84,9 +84,7 @@ def test_uploads_are_in_float64(method: Method, dtype: type) -> None:
     assert all(array.dtype == np.float64 for array in arrays(upload))
 
 
-def test_an_upload_shares_no_memory_with_its_input_and_leaves_it_alone(
-    method: Method, on_backend: Callable[[Any], Any]
-) -> None:
+def test_an_upload_shares_no_memory_with_its_input_and_leaves_it_alone(method: Method, on_backend: Callable) -> None:
     """With the identity for a secret and no noise, an upload that is not a copy would be the data itself."""
     rows, anchor = on_backend(ROWS.copy()), on_backend(ANCHOR.copy())
     secret = RigidMap.identity(3).moved_to(rows)
@@ -138,7 +136,7 @@ def test_without_noise_a_method_equals_its_noiseless_namesake(method: Method) ->
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_data_and_anchors_that_are_not_finite_are_refused(
-    method: Method, value: float, on_backend: Callable[[Any], Any], refused: Callable[..., None]
+    method: Method, value: float, on_backend: Callable, refused: Callable
 ) -> None:
     good = {"private_data": ROWS, **({"anchor": ANCHOR} if method.uses_anchor else {})}
     for what, array in good.items():

@@ -13,11 +13,6 @@ READ_ONCE = iter([np.eye(9, 5)])
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-@pytest.fixture
 def public_rows() -> np.ndarray:
     """Rows off the origin whose first four singular values stand well above the rest."""
     rng = np.random.default_rng(1)

@@ -11,11 +11,6 @@ from mooring.metrics import AttributeInference, InferenceSettings, KnownRows, in
 Refused = Callable[..., None]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def study(rng: np.random.Generator, n: int = 600) -> dict[str, Any]:
     """Rows whose sum decides the attribute, and labels that say nothing of it; half the rows are the colluder's."""
     rows = rng.standard_normal((2 * n, 4))

@@ -36,11 +36,6 @@ class FakeSession:
         return [pixels.reshape(len(pixels), -1)]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize("size", [(8, 8), (13, 5), (3, 4), (1, 1), (5, 7)])
 def test_resizing_is_bilinear_between_pixel_centres(
     size: tuple[int, int], rng: np.random.Generator, torch: ModuleType
@@ -118,9 +113,7 @@ def test_a_model_that_is_not_there_is_refused(refused: Refused, tmp_path: Path) 
         ("torch", "torch", lambda: train_digit_auditor(np.ones((4, 16)), [0, 1, 0, 1], seed=0)),
     ],
 )
-def test_missing_libraries_are_named(
-    module: str, extra: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_libraries_are_named(module: str, extra: str, call: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError) as caught:
         call()

@@ -14,11 +14,6 @@ from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, w
 Refused = Callable[..., None]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize(
     ("successes", "trials", "low", "high"),
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],

@@ -15,11 +15,6 @@ Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def same(one: Galleries, other: Galleries) -> bool:
     return all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in ("queries", "candidates", "answers")

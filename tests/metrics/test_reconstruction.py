@@ -15,11 +15,6 @@ Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def pair(seed: int, n_rows: int = 12, n_features: int = 5) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((n_rows, n_features)) + 2.0

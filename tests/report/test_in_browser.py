@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditResult, EvaluationSpec
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
-from mooring.tables.schema import Column, Label
 from tests.auditing import audited
+from tests.report.example_records import analyst_records, example_study, participant_records, write_records
 
 Browse = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,68 +46,6 @@ window.addEventListener("load", function () { setTimeout(function () {
 </script>"""
 
 
-def score(value: float) -> dict[str, Any]:
-    return {"metric": "balanced accuracy", "value": value, "low": value - 0.04, "high": value + 0.03, "n": 240}
-
-
-def records(attack: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    rng = np.random.default_rng(3)
-    sent = names[:-1]
-    joint = [score(float(value)) for value in rng.uniform(0.82, 0.93, len(sent))]
-    alone = [score(float(value)) for value in rng.uniform(0.62, 0.78, len(sent))]
-    fits = [0.42 if k == 2 else float(value) for k, value in enumerate(rng.uniform(0.93, 0.99, len(sent)))]
-    aligned = [
-        {"name": name, "rows": 80 + k, "fit": fit, "flagged": k == 2, "late": k == 1}
-        for k, (name, fit) in enumerate(zip(sent, fits, strict=True))
-    ]
-    return {
-        "intake": {
-            "command": "mooring align uploads --study study.toml --output work",
-            "accepted": [{"name": one["name"], "rows": one["rows"], "digest": "5f" * 32} for one in aligned],
-            "set_aside": [
-                {"file": "copy of north.bundle", "reason": "the bundle is refused: its signature does not hold"}
-            ],
-            "missing": names[-1:],
-        },
-        "alignment": {
-            "command": "mooring align uploads --study study.toml --output work",
-            "participants": aligned,
-            "iterations": 14,
-            "termination": "The largest change of a map fell below the tolerance.",
-            "converged": True,
-            "residual": 3.1e-11,
-            "misfit": 0.083,
-            "certificate": {"certified": True, "words": "Certified: no other alignment fits these anchors better."},
-            "anchor_noise_scale": 0.1,
-            "transition_scale": 0.47,
-            "note": "One participant sent late and was aligned to the others' template.",
-        },
-        "training": {
-            "command": "mooring train work --study study.toml",
-            "learner": "logistic regression",
-            "kind": "classes",
-            "score": score(0.874),
-            "participants": [{"name": name, "score": own} for name, own in zip(sent, joint, strict=True)],
-            "alone": [{"name": name, "score": own} for name, own in zip(sent, alone, strict=True)],
-            "rows": 402,
-        },
-        "delivery": {"command": "mooring deliver work", "delivered": sent[:-1], "model_digest": "c0" * 32},
-        "check": {
-            "command": "mooring check north.csv --study study.toml",
-            "rows": 81,
-            "class_counts": {"none": 41, "mild": 22, "severe": 18},
-            "hazards": ["2 of 5 columns take values on a grid: without noise the upload lies on a turned lattice."],
-            "warnings": ["18 rows of one class are few."],
-            "local_only": score(0.71),
-            "noise": {"data_noise_scale": 0.21, "rms": 0.42, "level": 0.5, "anchor_noise_scale": 0.1},
-            "self_attack": attack,
-            "verdict": "A colluder would rebuild these rows better than without the upload, and link a quarter of them.",
-        },
-        "share": {"command": "mooring share north.csv", "rows": 81, "bundle_digest": "0d" * 32, "reissued": False},
-        "predict": {"command": "mooring predict new.csv", "rows": 60, "score": score(0.88), "local_only": score(0.72)},
-    }
-
-
 def planted(value: Any) -> Any:
     """Markup in every string, and in the names of classes; methods and metrics must stay what they are."""
     if isinstance(value, dict):
@@ -123,20 +60,7 @@ def planted(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    names = ["north", "south", "west", "st-mary-and-all-saints-general-hospital", "east", "harbour"]
-    return Study(
-        name="heart-disease-2026",
-        nonce="0123456789abcdef0123456789abcdef",
-        columns=tuple(Column(name, "number", 0, 1) for name in ("age", "weight", "height", "pressure", "sugar")),
-        label=Label("disease", "classes", classes=("none", "mild", "severe")),
-        method="aa-i-gdp-both-noise",
-        n_components=5,
-        n_anchor_rows=20,
-        data_noise_scale=0.21,
-        anchor_noise_scale=0.1,
-        participants=tuple(Member(name, f"{k}" * 64, "age1" + f"{k}" * 58) for k, name in enumerate(names)),
-        analyst=Member("desk", "9" * 64),
-    )
+    return example_study(["north", "south", "west", "st-mary-and-all-saints-general-hospital", "east", "harbour"])
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +94,8 @@ def pages(
     table, pictures = (json.loads(one.to_json()) for one in audits)
     made = {}
     for title, change in (("full", lambda value: value), ("planted", planted)):
-        folder = tmp_path_factory.mktemp(title)
-        for name, record in change(records(pictures, names)).items():
-            (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
-        (folder / "audit.json").write_text(json.dumps(change(table)), encoding="utf-8")
+        records = {**analyst_records(names), **participant_records(pictures)}
+        folder = write_records(tmp_path_factory.mktemp(title), {**change(records), "audit": change(table)})
         summary = summarise(study, collect_records(folder), read_audit(folder / "audit.json"))
         made[title] = render_report(summary)
     made["least"] = render_report(summarise(None, {"share": {"rows": 3, "bundle_digest": PLANTED}}))

@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 from mooring.audit import EvaluationSpec
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.report import collect_records, describe_report, read_audit, render_check, render_report, summarise
 from mooring.report.frame import embed_chart, load_template
-from mooring.tables.schema import Column, Label
 from tests.auditing import audited
+from tests.report.example_records import analyst_records, example_study, participant_records, write_records
 
 app = typer.Typer()
 app.command()(report)
@@ -45,11 +44,6 @@ classes = ["no", "yes"]
 """
 
 
-def score(value: float, *, low: float | None = None) -> dict[str, Any]:
-    below = value - 0.03 if low is None else low
-    return {"metric": "balanced accuracy", "value": value, "low": below, "high": value + 0.03, "n": 200}
-
-
 @pytest.fixture(scope="module")
 def audit() -> dict[str, Any]:
     rng = np.random.default_rng(0)
@@ -69,82 +63,7 @@ def audit() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return Study(
-        name="hearts",
-        nonce="00112233445566778899aabbccddeeff",
-        columns=tuple(Column(name, "number", 0, 1) for name in ("age", "weight", "height", "pressure")),
-        label=Label("ill", "classes", classes=("no", "yes")),
-        method="aa-i-gdp-both-noise",
-        n_components=4,
-        n_anchor_rows=16,
-        data_noise_scale=0.2,
-        anchor_noise_scale=0.1,
-        participants=tuple(Member(name, f"{k}" * 64, "age1" + f"{k}" * 58) for k, name in enumerate(NAMES, start=2)),
-        analyst=Member("desk", "9" * 64),
-    )
-
-
-def analyst_records() -> dict[str, dict[str, Any]]:
-    return {
-        "intake": {
-            "command": "mooring align uploads",
-            "accepted": [{"name": name, "rows": 60, "digest": "ab" * 32} for name in NAMES[:2]],
-            "set_aside": [{"file": "west.bundle", "reason": "its signature does not hold"}],
-            "missing": ["west"],
-        },
-        "alignment": {
-            "command": "mooring align uploads",
-            "participants": [
-                {"name": "north", "rows": 60, "fit": 0.98, "flagged": False, "late": False},
-                {"name": "south", "rows": 60, "fit": 0.31, "flagged": True, "late": True},
-            ],
-            "iterations": 12,
-            "termination": "The step fell below the tolerance.",
-            "converged": True,
-            "residual": 1e-9,
-            "misfit": 0.04,
-            "certificate": {"certified": True, "words": "Shown to be the global optimum."},
-            "anchor_noise_scale": 0.1,
-            "transition_scale": 0.4,
-            "note": None,
-        },
-        "training": {
-            "command": "mooring train",
-            "learner": "linear",
-            "kind": "classes",
-            "score": score(0.86),
-            "participants": [{"name": name, "score": score(0.86)} for name in NAMES[:2]],
-            "alone": [{"name": name, "score": score(0.7)} for name in NAMES[:2]],
-            "rows": 120,
-        },
-        "delivery": {"command": "mooring deliver", "delivered": ["north"], "model_digest": "cd" * 32},
-    }
-
-
-def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    noise = {"data_noise_scale": 0.2, "rms": 0.4, "level": 0.5, "anchor_noise_scale": 0.1}
-    return {
-        "check": {
-            "command": "mooring check north.csv",
-            "rows": 60,
-            "class_counts": {"no": 40, "yes": 20},
-            "hazards": ["3 of 4 columns take values on a grid."],
-            "warnings": [],
-            "local_only": score(0.71),
-            "noise": noise,
-            "self_attack": audit,
-            "verdict": "A colluder would rebuild much of these rows.",
-        },
-        "share": {"command": "mooring share north.csv", "rows": 60, "bundle_digest": "ef" * 32, "reissued": True},
-        "predict": {"command": "mooring predict new.csv", "rows": 30, "score": score(0.8), "local_only": score(0.79)},
-    }
-
-
-def write(folder: Path, records: dict[str, Any]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, record in records.items():
-        (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
-    return folder
+    return example_study(NAMES)
 
 
 def run(*words: Any, code: int = 0) -> Any:
@@ -169,7 +88,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     study: Study, tmp_path: Path
 ) -> None:
     quiet = replace(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
-    shown = describe_report(summarise(quiet, collect_records(write(tmp_path, analyst_records()))))
+    shown = describe_report(summarise(quiet, collect_records(write_records(tmp_path, analyst_records(NAMES)))))
     assert (shown["study"]["name"], shown["study"]["fingerprint"]) == ("hearts", quiet.fingerprint)
     uploads, pooled = shown["verdict"]["joining"]
     assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
@@ -199,7 +118,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
 
 
 def test_every_page_says_what_its_signer_must_know(study: Study, tmp_path: Path) -> None:
-    text = body(render_report(summarise(study, collect_records(write(tmp_path, analyst_records())))))
+    text = body(render_report(summarise(study, collect_records(write_records(tmp_path, analyst_records(NAMES))))))
     for words in (
         "Anchor noise is no privacy guarantee",
         "Nothing on this page may be read as safety.",
@@ -213,7 +132,7 @@ def test_every_page_says_what_its_signer_must_know(study: Study, tmp_path: Path)
 
 def test_noisy_uploads_are_not_taken_for_what_somebody_has_alone(study: Study, tmp_path: Path) -> None:
     """Nobody alone would train on noisy rows: with private-data noise the analyst's figures do not judge joining."""
-    summary = summarise(study, collect_records(write(tmp_path, analyst_records())))
+    summary = summarise(study, collect_records(write_records(tmp_path, analyst_records(NAMES))))
     uploads = summary["verdict"]["joining"][0]
     assert (uploads["noisy"], uploads["beats"]) == (True, None)
     assert summary["verdict"]["joining_shown_to_pay"] is False
@@ -223,7 +142,7 @@ def test_noisy_uploads_are_not_taken_for_what_somebody_has_alone(study: Study, t
 def test_the_participants_page_names_the_strongest_attack_with_chance_control_and_interval(
     study: Study, audit: dict[str, Any], tmp_path: Path
 ) -> None:
-    shown = describe_report(summarise(study, collect_records(write(tmp_path, participant_records(audit)))))
+    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, participant_records(audit)))))
     value, attack = min(
         (outcome["figures"]["centred_error"]["value"], outcome["attack"])
         for outcome in audit["points"][0]["outcomes"]
@@ -249,8 +168,8 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
 def test_one_record_is_enough_and_what_is_absent_names_its_command(
     name: str, study: Study, audit: dict[str, Any], tmp_path: Path
 ) -> None:
-    record = (analyst_records() | participant_records(audit))[name]
-    found = collect_records(write(tmp_path, {name: record}))
+    record = (analyst_records(NAMES) | participant_records(audit))[name]
+    found = collect_records(write_records(tmp_path, {name: record}))
     assert list(found) == [name]
     for given in (study, None):
         summary = summarise(given, found)
@@ -264,11 +183,11 @@ def test_one_record_is_enough_and_what_is_absent_names_its_command(
 
 @pytest.mark.parametrize("part", ["command", "score", "participants", "alone", "kind"])
 def test_a_part_that_is_absent_or_null_is_tolerated(part: str, study: Study, tmp_path: Path) -> None:
-    records = analyst_records()
+    records = analyst_records(NAMES)
     records["training"][part] = None
-    assert render_report(summarise(study, collect_records(write(tmp_path, records))))
+    assert render_report(summarise(study, collect_records(write_records(tmp_path, records))))
     del records["training"][part]
-    assert render_report(summarise(study, collect_records(write(tmp_path, records))))
+    assert render_report(summarise(study, collect_records(write_records(tmp_path, records))))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +292,7 @@ def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path)
 
 
 def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:
-    folder = write(tmp_path / "work", analyst_records() | {"audit": audit})
+    folder = write_records(tmp_path / "work", analyst_records(NAMES) | {"audit": audit})
     out = tmp_path / "report.html"
     result = run(folder, "--audit", folder / "audit.json", "--output", out)
     assert str(out) in result.stdout.replace("\n", "")
@@ -395,7 +314,7 @@ def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
     columns = "".join(f'[[columns]]\nname = "x{k}"\nkind = "number"\nrange = [0, 1]\n' for k in range(4))
     (tmp_path / "study.toml").write_text(STUDY_TOML + columns)
     place = tmp_path / "vault" / "studies" / Study.read(tmp_path / "study.toml").folder_name
-    write(place, participant_records(audit))
+    write_records(place, participant_records(audit))
     (tmp_path / "vault" / "studies" / "other").mkdir()
     plain = json.loads(run("vault", "--format", "json", "--no-examples").stdout)
     assert plain["role"] == "participant"
@@ -409,7 +328,7 @@ def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
 def test_the_summary_is_plain_and_the_page_the_same_for_the_same_summary(
     study: Study, audit: dict[str, Any], tmp_path: Path
 ) -> None:
-    records = collect_records(write(tmp_path, analyst_records() | participant_records(audit)))
+    records = collect_records(write_records(tmp_path, analyst_records(NAMES) | participant_records(audit)))
     summary = summarise(study, records, audit, made="2026-01-01 00:00 UTC")
     again = json.loads(json.dumps(summary, allow_nan=False))
     assert again == summary

@@ -36,7 +36,7 @@ HEADER = "age,visits,sex,grade,ill\n"
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Callable[..., Path]:
+def table(tmp_path: Path) -> Callable:
     def write(content: str | bytes, name: str = "data.csv") -> Path:
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -45,7 +45,7 @@ def table(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def refusal(call: Callable[[], Any], kind: type[MooringError] = InputError) -> Any:
+def refusal(call: Callable, kind: type[MooringError] = InputError) -> Any:
     """The error of a call, which hides no other error: that might quote a value."""
     with pytest.raises(kind) as caught:
         call()
@@ -55,7 +55,7 @@ def refusal(call: Callable[[], Any], kind: type[MooringError] = InputError) -> A
     return error
 
 
-def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Callable[..., Path]) -> None:
+def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Callable) -> None:
     encoded = read_encoded(SCHEMA, table(HEADER + "0,-10,female,1,no\n75, 99 , male ,?,yes\n50,NA,,True,no\n"))
     assert encoded.rows.tolist() == [
         [-1, -1, 0, 1, 0, 1, 0, 0, 0],
@@ -68,7 +68,7 @@ def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Calla
     assert encoded.values[2, 1] == encoded.values[2, 2] == MISSING_VALUE
 
 
-def test_order_of_columns_separator_spaces_quotes_and_compression_do_not_matter(table: Callable[..., Path]) -> None:
+def test_order_of_columns_separator_spaces_quotes_and_compression_do_not_matter(table: Callable) -> None:
     plain = read_encoded(SCHEMA, table(HEADER + "10,1,male,2,yes\n20,-9,female,1.0,no\n"))
     others = [
         table("ill;grade;sex;visits;age\nyes;2;male;1;10\nno;1;female;-9.0;20\n", "other.csv"),
@@ -135,7 +135,7 @@ def test_truths_match_their_words_and_a_declared_category_goes_before_a_usual_mi
     assert rows.tolist() == [[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0]]
 
 
-def test_values_do_not_depend_on_ranges_rules_or_the_order_of_categories(table: Callable[..., Path]) -> None:
+def test_values_do_not_depend_on_ranges_rules_or_the_order_of_categories(table: Callable) -> None:
     path = table("age,sex\n10,male\n20,female\n")
     other = schema_of(
         replace(AGE, low=-5, outside="clip"), Column("sex", "category", categories=("x", "male", "female"))
@@ -143,7 +143,7 @@ def test_values_do_not_depend_on_ranges_rules_or_the_order_of_categories(table: 
     assert np.array_equal(read_encoded(schema_of(AGE, SEX), path).values, read_encoded(other, path).values)
 
 
-def test_negative_zero_is_zero(table: Callable[..., Path]) -> None:
+def test_negative_zero_is_zero(table: Callable) -> None:
     found = read_encoded(schema_of(VISITS), table("visits\n-0.0\n0\n"))
     assert found.values[0].tobytes() == found.values[1].tobytes()
     assert found.rows[0].tobytes() == found.rows[1].tobytes()
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
         assert CANARY.replace(".", "") not in str(error)
 
 
-def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table: Callable[..., Path]) -> None:
+def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table: Callable) -> None:
     path = table(HEADER + "1,1,male,1,no\n1,1,male,1,maybe\n900,1,male,1,no\n1,1\n")
     assert refusal(lambda: read_encoded(SCHEMA, path)).what == "row 2, column 'ill'"
     path = table(HEADER + "1,1,male,1,no\n1,1\n900,1,male,1,no\n")
@@ -191,7 +191,7 @@ def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table:
     assert "5 columns" in error.expected
 
 
-def test_a_late_bad_row_of_a_large_file_is_named_by_its_own_number(table: Callable[..., Path]) -> None:
+def test_a_late_bad_row_of_a_large_file_is_named_by_its_own_number(table: Callable) -> None:
     good = ["50,1,male,1,no"] * 200_000
     good[180_000] = "50,1,male,1,no,6"
     assert refusal(lambda: read_encoded(SCHEMA, table(HEADER + "\n".join(good)))).what == "row 180001"
@@ -204,7 +204,7 @@ def test_a_late_bad_row_of_a_large_file_is_named_by_its_own_number(table: Callab
     assert read_encoded(SCHEMA, table(HEADER + "\n".join(good))).rows[180_000, 2] == 1.0
 
 
-def test_columns_must_be_those_of_the_schema(table: Callable[..., Path]) -> None:
+def test_columns_must_be_those_of_the_schema(table: Callable) -> None:
     error = refusal(lambda: read_encoded(schema_of(AGE), table("age,weight\n1,2\n")))
     assert "'weight'" in error.got
     assert "--ignore weight" in error.cure
@@ -223,7 +223,7 @@ def test_columns_must_be_those_of_the_schema(table: Callable[..., Path]) -> None
     assert "secret word" not in str(error).replace("secret words", "")
 
 
-def test_labels_may_be_required_allowed_or_ignored(table: Callable[..., Path]) -> None:
+def test_labels_may_be_required_allowed_or_ignored(table: Callable) -> None:
     schema = schema_of(AGE, label=Label("cost", "number", (), 0, 10))
     bare, full = table("age\n1\n", "a.csv"), table("age,cost\n1,2.5\n", "b.csv")
     assert read_encoded(schema, bare, labels="allow").labels is None
@@ -253,16 +253,14 @@ PACKED = gzip.compress(b"age\n" + b"".join(b"%d.5\n" % (k % 99) for k in range(9
         ("a9.csv.gz", PACKED[:-8] + bytes(8), "damaged"),
     ],
 )
-def test_files_that_are_no_tables_are_refused(name: str, content: bytes, got: str, table: Callable[..., Path]) -> None:
+def test_files_that_are_no_tables_are_refused(name: str, content: bytes, got: str, table: Callable) -> None:
     error = refusal(lambda: read_encoded(schema_of(AGE), table(content, name)))
     assert error.what == "data file"
     assert got in error.got
     assert name.split(".")[0] not in str(error).replace("data file", "")
 
 
-def test_damaged_parquet_other_types_other_text_and_no_file_are_refused(
-    table: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_damaged_parquet_other_types_other_text_and_no_file_are_refused(table: Callable, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pa.parquet.write_table(pa.table({"age": np.arange(9000) / 90}), path)
     content = bytearray(path.read_bytes())
@@ -276,7 +274,7 @@ def test_damaged_parquet_other_types_other_text_and_no_file_are_refused(
     assert "folder" in refusal(lambda: read_encoded(schema_of(AGE), tmp_path), StorageError).reason
 
 
-def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: Callable[..., Path]) -> None:
+def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: Callable) -> None:
     path = table("age\n" + "12.5\n" * 400_000)
     told: list[tuple[float, float]] = []
     tracemalloc.start()
