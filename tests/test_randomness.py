@@ -5,16 +5,12 @@ import numpy as np
 from mooring import Streams
 
 
-def test_the_same_seed_and_name_give_the_same_stream() -> None:
-    first = Streams.for_experiment(seed=5).named("noise").standard_normal(8)
-    assert np.array_equal(first, Streams.for_experiment(seed=5).named("noise").standard_normal(8))
-
-
-def test_a_stream_starts_at_its_beginning_whenever_it_is_asked_for() -> None:
+def test_a_stream_is_that_of_its_seed_and_name_and_starts_at_its_beginning_whenever_it_is_asked_for() -> None:
     streams = Streams.for_experiment(seed=5)
     first = streams.named("noise").standard_normal(8)
     streams.named("other").standard_normal(100)
-    assert np.array_equal(first, streams.named("noise").standard_normal(8))
+    for again in (streams, Streams.for_experiment(seed=5)):
+        assert np.array_equal(first, again.named("noise").standard_normal(8))
 
 
 def test_another_name_or_another_seed_gives_another_stream() -> None:

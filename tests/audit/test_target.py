@@ -37,34 +37,23 @@ def test_targets_are_read_as_people_write_them(words: str, measure: str, bound: 
     assert Target.parse(words) == Target(measure, pytest.approx(bound), at_least)
 
 
+NO_TARGET = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"
+NO_TARGET += "|error at least nan|fame at least 0.5|error at least 0.5 and linkage at most 0.2"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "expected"),
     [
-        "",
-        "0.5",
-        "error 0.5",
-        "error at least",
-        "error at least much",
-        "error above 0.5",
-        "error at least -1",
-        "error at least 0,5",
-        "error at least nan",
-        "fame at least 0.5",
-        "error at least 0.5 and linkage at most 0.2",
+        *((words, "such as 'error at least 0.5'") for words in NO_TARGET.split("|")),
+        *((words, "a number") for words in ("error at least 1.2.3", "error at least .")),
+        *(
+            (words, "'at least' for an error")
+            for words in ("error at most 0.5", "linkage at least 20 %", "attribute >= 0.5")
+        ),
     ],
 )
-def test_words_that_are_no_target_are_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), "target", "such as 'error at least 0.5'", repr(words))
-
-
-@pytest.mark.parametrize("words", ["error at least 1.2.3", "error at least ."])
-def test_bounds_that_are_no_number_are_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), "target", "a number", repr(words))
-
-
-@pytest.mark.parametrize("words", ["error at most 0.5", "linkage at least 20 %", "attribute >= 0.5"])
-def test_a_bound_on_the_wrong_side_is_refused(words: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), "target", "'at least' for an error", repr(words))
+def test_words_that_are_no_target_are_refused(words: str, expected: str, refused: Refused) -> None:
+    refused(lambda: Target.parse(words), "target", expected, repr(words))
 
 
 @pytest.mark.parametrize(
@@ -76,23 +65,23 @@ def test_a_target_in_words_reads_as_itself_with_fractions_of_a_percent(words: st
     assert Target.parse(str(target)) == target
 
 
-def test_an_error_must_keep_to_the_target_at_the_low_end_of_its_interval() -> None:
-    target = Target.parse("error at least 0.5")
-    assert target.met_by(figure(0.6, 0.5, 0.7))
-    assert not target.met_by(figure(0.6, 0.49, 0.7))
-    assert not target.met_by(figure(0.4, 0.3, 0.9))
+BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, False)
 
 
-def test_linkage_must_keep_to_the_target_at_the_high_end_of_its_interval() -> None:
-    target = Target.parse("linkage at most 20 %")
-    assert target.met_by(figure(0.15, 0.1, 0.2, "linkage", True))
-    assert not target.met_by(figure(0.15, 0.1, 0.21, "linkage", True))
-
-
-def test_without_an_interval_the_value_decides() -> None:
-    bare = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, False)
-    assert Target.parse("error at least 0.6").met_by(bare)
-    assert not Target.parse("error at least 0.61").met_by(bare)
+@pytest.mark.parametrize(
+    ("words", "found", "met"),
+    [
+        ("error at least 0.5", figure(0.6, 0.5, 0.7), True),  # an error at the low end of its interval
+        ("error at least 0.5", figure(0.6, 0.49, 0.7), False),
+        ("error at least 0.5", figure(0.4, 0.3, 0.9), False),
+        ("linkage at most 20 %", figure(0.15, 0.1, 0.2, "linkage", True), True),  # linkage at the high end
+        ("linkage at most 20 %", figure(0.15, 0.1, 0.21, "linkage", True), False),
+        ("error at least 0.6", BARE, True),  # without an interval, the value
+        ("error at least 0.61", BARE, False),
+    ],
+)
+def test_the_worse_end_of_the_interval_must_keep_to_the_target(words: str, found: Figure, met: bool) -> None:
+    assert Target.parse(words).met_by(found) == met
 
 
 def test_the_strongest_attack_decides() -> None:

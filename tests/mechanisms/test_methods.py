@@ -86,21 +86,16 @@ def test_scales_that_are_none_and_noise_that_the_method_lacks_are_refused(
         refused(lambda: made(name, **{what: 0.1}), what, f"0 for {name}", "0.1")
 
 
-@pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE))
-def test_data_noise_goes_on_the_data_and_not_on_the_anchor(name: str) -> None:
-    upload = made(name, data_noise_scale=0.5)
-    noise = np.random.default_rng(7).standard_normal(ROWS.shape)
-    assert np.allclose(upload.representation, SECRET.apply(ROWS) + 0.5 * noise, atol=1e-14)
-    if upload.anchor_representation is not None:
-        assert np.array_equal(upload.anchor_representation, SECRET.apply(ANCHOR))
-
-
-@pytest.mark.parametrize("name", sorted(WITH_ANCHOR_NOISE))
-def test_anchor_noise_goes_on_the_anchor_and_not_on_the_data(name: str) -> None:
-    upload = made(name, anchor_noise_scale=0.5)
-    noise = np.random.default_rng(7).standard_normal(ANCHOR.shape)
-    assert np.array_equal(upload.representation, SECRET.apply(ROWS))
-    assert np.allclose(upload.anchor_representation, SECRET.apply(ANCHOR) + 0.5 * noise, atol=1e-14)
+@pytest.mark.parametrize("name", sorted(WITH_DATA_NOISE | WITH_ANCHOR_NOISE))
+def test_each_noise_goes_where_it_belongs_and_nowhere_else(name: str) -> None:
+    for what, among in (("data_noise_scale", WITH_DATA_NOISE), ("anchor_noise_scale", WITH_ANCHOR_NOISE)):
+        if name in among:
+            upload, on_data = made(name, **{what: 0.5}), what == "data_noise_scale"
+            noise = 0.5 * np.random.default_rng(7).standard_normal((ROWS if on_data else ANCHOR).shape)
+            assert np.allclose(upload.representation, SECRET.apply(ROWS) + (noise if on_data else 0), atol=1e-14)
+            if upload.anchor_representation is not None:
+                expected = SECRET.apply(ANCHOR) + (0 if on_data else noise)
+                assert np.allclose(upload.anchor_representation, expected, atol=1e-14)
 
 
 def test_the_two_noises_of_one_upload_are_not_the_same_draws() -> None:

@@ -37,31 +37,17 @@ def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
     assert rest.labels.tolist() == (np.arange(30) % 2).tolist()
 
 
-def test_a_number_stays_a_number(records: Records) -> None:
-    rest, values, kind = hold_out(records, "age")
-    assert kind == "number"
-    np.testing.assert_array_equal(values, records.rows[:, 0])
-    assert rest.n_features == 5
-
-
-def test_a_number_of_few_values_is_a_category(records: Records) -> None:
-    rest, values, kind = hold_out(records, "smoker")
-    assert kind == "category"
-    assert values.shape == (30,)
-    assert values.tolist() == (np.arange(30) % 2).tolist()
-    assert rest.n_features == 5
-
-
-def test_what_the_file_tells_besides_the_rows_takes_no_feature_away(records: Records) -> None:
-    rest, values, kind = hold_out(records, "sex")
-    assert rest is records
-    assert kind == "category"
-    assert values.tolist() == [0, 1, 0] * 10
-
-
-def test_the_given_records_are_left_alone(records: Records) -> None:
+def test_numbers_numbers_of_few_values_and_what_the_file_tells_besides(records: Records) -> None:
     before = records.rows.copy()
-    hold_out(records, "town")
+    for name, kind, values, n_features in (
+        ("age", "number", before[:, 0], 5),
+        ("smoker", "category", np.arange(30) % 2, 5),
+        ("sex", "category", [0, 1, 0] * 10, 6),
+    ):
+        rest, found, found_kind = hold_out(records, name)
+        assert (found_kind, rest.n_features) == (kind, n_features)
+        np.testing.assert_array_equal(found, values)
+    assert rest is records
     np.testing.assert_array_equal(records.rows, before)
     assert records.n_features == 6
 

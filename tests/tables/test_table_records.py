@@ -66,18 +66,29 @@ def test_words_and_booleans_become_zeros_and_ones_without_dropping_any(write: Wr
     assert records.rows.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
 
 
-def test_numbers_named_as_categories_are_categories(write: Write) -> None:
-    records = read_table(write(lines("ward,age", "10,1", "9,2", "10,3")), categorical=["ward"])
-    assert records.feature_names == ("ward=10", "ward=9", "age")
+@pytest.mark.parametrize(
+    ("content", "options", "names"),
+    [
+        (lines("ward,age", "10,1", "9,2", "10,3"), {"categorical": ["ward"]}, ("ward=10", "ward=9", "age")),
+        (
+            lines("age, job", "39, ?", "50, cook", "38, cook"),
+            {},
+            ("age", "job=cook", "job=missing"),
+        ),  # spaces do not count
+        (lines("a,b,c", "1,2,3", "2,3,5"), {"drop": ["b"]}, ("a", "c")),
+        (lines("größe,ort", "1,Köln", "2,Bonn").encode("latin-1"), {}, ("größe", "ort=Bonn", "ort=Köln")),
+    ],
+)
+def test_features_are_named_after_columns_and_words(
+    content: str | bytes, options: dict[str, list[str]], names: tuple[str, ...], write: Write
+) -> None:
+    records = read_table(write(content), **options)
+    assert records.feature_names == names
+    if "job=missing" in names:
+        assert column(records, "job=missing").tolist() == [1, 0, 0]
 
 
-def test_the_spaces_around_words_do_not_count(write: Write) -> None:
-    records = read_table(write(lines("age, job", "39, ?", "50, cook", "38, cook")))
-    assert records.feature_names == ("age", "job=cook", "job=missing")
-    assert column(records, "job=missing").tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("hole", ["?", "NA", "", "NaN", " ?"])
+@pytest.mark.parametrize("hole", ["?", "NA", "", "NaN", " ?", "inf"])
 def test_missing_numbers_become_the_median_and_a_column_says_which(hole: str, write: Write) -> None:
     records = read_table(write(lines("a,b", "1,1", f"{hole},2", "2,3", "9,4")))
     assert records.feature_names == ("a", "a is missing", "b")
@@ -98,10 +109,6 @@ def test_other_marks_of_missing_values_can_be_named(write: Write) -> None:
     assert column(records, "b=missing").tolist() == [0, 1, 0, 0]
 
 
-def test_infinite_numbers_count_as_missing(write: Write) -> None:
-    assert column(read_table(write(lines("a,b", "1,1", "inf,2", "2,3"))), "a is missing").tolist() == [0, 1, 0]
-
-
 def test_columns_of_no_use_are_left_out_and_named(write: Write) -> None:
     header = "same,word,day,empty,many,good"
     rows = [f"1,yes,2020-01-{k % 28 + 1:02d},,name{k},{k}" for k in range(51)]
@@ -116,10 +123,7 @@ def test_columns_of_no_use_are_left_out_and_named(write: Write) -> None:
     ]:
         assert any(repr(name) in note and reason in note for note in records.notes)
     assert not any("name1" in note for note in records.notes)
-
-
-def test_fifty_categories_are_not_too_many(write: Write) -> None:
-    rows = [f"name{k},{k}" for k in range(50)]
+    rows = [f"name{k},{k}" for k in range(50)]  # fifty categories are not too many
     assert read_table(write(lines("many,good", *rows))).n_features == 51
 
 
@@ -166,10 +170,6 @@ def test_the_column_of_groups_is_no_feature(write: Write) -> None:
     assert records.notes == ("1 rows without a group are dropped",)
 
 
-def test_dropped_columns_are_gone(write: Write) -> None:
-    assert read_table(write(lines("a,b,c", "1,2,3", "2,3,5")), drop=["b"]).feature_names == ("a", "c")
-
-
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.CSV", "t.data", "t.data.gz", "t.txt"])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_text_files_under_many_names_are_read_alike(name: str, separator: str, write: Write) -> None:
@@ -187,11 +187,6 @@ def test_a_first_line_of_values_is_a_row(write: Write) -> None:
 @pytest.mark.parametrize("header", ["id,2019,2020", ",a,b"])
 def test_a_first_line_of_names_is_none(header: str, write: Write) -> None:
     assert read_table(write(lines(header, "1,2,3", "2,3,5"))).n_rows == 2
-
-
-def test_files_in_an_old_encoding_are_read(write: Write) -> None:
-    records = read_table(write(lines("größe,ort", "1,Köln", "2,Bonn").encode("latin-1")))
-    assert records.feature_names == ("größe", "ort=Bonn", "ort=Köln")
 
 
 def test_parquet_columns_keep_their_types(write_parquet: Callable[..., Path]) -> None:
