@@ -18,6 +18,7 @@ from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
+from tests.raising import raising
 
 RUNNER = CliRunner()
 
@@ -132,16 +133,16 @@ def test_parts_become_one_file_in_order(tmp_path: Path) -> None:
 
 def test_parts_that_are_not_whole_are_not_exported(tmp_path: Path) -> None:
     write_part(tmp_path, "a", 0, range(0, 2))
-    with pytest.raises(StorageError, match="not finished"):
+    with raising(StorageError, "the collaboration matrix", reason="not finished"):
         export(tmp_path, tmp_path / "all.parquet")
     record(tmp_path, a=4)
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         export(tmp_path, tmp_path / "all.parquet")
     later = write_part(tmp_path, "a", 1, range(3, 4))
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         export(tmp_path, tmp_path / "all.parquet")
     later.write_bytes(b"torn")
-    with pytest.raises(StorageError, match="cannot be read"):
+    with raising(StorageError, "the collaboration matrix", reason="cannot be read"):
         export(tmp_path, tmp_path / "all.parquet")
     assert not (tmp_path / "all.parquet").exists()
     assert not list(tmp_path.glob(".*.partial"))
@@ -151,7 +152,7 @@ def test_parts_that_another_alignment_made_are_not_exported(tmp_path: Path) -> N
     write_part(tmp_path, "a", 0, range(0, 2))
     write_part(tmp_path, "b", 0, range(0, 2), sign=-1.0)  # written again, and then the command was killed
     record(tmp_path, a=2, b=2)
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         export(tmp_path, tmp_path / "all.parquet")
     write_part(tmp_path, "b", 0, range(0, 2))
     assert pq.read_table(export(tmp_path, tmp_path / "all.parquet")).num_rows == 4
@@ -180,7 +181,7 @@ def test_the_record_says_which_form_is_exported(tmp_path: Path) -> None:
 def test_one_file_of_another_alignment_is_not_exported(tmp_path: Path) -> None:
     write_space(tmp_path, space_of(1.0, "collaboration.parquet", a=3))
     write_one_file(tmp_path, space_of(-1.0, "collaboration.parquet", a=3))
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         export(tmp_path, tmp_path / "all.parquet")
     assert not (tmp_path / "all.parquet").exists()
     write_one_file(tmp_path, space_of(1.0, "collaboration.parquet", a=3, b=2))  # b was being admitted

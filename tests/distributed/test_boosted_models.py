@@ -20,6 +20,7 @@ from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import Trees, boosted_trees
 from mooring.protocol.messages.model import Model
+from tests.raising import raising
 
 H = 3
 OBJECTIVE = {0: "reg:squarederror", 2: "binary:logistic"}
@@ -147,16 +148,16 @@ def test_a_model_of_no_rows_says_the_first_class_or_nought() -> None:
 
 def test_what_cannot_be_written_is_refused() -> None:
     for more in ({"booster": "dart"}, {"objective": "reg:logistic"}, {"booster": "gblinear"}):
-        with pytest.raises(InputError, match="the booster"):
+        with raising(InputError, "the booster"):
             Boosted(trained(2, 0, **more).raw, np.arange(2)).trees()
-    with pytest.raises(InputError, match="several outputs"):
+    with raising(InputError, "the booster", got="several outputs"):
         trained(3, 0, multi_strategy="multi_output_tree", tree_method="hist").trees()
     rows = np.random.default_rng(0).integers(0, 5, (200, 1))
     matrix = xgboost.DMatrix(rows, rows[:, 0] % 2, feature_types=["c"], enable_categorical=True, nthread=1)
     by_category = xgboost.train({"max_cat_to_onehot": 1, "tree_method": "hist", "verbosity": 0}, matrix, 2)
-    with pytest.raises(InputError, match="by category"):
+    with raising(InputError, "the booster", got="by category"):
         boosted_trees(bytes(by_category.save_raw("json")))
     none = json.loads(trained(0, 0)._booster().save_raw("json"))
     none["learner"]["gradient_booster"]["model"]["trees"] = []
-    with pytest.raises(InputError, match="no tree"):
+    with raising(InputError, "the booster", got="no tree"):
         boosted_trees(json.dumps(none).encode())

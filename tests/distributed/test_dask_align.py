@@ -17,6 +17,7 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import export, list_parts, part_path
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
+from tests.raising import raising
 
 from .dask_study import Made, align_on_dask, aligned_locally, make, matrix, same_arrays
 
@@ -168,14 +169,14 @@ def test_too_few_bundles_are_told_and_what_came_is_remembered(client: Client, tm
     made = make(tmp_path)
     for path in list(made.inbox.iterdir())[1:]:
         path.unlink()
-    with pytest.raises(InputError, match="two participants or more"):
+    with raising(InputError, "bundles", expected="two participants or more"):
         align_on_dask(client, made.study, made.inbox, tmp_path / "work", reduce_over_workers=reduced)
     assert len(json.loads((tmp_path / "work" / "intake.json").read_text())["remembered"]) == 1
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="0 that can be aligned"):
+    with raising(InputError, "bundles", got="0 that can be aligned"):
         align_on_dask(client, made.study, tmp_path / "empty", tmp_path / "work", reduce_over_workers=reduced)
     assert len(json.loads((tmp_path / "work" / "intake.json").read_text())["remembered"]) == 1
-    with pytest.raises(StorageError, match="not there"):
+    with raising(StorageError, "the folder of bundles", reason="not there"):
         align_on_dask(client, made.study, tmp_path / "nowhere", tmp_path / "work")
 
 
@@ -255,10 +256,10 @@ def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_
     part = part_path(work, "site-1", 1)
     kept = part.read_bytes()
     part.unlink()
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         matrix(made.study, work)
     part.write_bytes(kept[: len(kept) // 2])
-    with pytest.raises(StorageError, match="cannot be read"):
+    with raising(StorageError, "the collaboration matrix", reason="cannot be read"):
         matrix(made.study, work)
     part.write_bytes(kept)
     matrix(made.study, work)
@@ -267,7 +268,7 @@ def test_a_part_that_is_missing_or_of_other_maps_is_noticed(client: Client, tmp_
     other = tmp_path / "other"
     align_on_dask(client, made.study, made.inbox, other, rows_at_once=9)
     part.write_bytes(part_path(other, "site-1", 1).read_bytes())
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         matrix(made.study, work)
     mended = align_on_dask(client, made.study, made.inbox, other, rows_at_once=11)
     assert mended.parts_kept == 0  # other rows a part
@@ -284,8 +285,8 @@ def test_a_bundle_that_changes_after_it_was_verified_is_refused(client: Client, 
         data[-5] ^= 1
         path.write_bytes(bytes(data))
 
-    with pytest.raises(RefusedError, match="site-2 changed"):
+    with raising(RefusedError, "the bundle", reason="site-2 changed"):
         align_on_dask(client, made.study, made.inbox, work, on_intake=tampers)
-    with pytest.raises(StorageError, match="none in this folder"):
+    with raising(StorageError, "the alignment", reason="none in this folder"):
         read_space(work, made.study)
     assert "site-2" not in list_parts(work)  # no part of it that a later run would keep

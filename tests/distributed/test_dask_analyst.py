@@ -14,6 +14,7 @@ from mooring.engines.dask import DaskEngine
 from mooring.errors import InputError
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.storage.vault import Vault
+from tests.raising import raising
 
 from .dask_study import matrix, same_arrays
 from .hospitals import NAMES, founded, quickly
@@ -102,15 +103,15 @@ def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, 
     study = study_of(place)
     at_home = Analyst(study, tmp_path / "here").collect(place / "inbox")
     analyst = Analyst(study, tmp_path / "work", engine=DaskEngine(client))
-    with pytest.raises(InputError, match="got none so far"):
+    with raising(InputError, "bundles", got="none so far"):
         analyst.align(at_home.bundles)
     intake = analyst.collect(place / "inbox")
-    with pytest.raises(InputError, match="with the same engine"):
+    with raising(InputError, "bundles", got="others"):
         analyst.align(at_home.bundles)
     assert analyst.align(intake.bundles[1:]).space.names == NAMES[1:]
-    with pytest.raises(InputError, match="rows_at_once"):
+    with raising(InputError, "rows_at_once", got="0"):
         DaskEngine(client, rows_at_once=0)
-    with pytest.raises(InputError, match="passes"):
+    with raising(InputError, "passes", got="0"):
         Analyst(study, tmp_path / "work", engine=DaskEngine(client, passes=0)).train("linear")
 
 

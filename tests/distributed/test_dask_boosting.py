@@ -38,6 +38,7 @@ from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
+from tests.raising import raising
 
 from .dask_study import align_on_dask, make, matrix
 
@@ -267,7 +268,7 @@ def test_a_training_that_fails_again_and_again_is_told(
     client: Client, classes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "train_share", fails)
-    with pytest.raises(StorageError, match="begun 3 times"):
+    with raising(StorageError, "the training", reason="3 times"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost")
 
 
@@ -286,7 +287,7 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
     clock = iter(range(0, 10_000, 15))
     quick = type("Clock", (), {"monotonic": lambda: next(clock), "sleep": time.sleep})
     monkeypatch.setattr(together, "time", quick)
-    with pytest.raises(StorageError, match="could not reach another"):
+    with raising(StorageError, "the training", reason="1 times"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost")
     client.wait_for_workers(1, timeout=60)  # Dask at times gives up one of those that it starts again
     assert client.submit(abs, -1).result(timeout=60) == 1
@@ -301,7 +302,7 @@ def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: Wor
     kept = part.read_bytes()
     part.write_bytes(b"no part")
     try:
-        with pytest.raises(StorageError, match="cannot be read"):
+        with raising(StorageError, "the collaboration matrix", reason="cannot be read"):
             together.train_distributed(client, training, classes.pieces, np.eye(9, 6, dtype=np.float32))
     finally:
         part.write_bytes(kept)
@@ -351,15 +352,15 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
         def nthreads(self) -> dict[str, int]:
             raise OSError("timed out")
 
-    with pytest.raises(StorageError, match="connection to it was lost"), explain_dask_errors():
+    with raising(StorageError, "the scheduler"), explained():
         together.train_distributed(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
 
 
 def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="rounds of its own"):
+    with raising(InputError, "passes", got="given"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost", passes=3)
     monkeypatch.undo()
-    with pytest.raises(InputError, match="more than 500 classes"):
+    with raising(InputError, "learner", expected="500"):
         boosting.rounds_for(501)
     none = CutRows(np.zeros(3, dtype=np.int64), np.zeros((3, 6), dtype=np.float32)).cuts(0)
     assert together.train_distributed(client, together.Boosting(*[None] * 5), [], none) == b""  # nobody is left
@@ -380,16 +381,16 @@ class Elsewhere:
 def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     here = xgboost.__version__
     for others in ("none", "1.7.6"):
-        with pytest.raises(InputError, match=r"pip install 'mooring\[dask,xgboost\]'"):
+        with raising(InputError, "workers", got="another version"):
             together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, others))
     for scheduler in ("10.0.0.5", "127.0.0.1"):  # this machine's, with workers elsewhere
-        with pytest.raises(InputError, match="are not encrypted"):
+        with raising(InputError, "learner", got="not encrypted"):
             together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here, here))
         together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here))
         together.require_xgboost(Elsewhere(f"tcp://{scheduler}:8786", here, here))
     together.require_xgboost(Elsewhere("tls://127.0.0.1:8786", here, here, workers="127.0.0.1"))
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mooring\[dask,xgboost\]'"):
+    with raising(MissingExtraError, extra="dask,xgboost"):
         together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
 
 

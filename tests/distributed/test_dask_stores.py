@@ -13,6 +13,7 @@ pytest.importorskip("s3fs")
 from mooring.engines.dask import connect
 from mooring.engines.dask.bundle_locations import list_bundles
 from mooring.errors import StorageError
+from tests.raising import raising
 
 from .dask_study import align_on_dask, aligned_locally, make, matrix
 from .object_store import SECRET, amazons_own, settings
@@ -48,7 +49,7 @@ def test_workers_download_for_themselves_and_let_go(moto_port: int, tmp_path: Pa
             lambda dask_worker: [str(path) for path in Path(dask_worker.local_directory).rglob("*.bundle")]
         )
         assert not any(left.values())
-        with pytest.raises(StorageError, match="404") as told:
+        with raising(StorageError, reason="404") as told:
             align_on_dask(client, made.study, "s3://nowhere/bundles", work)
         assert SECRET not in str(told.value)
     assert np.abs(matrix(made.study, work).rows - matrix(made.study, here).rows).max() < 1e-6

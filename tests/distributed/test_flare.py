@@ -24,6 +24,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
+from tests.raising import raising
 
 from .flare_deployment import SERVER, Deployment, wait_until, write_hostile_job
 
@@ -194,7 +195,7 @@ def test_the_server_cannot_open_the_anchor_that_it_carries(played: Played, first
     carried = played.work / "ward.anchor"
     dealers = Participant(played.study, Vault.open(played.place / "north" / "vault"))
     assert dealers.open_anchor(carried).matrix.shape == (16, 4)
-    with pytest.raises(RefusedError, match="roster"):
+    with raising(RefusedError, "the study", reason="roster"):
         Participant(played.study, Vault.open(played.place / "analyst" / "vault")).open_anchor(carried)
     plain = dealers.open_anchor(carried).matrix.tobytes()
     assert not any(plain in path.read_bytes() for path in (played.place / "analyst").rglob("*") if path.is_file())

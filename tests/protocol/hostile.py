@@ -89,11 +89,7 @@ class World:
         }
 
     def signed_bundle(
-        self,
-        *,
-        arrays: Mapping[str, np.ndarray] | None = None,
-        signer: SigningKey | None = None,
-        **fields: Any,
+        self, *, arrays: Mapping[str, np.ndarray] | None = None, signer: SigningKey | None = None, **fields: Any
     ) -> bytes:
         """A bundle as a participant can make it that signs whatever it likes; a field of ... is left out."""
         arrays = {**self.arrays(), **(arrays or {})}

@@ -19,6 +19,7 @@ from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.prediction import predict_rows
+from tests.raising import raising
 
 from . import hostile_anchors, hostile_bundles, hostile_containers, hostile_results
 from .hostile import CORPUS, Hostile, World, build_world
@@ -131,7 +132,7 @@ def test_a_model_that_the_analyst_did_not_sign_for_is_refused(world: World, tmp_
     assert good() is not None
     (tmp_path / "result" / "map.safetensors").unlink()
     (tmp_path / "result" / "map.safetensors").symlink_to(world.folder / "good.map")
-    with pytest.raises(RefusedError, match="not the one that the analyst signed for"):
+    with raising(RefusedError, "the model", reason="not the one that the analyst signed for"):
         good()
 
 

@@ -104,10 +104,7 @@ def test_what_a_job_needs_comes_in(message: IncomingMessage, me: str) -> None:
         (replace(ADMINISTRATOR, channel="_net_manager", topic="config_vars"), SITE),
         (replace(ADMINISTRATOR, channel="cellnet.channel", topic="bulk"), SITE),
         (replace(ADMINISTRATOR, channel="aux_communication", topic="fed.event"), SITE),
-        (
-            replace(ADMINISTRATOR, channel=STREAM[0], topic=STREAM[1], streamed=("aux_communication", "fed.event")),
-            SITE,
-        ),
+        (replace(ADMINISTRATOR, channel=STREAM[0], topic=STREAM[1], streamed=("aux_communication", "fed.event")), SITE),
         (replace(ADMINISTRATOR, channel="server_command", topic="get_task"), SITE),
         (replace(ADMINISTRATOR, destination="south"), SITE),
         (IncomingMessage("job", SITES_JOB, True, SITES_JOB, SITE, "admin", "sys.shell"), SITE),

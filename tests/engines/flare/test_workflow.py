@@ -32,6 +32,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
+from tests.raising import raising
 
 SITES = ("north", "south", "east")
 RUNNER = CliRunner()
@@ -124,11 +125,11 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
 def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
     world.deal()
     told = world.analyst.for_participant("south")
-    with pytest.raises(RefusedError, match="another study"):
+    with raising(RefusedError, "the job", reason="another study"):
         replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, told, world.analyst.answer)
-    with pytest.raises(RefusedError, match="another study"):
+    with raising(RefusedError, "the job", reason="another study"):
         world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.answer)
-    with pytest.raises(RefusedError, match="another study"):
+    with raising(RefusedError, "the job", reason="another study"):
         ServerWorkflow.opened(world.place / "kit", "0" * 64, lambda words: None)
     assert not world.analyst.bundle("south").exists()
 
@@ -136,7 +137,7 @@ def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
 def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
     world.deal()
     told = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
-    with pytest.raises(InputError, match="labels = true"):
+    with raising(InputError, "consent for labels", cure="labels = true"):
         world.part("south", labels=False).do(SHARE_TASK, told, world.analyst.answer)
     assert not world.analyst.bundle("south").exists()
     own = world.part("south").do(SHARE_TASK, told, world.analyst.answer)
@@ -145,7 +146,7 @@ def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
 
 def test_a_site_under_another_name_than_the_rosters_does_nothing(world: World) -> None:
     world.deal()
-    with pytest.raises(InputError, match="roster"):
+    with raising(InputError, "name of the site", expected="roster"):
         replace(world.part("south"), name="east").do(
             SHARE_TASK, world.analyst.for_participant("east"), world.analyst.answer
         )
@@ -155,18 +156,18 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
     world.deal()
     world.share("south")
     sent = world.analyst.bundle("south")
-    with pytest.raises(StorageError, match="not east's"):
+    with raising(StorageError, "the server", reason="not east's"):
         send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
     assert not world.analyst.bundle("east").exists()
 
 
 def test_only_the_dealers_anchor_is_carried(world: World) -> None:
-    with pytest.raises(InputError, match="dealer"):
+    with raising(InputError, "dealer"):
         world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.answer)
     another = replace(world.study, dealer="south")
     forged = world.place / "forged.anchor"
     Participant(another, Vault.open(world.place / "south" / "vault")).deal(forged)
-    with pytest.raises(StorageError, match="not the dealer's"):
+    with raising(StorageError, "the server", reason="not the dealer's"):
         send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.answer)
     assert not world.analyst.anchor.exists()
 
@@ -177,7 +178,7 @@ def test_a_site_may_use_an_anchor_that_came_another_way(world: World) -> None:
     kept.write_bytes(world.analyst.anchor.read_bytes())
     world.analyst.anchor.unlink()  # the dealer is down
     assert world.share("south", anchor=kept)["rows"] == 40
-    with pytest.raises(NoAnchorError, match="the dealer has not sent it"):
+    with raising(NoAnchorError, "the anchor", reason="the dealer has not sent it"):
         world.share("east")
     assert world.share("north", anchor=kept)["rows"] == 40
     assert world.analyst.analysed() == ("north", "south")
@@ -271,7 +272,7 @@ def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(
     }
     write_signed(path, kind="map", fields=fields, arrays=arrays, signer=world.analyst.signing_key)
     assert read_result(path.parent, world.study, member).mean[0] == honest.mean[0] + 1.0
-    with pytest.raises(RefusedError, match="your own anchor representation"):
+    with raising(RefusedError, "the map", reason="your own anchor representation"):
         world.fetch_result("south")
     assert not world.settings("south").result.exists()
 
@@ -279,7 +280,7 @@ def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(
 def test_too_few_bundles_make_no_model_and_stay(world: World) -> None:
     world.deal()
     world.share("south")
-    with pytest.raises(InputError, match="2 or more"):
+    with raising(InputError, "bundles", expected="2 or more"):
         world.analyst.analysed()
     assert world.analyst.bundle("south").exists()
     world.share("east")
@@ -289,12 +290,12 @@ def test_too_few_bundles_make_no_model_and_stay(world: World) -> None:
 def test_the_server_needs_the_analysts_vault(world: World) -> None:
     settings = ServerSettings.read(world.place / "kit")
     replace(settings, vault=world.place / "north" / "vault").write(world.place / "kit")
-    with pytest.raises(RefusedError, match="analyst"):
+    with raising(RefusedError, "the job", reason="analyst"):
         ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
 
 
 def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
-    with pytest.raises(RefusedError, match="another one is at work"):
+    with raising(RefusedError, "the job", reason="another one is at work"):
         ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
     again = replace(ServerSettings.read(world.place / "kit"), folder=world.place / "elsewhere")
     again.write(world.place / "kit")
@@ -353,7 +354,7 @@ def test_what_was_taken_stays(file: Path, arrival: IncomingFile) -> None:
     send_file(file, counter.ticket(arrival=arrival), counter.answer)
     before = file.read_bytes()
     file.write_bytes(b"another")
-    with pytest.raises(StorageError, match="what was taken stays"):
+    with raising(StorageError, "the server", reason="what was taken stays"):
         send_file(file, counter.ticket(arrival=arrival), counter.answer)
     assert arrival.path.read_bytes() == before
 
@@ -372,7 +373,7 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: P
     assert arrival.partial.stat().st_size == 640
     counter.close(ticket)
     assert list(arrival.path.parent.iterdir()) == []
-    with pytest.raises(StorageError, match="its time is over"):
+    with raising(StorageError, "the server", reason="its time is over"):
         send_file(file, ticket, counter.answer)
     send_file(file, counter.ticket(arrival=arrival), counter.answer)
     assert arrival.path.read_bytes() == file.read_bytes()
@@ -464,7 +465,7 @@ def test_settings_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) ->
     (tmp_path / SETTINGS_FILE).write_text(text)
     with pytest.raises(InputError):
         SiteSettings.read(tmp_path)
-    with pytest.raises(StorageError, match=SETTINGS_FILE):
+    with raising(StorageError, "the settings", reason=SETTINGS_FILE):
         SiteSettings.read(tmp_path / "nowhere")
 
 
@@ -505,7 +506,7 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
 
 
 def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nvflare provision"):
+    with raising(InputError, "output", expected="nvflare provision"):
         write_policy(tmp_path, "site")
     (tmp_path / "resources.json.default").write_text("[]")
     with pytest.raises(InputError):
@@ -520,7 +521,7 @@ def test_a_job_names_two_classes_and_the_study_and_carries_no_code(world: World)
     assert text.count('"path"') == 2
     assert text.count(world.study.digest) == 2
     dotted = replace(world.study.participants[0], name="st.mary")
-    with pytest.raises(InputError, match="dots"):
+    with raising(InputError, "roster", expected="dots"):
         write_job(replace(world.study, participants=(dotted, *world.study.participants[1:])), world.place / "no-job")
 
 

@@ -18,17 +18,8 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
-from tests.protocol.analyst.support import (
-    ANALYST,
-    bundles_of,
-    garbage,
-    make,
-    prepared,
-    send,
-    sent,
-    sites_of,
-    spread_of,
-)
+from tests.protocol.analyst.support import ANALYST, bundles_of, garbage, make, prepared, send, sent, sites_of, spread_of
+from tests.raising import raising
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
@@ -57,7 +48,7 @@ def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
 def test_one_bundle_cannot_be_aligned(tmp_path: Path) -> None:
     study = make()
     sent(study, tmp_path / "inbox", [2])
-    with pytest.raises(InputError, match="wait for a second"):
+    with raising(InputError, "bundles", cure="wait for a second"):
         align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work")
 
 
@@ -88,7 +79,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
 def test_late_needs_an_alignment_to_join(tmp_path: Path) -> None:
     study = make()
     sent(study, tmp_path / "inbox")
-    with pytest.raises(StorageError, match="mooring align"):
+    with raising(StorageError, "the alignment", cure="mooring align"):
         align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", late=True)
 
 
@@ -97,7 +88,7 @@ def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Pa
     sites = sent(study, inbox)
     bundles = bundles_of(study, inbox)
     send(study, replace(sites[1], rows=-sites[1].rows), 1, inbox)
-    with pytest.raises(RefusedError, match="site-1 changed while it was read"):
+    with raising(RefusedError, "the bundle", reason="site-1 changed while it was read"):
         align_bundles(study, bundles, tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -108,7 +99,7 @@ def test_an_interrupted_alignment_is_noticed(tmp_path: Path, monkeypatch: pytest
     kept = (work / "alignment.safetensors").read_bytes()
     align_bundles(study, bundles_of(study, tmp_path / "inbox")[1:], work)
     (work / "alignment.safetensors").write_bytes(kept)
-    with pytest.raises(StorageError, match="interrupted"):
+    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
         train(study, work)
 
 

@@ -8,11 +8,8 @@ import pytest
 
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
-from tests.protocol.analyst.support import (
-    make,
-    send,
-    sent,
-)
+from tests.protocol.analyst.support import make, send, sent
+from tests.raising import raising
 
 
 def test_what_holds_up_is_taken_and_everything_else_is_set_aside_with_its_reason(tmp_path: Path) -> None:
@@ -88,7 +85,7 @@ def test_bundles_come_from_any_address_and_too_large_ones_stay_there(tmp_path: P
         ("site-9.bundle", "it is larger than any bundle may be")
     ]
     assert len(list((tmp_path / "work" / "received").iterdir())) == 2
-    with pytest.raises(StorageError, match="cannot be listed"):
+    with raising(StorageError, "the source of bundles", reason="cannot be listed"):
         collect(study, "memory://nothing-here", tmp_path / "work")
 
 
@@ -113,5 +110,5 @@ def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_inbox_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="not there"):
+    with raising(StorageError, "the folder of bundles", reason="not there"):
         collect(make(), tmp_path / "nothing", tmp_path / "work")

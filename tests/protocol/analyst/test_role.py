@@ -18,15 +18,8 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import read_result
-from tests.protocol.analyst.support import (
-    ANALYST,
-    KEYS,
-    bundles_of,
-    make,
-    prepared,
-    send,
-    sites_of,
-)
+from tests.protocol.analyst.support import ANALYST, KEYS, bundles_of, make, prepared, send, sites_of
+from tests.raising import raising
 
 
 @pytest.mark.parametrize("learner", ["auto", "linear"])
@@ -81,12 +74,12 @@ def test_of_too_many_rows_each_gives_its_share(tmp_path: Path) -> None:
 def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_delivered(tmp_path: Path) -> None:
     study = make(kind="none")
     work, _ = prepared(study, tmp_path)
-    with pytest.raises(InputError, match="mooring export"):
+    with raising(InputError, "study", cure="mooring export"):
         train(study, work)
     analyst = Analyst(study, work, ANALYST)
     table = pq.read_table(analyst.export(tmp_path / "matrix.parquet"))
     assert table.column_names == ["participant", *(f"z{k + 1}" for k in range(6))]
-    with pytest.raises(InputError, match="--force"):
+    with raising(InputError, "output", cure="--force"):
         analyst.export(tmp_path / "matrix.parquet")
     analyst.export(tmp_path / "matrix.parquet", force=True)
     assert analyst.deliver(tmp_path / "results").model_digest == ""
@@ -131,7 +124,7 @@ def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> Non
     work, _ = prepared(study, tmp_path)
     train(study, work, learner="linear")
     align_bundles(study, bundles_of(study, tmp_path / "inbox")[1:], work)
-    with pytest.raises(InputError, match="mooring train"):
+    with raising(InputError, "model", cure="mooring train"):
         deliver(study, work, tmp_path / "results", ANALYST)
     train(study, work, learner="linear")
     deliver(study, work, tmp_path / "results", ANALYST)
@@ -140,9 +133,9 @@ def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> Non
 def test_only_the_studys_analyst_can_deliver(tmp_path: Path) -> None:
     study = make()
     work, _ = prepared(study, tmp_path)
-    with pytest.raises(RefusedError, match="not that of the study's analyst"):
+    with raising(RefusedError, "the delivery", reason="not that of the study's analyst"):
         deliver(study, work, tmp_path / "results", KEYS[0])
-    with pytest.raises(InputError, match="signing_key"):
+    with raising(InputError, "signing_key"):
         Analyst(study, work).deliver(tmp_path / "results")
 
 
@@ -179,7 +172,7 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
     rows = np.column_stack([table[f"z{k + 1}"].to_numpy() for k in range(6)])
     assert train(study, work, learner="svm").holds_rows
     assert rows_inside((work / "model.onnx").read_bytes(), rows) > 20
-    with pytest.raises(RefusedError, match="holds rows of the participants"):
+    with raising(RefusedError, "the delivery", reason="holds rows of the participants"):
         deliver(study, work, tmp_path / "results", ANALYST)
     assert not (tmp_path / "results").exists()
     deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)

@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
+from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
+from tests.raising import raising
 
 
 def forge(small_study, matrix: np.ndarray) -> Path:
@@ -30,23 +32,35 @@ def test_an_anchor_that_protects_less_is_refused_before_anything_is_written_down
     """What else is refused, and why: hostile_anchors.py."""
     vault, output = small_study.vaults[1], small_study.folder / "out.bundle"
     assert np.array_equal(open_anchor(vault, small_study.study, forge(small_study, good)).matrix, good)
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the anchor file", reason="orthonormal"):
         replace(small_study, anchor=forge(small_study, 100 * good)).share(output=output)
-    assert caught.value.what == "the anchor file"
     assert not output.exists()
     assert not (vault.folder / "ledger.sqlite").exists()
 
 
 def test_the_analyst_that_carries_an_anchor_cannot_open_it(small_study):
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the study"):  # whose roster does not have these keys
         open_anchor(small_study.analyst, small_study.study, small_study.anchor)
-    assert caught.value.what == "the study"  # whose roster does not have these keys
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the sealed file"):
         small_study.analyst.sealing_key.open(small_study.anchor.read_bytes()[-1024:])
-    assert caught.value.what == "the sealed file"
     matrix = open_anchor(small_study.vaults[1], small_study.study, small_study.anchor).matrix
     carried = small_study.anchor.read_bytes()
     assert all(matrix[k].tobytes() not in carried for k in range(len(matrix)))
+
+
+def test_an_anchor_file_that_is_not_there_is_a_storage_error(small_study):
+    with raising(StorageError, "the anchor file"):
+        open_anchor(small_study.vaults[1], small_study.study, small_study.folder / "nowhere.anchor")
+
+
+def test_an_anchor_is_opened_by_those_whom_it_is_sealed_to_and_by_nobody_else(small_study, good, monkeypatch):
+    others = [one.sealing_key for one in small_study.study.participants if one.name != "hospital-1"]
+    monkeypatch.setattr("mooring.protocol.messages.anchor.seal", lambda plain, keys: seal(plain, others))
+    path = forge(small_study, good)
+    with raising(RefusedError, "the sealed file"):
+        open_anchor(small_study.vaults[1], small_study.study, path)
+    for i in (0, 2):
+        assert np.array_equal(open_anchor(small_study.vaults[i], small_study.study, path).matrix, good)
 
 
 def test_everybody_opens_the_same_anchor_and_dealing_again_deals_the_same(small_study):
@@ -77,15 +91,15 @@ def test_a_roster_that_grew_after_dealing_is_dealt_an_anchor_of_its_own(small_st
     deal_anchor(small_study.vaults[0], grown, path)
     first = open_anchor(small_study.vaults[1], small_study.study, small_study.anchor)
     assert open_anchor(late, grown, path).digest != first.digest
-    with pytest.raises(RefusedError, match="another roster"):
+    with raising(RefusedError, "the anchor file", reason="another roster"):
         open_anchor(small_study.vaults[1], small_study.study, path)
 
 
 def test_only_the_dealer_deals(small_study):
-    with pytest.raises(InputError, match="hospital-0"):
+    with raising(InputError, "dealer", expected="hospital-0"):
         deal_anchor(small_study.vaults[1], small_study.study, small_study.folder / "no.anchor")
     stranger = Vault.create(small_study.folder / "vault-stranger")
-    with pytest.raises(RefusedError, match="not in its roster"):
+    with raising(RefusedError, "the study", reason="not in its roster"):
         deal_anchor(stranger, small_study.study, small_study.folder / "no.anchor")
 
 
@@ -93,7 +107,7 @@ def test_a_second_anchor_for_the_same_study_gives_no_second_upload(small_study, 
     """A dealer could deal one participant two anchors, and compare."""
     first, second = small_study.folder / "first.bundle", small_study.folder / "second.bundle"
     small_study.share(output=first)
-    with pytest.raises(RefusedError, match="another"):
+    with raising(RefusedError, "the anchor file", reason="another"):
         replace(small_study, anchor=forge(small_study, good)).share(output=second)
     assert not second.exists()
     (used,) = small_study.vaults[1].folder.rglob("used.anchor")
@@ -105,18 +119,18 @@ def test_a_second_anchor_for_the_same_study_gives_no_second_upload(small_study, 
 @pytest.mark.parametrize(
     ("changes", "floors", "reason"),
     [
-        ({"anchor_noise_scale": 0.009}, Floors(), "anchor noise of 0.009 is below your floor of 0.01"),
-        ({"data_noise_scale": 0.04}, Floors(), "private-data noise of 0.04 is below your floor of 0.05"),
+        ({"anchor_noise_scale": 0.009}, Floors(), "anchor noise of 0.009"),
+        ({"data_noise_scale": 0.04}, Floors(), "private-data noise of 0.04"),
         ({"anchor_noise_scale": 1e-300}, Floors(), "anchor noise"),
-        ({}, Floors(anchor_noise=0.06), "anchor noise of 0.05 is below your floor of 0.06"),
-        ({}, Floors(data_noise=0.31), "private-data noise of 0.3 is below your floor of 0.31"),
-        ({"method": "aa-i-gdp", "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}, Floors(), "no noise at all"),
+        ({}, Floors(anchor_noise=0.06), "floor of 0.06"),
+        ({}, Floors(data_noise=0.31), "floor of 0.31"),
+        ({"method": "aa-i-gdp", "data_noise_scale": 0.0, "anchor_noise_scale": 0.0}, Floors(), "no noise"),
     ],
 )
 def test_a_study_below_a_participants_own_floor_is_refused(small_study, changes, floors, reason):
     weak = small_study.another(**changes)
     output = small_study.folder / "out.bundle"
-    with pytest.raises(RefusedError, match=reason):
+    with raising(RefusedError, "the study", reason=reason):
         weak.share(replace(small_study.vaults[1], floors=floors), output=output)
     assert not output.exists()
     small_study.share(replace(small_study.vaults[1], floors=Floors(0.05, 0.3)), output=output)  # at the floor is enough

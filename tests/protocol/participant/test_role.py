@@ -10,6 +10,7 @@ from mooring import Analyst, Participant, Study
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, Label
+from tests.raising import raising
 
 NAMES = ("north", "south")
 AT = "memory://mooring-participant"
@@ -61,9 +62,9 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         assert np.ptp(here.values) > 1
         for address in (f"{AT}/south", f"file://{tmp_path}/results/south", str(tmp_path / "results" / "south")):
             assert np.array_equal(south.predict(fresh, result=address).values, here.values)
-        with pytest.raises(StorageError, match=r"/nobody/map\.safetensors cannot be fetched"):
+        with raising(StorageError, "the result", reason="/nobody/map.safetensors cannot be fetched"):
             south.predict(fresh, result=f"{AT}/nobody")
-        with pytest.raises(InputError, match="one for a single file"):
+        with raising(InputError, "address", got="one for a single file"):
             south.predict(fresh, result="https://store.example/results/south")
         assert not list(tmp_path.glob("mooring-result-*"))
     finally:

@@ -14,6 +14,7 @@ import pytest
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.storage.vault import Floors, Vault
+from tests.raising import raising
 
 PASSPHRASE = "correct horse battery staple"
 
@@ -47,7 +48,7 @@ def test_everything_in_a_vault_is_its_owners_only(small_study):
 def test_a_vault_is_never_overwritten(folder):
     made = Vault.create(folder / "vault")
     for passphrase in (None, PASSPHRASE):
-        with pytest.raises(InputError, match="one that has one"):
+        with raising(InputError, "vault", got="one that has one"):
             Vault.create(folder / "vault", passphrase=passphrase)
     assert Vault.open(folder / "vault") == made
 
@@ -78,19 +79,19 @@ def test_a_passphrase_locks_the_vault(folder):
     assert not [secret for secret in secrets_of(made) if secret in locked]
     assert stat.S_IMODE((folder / "vault" / "identity.age").stat().st_mode) == 0o600
     assert Vault.open(folder / "vault", passphrase=PASSPHRASE) == made
-    with pytest.raises(RefusedError, match="passphrase does not open it") as caught:
+    with raising(RefusedError, "the vault", reason="passphrase does not open it") as caught:
         Vault.open(folder / "vault", passphrase="incorrect horse")
     assert "horse" not in str(caught.value)
-    with pytest.raises(InputError, match="passphrase"):
+    with raising(InputError, "passphrase"):
         Vault.open(folder / "vault")
     for damaged in (locked[:40], b"", locked[:-1] + bytes([locked[-1] ^ 1])):
         (folder / "vault" / "identity.age").write_bytes(damaged)
-        with pytest.raises(RefusedError, match="the vault"):
+        with raising(RefusedError, "the vault"):
             Vault.open(folder / "vault", passphrase=PASSPHRASE)
 
 
 def test_an_empty_passphrase_is_refused_before_anything_is_made(folder):
-    with pytest.raises(InputError, match="not empty"):
+    with raising(InputError, "passphrase", expected="not empty"):
         Vault.create(folder / "vault", passphrase="")
     assert not list(folder.rglob("identity*"))
     Vault.create(folder / "vault")
@@ -128,10 +129,10 @@ def test_a_damaged_identity_is_refused_and_left_as_it_is(folder):
     good = path.read_bytes()
     for damaged in damaged_identities(good).values():
         path.write_bytes(damaged)
-        with pytest.raises(RefusedError, match="damaged or of another version") as caught:
+        with raising(RefusedError, "the vault", reason="damaged or of another version") as caught:
             Vault.open(folder / "vault")
         assert not [secret for secret in secrets_of(made) if secret.hex() in str(caught.value)]
-        with pytest.raises(InputError, match="one that has one"):
+        with raising(InputError, "vault", got="one that has one"):
             Vault.create(folder / "vault")
         assert path.read_bytes() == damaged
     path.write_bytes(good)
@@ -146,7 +147,7 @@ def test_an_identity_of_unbelievable_size_is_not_read(folder):
 
 
 def test_a_folder_without_a_vault_is_a_clear_error(folder):
-    with pytest.raises(StorageError, match="mooring join"):
+    with raising(StorageError, "the vault", cure="mooring join"):
         Vault.open(folder)
     (folder / "identity.json").mkdir()
     with pytest.raises(StorageError):
@@ -165,7 +166,7 @@ def test_a_vault_with_other_keys_than_the_roster_says_is_refused(small_study):
     """Also if only the sealing key is another: the anchor could not be opened."""
     mixed = replace(small_study.vaults[1], sealing_key=small_study.vaults[2].sealing_key)
     for vault in (Vault.create(small_study.folder / "stranger"), mixed, small_study.analyst):
-        with pytest.raises(RefusedError, match="not in its roster"):
+        with raising(RefusedError, "the study", reason="not in its roster"):
             small_study.share(vault, output=small_study.folder / "out.bundle")
 
 

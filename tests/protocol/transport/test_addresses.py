@@ -16,6 +16,7 @@ from mooring.protocol.transport.addresses import (
     redact_word,
 )
 from mooring.protocol.transport.transfer import send_file
+from tests.raising import raising
 
 
 def test_what_is_shown_of_an_address_has_no_secret() -> None:
@@ -63,11 +64,11 @@ def test_odd_passwords_are_not_shown_either(address: str) -> None:
 def test_an_address_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.address").write_text(" https://store.example/x?y=1\n")
     assert read_address(f"@{tmp_path / 'a.address'}") == "https://store.example/x?y=1"
-    with pytest.raises(StorageError, match="after the @"):
+    with raising(StorageError, "the file of the address", cure="after the @"):
         read_address(f"@{tmp_path / 'none'}")
     for content in (b"", b"https://a\nhttps://b", b"\xff\xfe", b"x" * 20_000):
         (tmp_path / "a.address").write_bytes(content)
-        with pytest.raises(InputError, match="one line"):
+        with raising(InputError, "address", expected="one line"):
             read_address(f"@{tmp_path / 'a.address'}")
 
 
@@ -80,6 +81,6 @@ def test_files_and_urls_are_told_apart() -> None:
 
 @pytest.mark.parametrize("address", ["https://", "https://host:99999/x", "https://user:pw@host/x", "https://höst/x"])
 def test_an_address_that_cannot_be_one(address: str, bundle: Path) -> None:
-    with pytest.raises(InputError, match="presigned address") as caught:
+    with raising(InputError, "address", expected="presigned address") as caught:
         send_file(bundle, address)
     assert "pw" not in str(caught.value)

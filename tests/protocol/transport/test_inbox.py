@@ -14,6 +14,7 @@ from mooring.protocol.analyst.intake import collect
 from mooring.protocol.transport import inbox as inbox_module
 from mooring.protocol.transport import object_stores as stores
 from tests.protocol.transport.support import QUICK, Cut, make_study, raises
+from tests.raising import raising
 
 
 def names(intake: Any) -> list[str]:
@@ -72,11 +73,7 @@ def test_another_bundle_at_the_same_address_does_not_undo_the_first(
 
 @pytest.mark.parametrize("problem", [None, OSError("reset")], ids=["short", "broken"])
 def test_half_a_file_is_fetched_again_and_then_set_aside(
-    problem: Exception | None,
-    inbox: Callable[..., bytes],
-    memory: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception | None, inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "WAITS", QUICK)
     study, work, data = make_study(), tmp_path / "work", memory.cat_file("/inbox/site-1.bundle")
@@ -141,7 +138,7 @@ def test_one_file_that_fills_the_disk_does_not_keep_the_others_out(
             ("site-1.bundle", f"there is no room for it here: {told}")
         ]
     trouble[0] = errno.EROFS  # which concerns all of them
-    with pytest.raises(StorageError, match="read-only"):
+    with raising(StorageError, "the work folder", reason="read-only"):
         collect(study, "memory://inbox", tmp_path / "work")
 
 
@@ -156,12 +153,12 @@ def test_a_store_that_does_not_hand_out_or_list(
     assert {entry.reason for entry in intake.set_aside} == {"the store refuses to hand it out"}
     assert len(asked) == 3
     for trouble, told in (
-        (PermissionError("5ec2e7"), r"refuses access \(403\)"),
-        (FileNotFoundError("5ec2e7"), r"nothing is there \(404\)"),
+        (PermissionError("5ec2e7"), "(403)"),
+        (FileNotFoundError("5ec2e7"), "(404)"),
         (RuntimeError("5ec2e7"), "could not be reached"),
     ):
         monkeypatch.setattr(type(memory), "ls", raises(trouble))
-        with pytest.raises(StorageError, match=told) as caught:
+        with raising(StorageError, "the source of bundles", reason=told) as caught:
             collect(study, "memory://inbox", work)
         assert "memory://inbox cannot be listed" in str(caught.value)
         assert "5ec2e7" not in str(caught.value)

@@ -17,15 +17,8 @@ from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport import presigned_upload
 from mooring.protocol.transport.transfer import send_file
 from tests.loopback import serving
-from tests.protocol.transport.support import (
-    DENIED,
-    EXPIRED,
-    QUICK,
-    SECRET,
-    Store,
-    handle_by,
-    make_bundle,
-)
+from tests.protocol.transport.support import DENIED, EXPIRED, QUICK, SECRET, Store, handle_by, make_bundle
+from tests.raising import raising
 
 
 def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, store: Store) -> None:
@@ -76,7 +69,7 @@ def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
     waited: list[float] = []
     monkeypatch.setattr(stores.time, "sleep", waited.append)
     store.script = [(503, b"")] * 4
-    with pytest.raises(StorageError, match="the store answered 503"):
+    with raising(StorageError, "the upload", reason="the store answered 503"):
         send_file(bundle, store.address)
     assert waited == list(stores.WAITS)
     assert list(stores.WAITS) == sorted(stores.WAITS)
@@ -90,7 +83,7 @@ def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
 
 def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, store: Store) -> None:
     store.script = ["etag"] * 4
-    with pytest.raises(StorageError, match="another checksum"):
+    with raising(StorageError, "the upload", reason="another checksum"):
         send_file(bundle, store.address, waits=QUICK)
     store.extra, store.script = {"x_amz_server_side_encryption": "aws:kms"}, ["etag"]
     assert not send_file(bundle, store.address, waits=QUICK).confirmed  # under a key, an ETag is no MD5
@@ -125,18 +118,18 @@ def test_a_refusal_is_told_at_once_with_a_cure_and_without_a_secret(
 def test_a_store_that_refuses_before_it_has_read_everything_is_heard(tmp_path: Path, store: Store) -> None:
     make_bundle(tmp_path / "a.bundle", 0, rows=400_000)  # more than the sockets hold
     store.script = ["early"]
-    with pytest.raises(StorageError, match=r"refuses it \(403, AccessDenied\)"):
+    with raising(StorageError, "the upload", reason="refuses it (403, AccessDenied)"):
         send_file(tmp_path / "a.bundle", store.address, waits=())
 
 
 def test_nobody_there_and_nobody_who_answers(
     bundle: Path, store: Store, monkeypatch: pytest.MonkeyPatch, refusing_port: int
 ) -> None:
-    with pytest.raises(StorageError, match="the store cannot be reached"):
+    with raising(StorageError, "the upload", reason="the store cannot be reached"):
         send_file(bundle, f"http://127.0.0.1:{refusing_port}/x?{SECRET}", waits=QUICK)
     monkeypatch.setattr(presigned_upload, "TIMEOUT", 0.1)
     store.script = ["silent"] * 4
-    with pytest.raises(StorageError, match="did not answer in time"):
+    with raising(StorageError, "the upload", reason="did not answer in time"):
         send_file(bundle, store.address, waits=QUICK)
     assert len(store.seen) == 4
 
@@ -148,7 +141,7 @@ def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{store.port}")  # all that is sent on would come here
     elsewhere = f"http://store.invalid/y.bundle?{SECRET}"
     store.script = [elsewhere]
-    with pytest.raises(RefusedError, match=r"http://store\.invalid, .*--allow-http") as caught:
+    with raising(RefusedError, "the file", reason="http://store.invalid,", cure="--allow-http") as caught:
         send_file(tmp_path / "a.bundle", store.address, waits=())
     assert "5ec2e7" not in str(caught.value)
     assert store.taken == []
@@ -157,16 +150,16 @@ def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
     assert sent.to == "http://store.invalid/y.bundle"  # where it went in the end
     assert store.taken == [data]
     store.script = [elsewhere, (403, DENIED)]
-    with pytest.raises(StorageError, match=r"http://store\.invalid/y\.bundle cannot be written"):
+    with raising(StorageError, "the upload", reason="http://store.invalid/y.bundle cannot be written"):
         send_file(tmp_path / "a.bundle", store.address, allow_http=True, waits=())
 
 
 @pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example", ".example", "xn--a\x2e\x2e"])
 def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, bundle: Path, store: Store) -> None:
-    with pytest.raises(InputError, match="presigned address"):
+    with raising(InputError, "address", expected="presigned address"):
         send_file(bundle, f"https://{host}/x?{SECRET}", waits=())
     store.script = [f"https://{host}/x?{SECRET}"]
-    with pytest.raises(StorageError, match=r"cannot be used|nothing can be sent"):
+    with raising(StorageError, "the store"):
         send_file(bundle, store.address, waits=())
 
 
@@ -175,22 +168,22 @@ def test_a_proxy_that_is_none_is_named_but_not_quoted(
     proxy: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", proxy)
-    with pytest.raises(StorageError, match="https_proxy names") as caught:
+    with raising(StorageError, "the proxy", reason="https_proxy names") as caught:
         send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
     assert "5ec2e7" not in str(caught.value)
 
 
 def test_a_proxy_that_is_not_there_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch, refusing_port: int) -> None:
     monkeypatch.setenv("https_proxy", f"http://me:5ec2e7@127.0.0.1:{refusing_port}")
-    with pytest.raises(StorageError, match="through the proxy that https_proxy names") as caught:
+    with raising(StorageError, "the upload", reason="through the proxy that https_proxy names") as caught:
         send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
     assert "5ec2e7" not in str(caught.value)
 
 
 def test_a_bundle_does_not_go_over_an_open_connection_unless_told(bundle: Path) -> None:
-    with pytest.raises(RefusedError, match="--allow-http"):
+    with raising(RefusedError, "the bundle", cure="--allow-http"):
         send_file(bundle, f"http://store.invalid/x?{SECRET}")
-    with pytest.raises(StorageError, match="cannot be reached"):
+    with raising(StorageError, "the upload", reason="cannot be reached"):
         send_file(bundle, f"http://store.invalid/x?{SECRET}", allow_http=True, waits=())
 
 
@@ -234,7 +227,7 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
     context.load_cert_chain(pem)
     with serving(handle_by(found), tls=context) as port:
         address = f"https://localhost:{port}/x?{SECRET}"
-        with pytest.raises(StorageError, match="certificate is not one that this machine trusts"):
+        with raising(StorageError, "the store", reason="certificate is not one that this machine trusts"):
             send_file(tmp_path / "a.bundle", address)
         assert found.seen == []
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))

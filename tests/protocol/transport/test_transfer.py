@@ -17,17 +17,18 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import transfer
 from mooring.protocol.transport.transfer import check_parcel, require_address, send_file
 from tests.protocol.transport.support import ANALYST, QUICK, R, Store, V, make_bundle, make_study, raises
+from tests.raising import raising
 
 
 def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) -> None:
     Vault.create(tmp_path / "vault")
     (tmp_path / "table.csv").write_text("age,ill\n41,yes\n")
     for path in (tmp_path / "vault" / "identity.json", tmp_path / "table.csv"):
-        with pytest.raises(RefusedError, match="nothing else is sent"):
+        with raising(RefusedError, "the file", reason="nothing else is sent"):
             send_file(path, store.address)
-    with pytest.raises(RefusedError, match="a vault never leaves"):
+    with raising(RefusedError, "the file", cure="a vault never leaves"):
         send_file(tmp_path / "vault", store.address)
-    with pytest.raises(StorageError, match="no plain file"):
+    with raising(StorageError, "the file", reason="no plain file"):
         send_file(tmp_path / "nowhere.bundle", store.address)
     assert store.seen == []
 
@@ -37,7 +38,7 @@ def test_a_bundle_that_is_not_whole_is_not_sent(harm: str, tmp_path: Path, store
     data = make_bundle(tmp_path / "a.bundle", 0)
     changed = {"cut": data[:-1], "longer": data + b"\0", "bit": data[:-1] + bytes([data[-1] ^ 1])}[harm]
     (tmp_path / "a.bundle").write_bytes(changed)
-    with pytest.raises(RefusedError, match="cut short, or not as it was signed"):
+    with raising(RefusedError, "the file", reason="cut short, or not as it was signed"):
         send_file(tmp_path / "a.bundle", store.address)
     assert store.seen == []
 
@@ -76,7 +77,7 @@ def test_a_file_that_changes_on_its_way_is_not_called_sent(
 ) -> None:
     other = make_bundle(bundle.with_name("b.bundle"), 0, seed=seed, rows=rows)
     monkeypatch.setattr(transfer, "check_parcel", afterwards(lambda: bundle.write_bytes(other)))
-    with pytest.raises(StorageError, match="changed while it was sent"):
+    with raising(StorageError, "the file", reason="changed while it was sent"):
         send_file(bundle, store.address, waits=())
 
 
@@ -115,14 +116,14 @@ def test_a_file_that_changes_on_its_way_to_a_store_is_not_called_sent(
         put(self, source, target, **rest)
 
     monkeypatch.setattr(type(memory), "put_file", changing)
-    with pytest.raises(StorageError, match="changed while it was sent"):
+    with raising(StorageError, "the file", reason="changed while it was sent"):
         send_file(bundle, "memory://inbox/", waits=QUICK)
     assert memory.store == {}
 
 
 def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0)
-    with pytest.raises(StorageError, match="changed before it was sent"):
+    with raising(StorageError, "the file", reason="changed before it was sent"):
         send_file(tmp_path / "a.bundle", store.address, digest="0" * 64)
     assert store.seen == []
     send_file(tmp_path / "a.bundle", store.address, digest=hashlib.sha256(data).hexdigest())
@@ -135,7 +136,7 @@ def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> N
 )
 def test_an_address_made_of_several_is_refused(address: str, bundle: Path, memory: Any) -> None:
     for call in (lambda: send_file(bundle, address), lambda: require_address(address, allow_http=True)):
-        with pytest.raises(RefusedError, match="made of several"):
+        with raising(RefusedError, "the address", reason="made of several"):
             call()
     assert memory.store == {}
 
@@ -144,11 +145,11 @@ def test_other_ways_in_the_open_are_refused(bundle: Path, monkeypatch: pytest.Mo
     asked: list[int] = []
     monkeypatch.setattr(fsspec.core, "url_to_fs", raises(OSError, asked))
     for address in ("ftp://bob:5ec2e7@store.invalid/in", "FTP://store.invalid/in", "webhdfs://store.invalid/in"):
-        with pytest.raises(RefusedError, match="--allow-http") as caught:
+        with raising(RefusedError, "the bundle", cure="--allow-http") as caught:
             send_file(bundle, address)
         assert "5ec2e7" not in str(caught.value)
     assert asked == []
-    with pytest.raises(StorageError, match="could not be reached"):
+    with raising(StorageError, "the store", reason="could not be reached"):
         send_file(bundle, "ftp://store.invalid/in", allow_http=True)
 
 
@@ -158,7 +159,7 @@ def test_a_stores_own_address_in_the_open_is_refused(
     for endpoint in ("http://minio.example:9000", "HTTP://10.0.0.1"):
         client = SimpleNamespace(meta=SimpleNamespace(endpoint_url=endpoint))
         monkeypatch.setattr(type(memory), "s3", client, raising=False)
-        with pytest.raises(RefusedError, match="AWS_ENDPOINT_URL"):
+        with raising(RefusedError, "the bundle", reason="AWS_ENDPOINT_URL"):
             send_file(bundle, "memory://inbox/")
     assert memory.store == {}
     for fine in ("https://minio.example", "http://127.0.0.1:9000"):
@@ -176,10 +177,10 @@ def test_a_folder_gets_a_copy_and_nobodys_file_is_written_over(tmp_path: Path) -
         assert Path(sent.to).read_bytes() == data
     assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["a.bundle", "other.bundle"]
     other = make_bundle(tmp_path / "inbox" / "a.bundle", 1)
-    with pytest.raises(InputError, match="another file of this name"):
+    with raising(InputError, "address", got="another file of this name"):
         send_file(tmp_path / "a.bundle", f"file://{tmp_path}/inbox/")
     assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
-    with pytest.raises(StorageError, match="Check the path"):
+    with raising(StorageError, "the place to send to", cure="Check the path"):
         send_file(tmp_path / "a.bundle", tmp_path / "nowhere" / "x.bundle")
 
 
@@ -212,7 +213,7 @@ def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Pat
             send_file(tmp_path / name, to)
         assert {path.rsplit("/", 1)[1]: memory.cat_file(path) for path in memory.store} == found
         return
-    with pytest.raises(StorageError, match="folder is not there"):
+    with raising(StorageError, "the place to send to", reason="folder is not there"):
         send_file(tmp_path / "a0.bundle", to)
     assert not place.exists()
     place.mkdir()
@@ -236,7 +237,7 @@ def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, mo
     ):
         memory.pipe_file("/inbox/a.bundle", others)
         for to in ("memory://inbox", "memory://inbox/a.bundle"):
-            with pytest.raises(InputError, match="another file of this name"):
+            with raising(InputError, "address", got="another file of this name"):
                 send_file(tmp_path / "a.bundle", to)
         assert memory.cat_file("/inbox/a.bundle") == others
     assert written == []
@@ -257,7 +258,7 @@ def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeyp
     told["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
     assert send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle").there_before
     told["ETag"] = '"' + "0" * 32 + '"'
-    with pytest.raises(InputError, match="another file of this name"):
+    with raising(InputError, "address", got="another file of this name"):
         send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
     monkeypatch.undo()
     for trouble in (PermissionError("5ec2e7"), OSError("5ec2e7"), NotImplementedError):  # the store will not say: go on
