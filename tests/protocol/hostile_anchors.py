@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mooring.protocol.crypto.keys import SealingKey, seal
 
-from .hostile import H, World, add, disguises, entries, hostile, packed, reordered_metadata, with_metadata
+from .hostile import H, World, add, disguises, entries, packed, reordered_metadata, with_metadata
 
 SEALED = "not sealed to this key, or it is damaged"
 INSIDE = "what is sealed is not the anchor"
@@ -34,12 +32,25 @@ def dealt(name: str, reason: str, change: Callable[[np.ndarray], np.ndarray]) ->
     add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed(w, inner(w, change(w.matrix())))))
 
 
+def dealer(world: World) -> Any:
+    return world.vaults[0].signing_key
+
+
+def good(world: World) -> bytes:
+    return sealed(world, inner(world, world.matrix()))
+
+
 def tampered(name: str, reason: str, change: Callable[[bytes], bytes]) -> None:
     add("anchor", name, reason, lambda world, _: change(world.anchor))
 
 
 def said(name: str, reason: str, **fields: Any) -> None:
-    add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed(w, inner(w, w.matrix())), **fields))
+    add("anchor", name, reason, lambda w, _: w.signed_anchor(good(w), **fields))
+
+
+def made(name: str, reason: str, sealed_by: Callable[[World], bytes], signer: Callable[[World], Any] = dealer) -> None:
+    """Register a file of other sealed bytes, or of another signer."""
+    add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed_by(w), signer=signer(w)))
 
 
 dealt("a_hundred_times", "orthonormal", lambda A: 100 * A)
@@ -77,73 +88,25 @@ tampered("unsigned", "no manifest and signature", lambda raw: with_metadata(raw,
 tampered("metadata_in_another_order", "no manifest and signature", reordered_metadata)
 
 
-@hostile("anchor", SOMEBODY)
-def dealt_by_another_participant(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, inner(world, world.matrix())), signer=world.vaults[1].signing_key)
-
-
-@hostile("anchor", SOMEBODY)
-def dealt_by_the_analyst(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, inner(world, world.matrix())), signer=world.analyst.signing_key)
-
-
-@hostile("anchor", SEALED)
-def sealed_to_others_only(world: World) -> bytes:
-    return world.signed_anchor(seal(inner(world, world.matrix()), [SealingKey.generate().public]))
-
-
-@hostile("anchor", SEALED)
-def not_sealed_at_all(world: World) -> bytes:
-    return world.signed_anchor(inner(world, world.matrix()))
-
-
+made("dealt_by_another_participant", SOMEBODY, good, lambda w: w.vaults[1].signing_key)
+made("dealt_by_the_analyst", SOMEBODY, good, lambda w: w.analyst.signing_key)
+made("sealed_to_others_only", SEALED, lambda w: seal(inner(w, w.matrix()), [SealingKey.generate().public]))
+made("not_sealed_at_all", SEALED, lambda w: inner(w, w.matrix()))
+made("sealed_for_another_study", INSIDE, lambda w: sealed(w, inner(w, w.matrix(), study="0" * 64)))
+made("sealed_with_something_after_it", INSIDE, lambda w: sealed(w, inner(w, w.matrix()) + b"more"))
+made("sealed_nothing", INSIDE, lambda w: sealed(w, b""))
+made("sealed_a_pickle", INSIDE, lambda w: sealed(w, disguises()["a_pickle"]))
+made("sealed_claim_of_a_huge_header", INSIDE, lambda w: sealed(w, b"\0" * 7 + b"\x80" + inner(w, w.matrix())[8:]))
 for cost in (10, 18, 40, 255):
     # Age's recipient of passphrases says itself how much work it is: 2^cost times. It must not be tried.
     stanza = (
         b"age-encryption.org/v1\n-> scrypt bBjlhJVYZeE4aqUdmtRHfw %d\nZV/AhotwSGqaPCU43cepl4WYUouAa17a3xpu4G2yi5k\n"
     )
-    add(
-        "anchor",
-        f"sealed_with_a_passphrase_of_cost_{cost}",
-        SEALED,
-        lambda world, _, head=stanza % cost: world.signed_anchor(head + b"--- " + b"A" * 43 + b"\n" + bytes(64)),
-    )
+    sealing = stanza % cost + b"--- " + b"A" * 43 + b"\n" + bytes(64)
+    made(f"sealed_with_a_passphrase_of_cost_{cost}", SEALED, lambda _, sealing=sealing: sealing)
 
 
-@hostile("anchor", INSIDE)
-def sealed_for_another_study(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, inner(world, world.matrix(), study="0" * 64)))
-
-
-@hostile("anchor", INSIDE)
-def sealed_with_something_after_it(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, inner(world, world.matrix()) + b"more"))
-
-
-@hostile("anchor", INSIDE)
-def sealed_nothing(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, b""))
-
-
-@hostile("anchor", INSIDE)
-def sealed_claim_of_a_huge_header(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, struct.pack("<Q", 2**63) + inner(world, world.matrix())[8:]))
-
-
-@hostile("anchor", INSIDE)
-def sealed_a_pickle(world: World) -> bytes:
-    return world.signed_anchor(sealed(world, disguises()["a_pickle"]))
-
-
-@hostile("anchor", "(does not say what it must|another kind)")
-def a_bundle(world: World) -> bytes:
-    return world.bundle
-
-
-@hostile("anchor", "no plain file")
-def a_folder(world: World, path: Path) -> None:
-    path.mkdir()
-
-
+add("anchor", "a_bundle", "(does not say what it must|another kind)", lambda w, _: w.bundle)
+add("anchor", "a_folder", "no plain file", lambda w, path: path.mkdir())
 for word in ("a_pickle", "a_zip_archive", "plain_safetensors"):
     add("anchor", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])

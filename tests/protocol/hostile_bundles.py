@@ -25,11 +25,7 @@ from .hostile import (
     with_metadata,
 )
 
-CUT = "cut short"
-HEADER = "header cannot be read"
-METADATA = "no manifest and signature, or more"
 ARRAYS = "not those, of the type and shape"
-LENGTH = "length is not what its header says"
 MANIFEST = "manifest cannot be read"
 SAYS = "does not say what it must"
 WORDS = "other things than words and whole numbers"
@@ -42,7 +38,7 @@ ROWS = "no rows, or claims more"
 FINITE = "not finite"
 LABELS = "labels that the study does not declare"
 NORM = "times as large"
-PLAIN = "no plain file"
+ANCHOR = "anchor_representation"
 ORDER_OF_THE_GROUP = 2**252 + 27742317777372353535851937790883648493
 
 
@@ -70,6 +66,11 @@ def worded(name: str, reason: str, change: Any) -> None:
         return packed({**header, **signed(world.vaults[0].signing_key, "bundle", {}, data, manifest=text)}, data)
 
     add("bundle", name, reason, make)
+
+
+def signed_by(name: str, reason: str, signer: Any) -> None:
+    """Register a bundle that somebody else signs; `signer` gets the world."""
+    add("bundle", name, reason, lambda world, _: world.signed_bundle(signer=signer(world)))
 
 
 # The manifest, written in another way, and signed so.
@@ -111,7 +112,7 @@ said("study_with_an_invisible_letter", STUDY, study="\u200b" + "0" * 63)
 said("study_with_half_a_character", STUDY, study="\ud800")
 said("data_a_number", "not those that were signed", data=7)
 for word, key in {"a_number": 7, "empty": "", "no_hexadecimal": "z" * 64, "of_33_bytes": "00" * 33}.items():
-    add("bundle", f"signer_{word}", SIGNATURE, lambda world, _, key=key: world.signed_bundle(signer=_Named(world, key)))
+    signed_by(f"signer_{word}", SIGNATURE, lambda world, key=key: _Named(world, key))
 
 
 @hostile("bundle", SIGNATURE)
@@ -122,19 +123,9 @@ def signature_of_another_kind(world: World) -> bytes:
     return with_metadata(world.bundle, **other["__metadata__"])
 
 
-@hostile("bundle", SIGNATURE)
-def signed_by_another_than_it_names(world: World) -> bytes:
-    return world.signed_bundle(signer=_Named(world, world.vaults[1].signing_key.public))
-
-
-@hostile("bundle", ROSTER)
-def signed_by_a_stranger(world: World) -> bytes:
-    return world.signed_bundle(signer=type(world.analyst.signing_key).generate())
-
-
-@hostile("bundle", ROSTER)
-def signed_by_the_analyst(world: World) -> bytes:
-    return world.signed_bundle(signer=world.analyst.signing_key)
+signed_by("signed_by_another_than_it_names", SIGNATURE, lambda w: _Named(w, w.vaults[1].signing_key.public))
+signed_by("signed_by_a_stranger", ROSTER, lambda w: type(w.analyst.signing_key).generate())
+signed_by("signed_by_the_analyst", ROSTER, lambda w: w.analyst.signing_key)
 
 
 @hostile("bundle", SIGNATURE)
@@ -150,18 +141,10 @@ tampered("signature_too_short", SIGNATURE, lambda raw: with_metadata(raw, signat
 tampered("signature_empty", SIGNATURE, lambda raw: with_metadata(raw, signature=""))
 tampered("signature_no_hexadecimal", MANIFEST, lambda raw: with_metadata(raw, signature="zz" * 64))
 tampered("signature_in_capitals", FORM, lambda raw: with_metadata(raw, signature=_signature(raw).upper()))
-tampered(
-    "signature_with_a_space",
-    FORM,
-    lambda raw: with_metadata(raw, signature=_signature(raw)[:2] + " " + _signature(raw)[2:]),
-)
+tampered("signature_with_a_space", FORM, lambda raw: with_metadata(raw, signature=" " + _signature(raw)))
 
 
-@hostile("bundle", ROSTER)
-def signer_in_capitals(world: World) -> bytes:
-    return world.signed_bundle(signer=_Named(world, world.vaults[0].signing_key.public.upper()))
-
-
+signed_by("signer_in_capitals", ROSTER, lambda w: _Named(w, w.vaults[0].signing_key.public.upper()))
 for order, key in {"one": "01" + "00" * 31, "four": "00" * 32, "two": "ec" + "ff" * 30 + "7f"}.items():
 
     def small_order(world: World, _: Path, key: str = key) -> bytes:
@@ -173,14 +156,12 @@ for order, key in {"one": "01" + "00" * 31, "four": "00" * 32, "two": "ec" + "ff
     add("bundle", f"signer_of_order_{order}", f"({SIGNATURE}|{ROSTER})", small_order)
 
 
-@hostile("bundle", STUDY)
-def replayed_from_another_study(world: World, path: Path) -> None:
-    share_elsewhere(world, path, small_study("small", world.vaults, world.analyst, nonce="f" * 32))
+for word, change in {"study": {"nonce": "f" * 32}, "version": {"data_noise_scale": 0.4}}.items():
 
+    def replayed(world: World, path: Path, change: Any = change) -> None:
+        share_elsewhere(world, path, small_study("small", world.vaults, world.analyst, **change))
 
-@hostile("bundle", STUDY)
-def replayed_from_another_version(world: World, path: Path) -> None:
-    share_elsewhere(world, path, small_study("small", world.vaults, world.analyst, data_noise_scale=0.4))
+    add("bundle", f"replayed_from_another_{word}", STUDY, replayed)
 
 
 # The arrays, signed by a participant that means harm.
@@ -197,35 +178,15 @@ for name in ("anchor_representation", "representation", "labels"):
 for word, value in {"beyond_the_last": 2.0, "negative": -1.0, "between_two": 0.5, "huge": 3e38}.items():
     holding(f"label_{word}", LABELS, lambda a, value=value: {"labels": np.append(a["labels"][1:], np.float32(value))})
 
-for word, factor in {
-    "a_thousand_times": 1000.0,
-    "zero_times": 0.0,
-    "one_and_a_quarter_times": 1.25,
-    "beyond_float": 3e36,
-}.items():
-    holding(
-        f"anchor_{word}",
-        NORM,
-        lambda a, f=factor: {"anchor_representation": (a["anchor_representation"] * np.float32(f))},
-    )
+for word, factor in {"a_thousand": 1000.0, "zero": 0.0, "one_and_a_quarter": 1.25, "beyond_float": 3e36}.items():
+    holding(f"anchor_{word}_times", NORM, lambda a, f=factor: {ANCHOR: a[ANCHOR] * np.float32(f)})
 
 
-@hostile("bundle", NORM)
-def half_of_the_anchor_rows_zero(world: World) -> bytes:
-    anchor = world.arrays()["anchor_representation"]
-    return world.signed_bundle(arrays={"anchor_representation": anchor * (np.arange(R) % 2)[:, None].astype("<f4")})
-
-
-@hostile("bundle", NORM)
-def anchor_of_random_numbers(world: World) -> bytes:
-    noise = np.random.default_rng(0).normal(size=(R, H)).astype("<f4")
-    return world.signed_bundle(arrays={"anchor_representation": noise})
-
-
+holding("half_of_the_anchor_rows_zero", NORM, lambda a: {ANCHOR: a[ANCHOR] * (np.arange(R) % 2)[:, None].astype("<f4")})
+NOISE = np.random.default_rng(0).normal(size=(R, H)).astype("<f4")
+holding("anchor_of_random_numbers", NORM, lambda a: {ANCHOR: NOISE})
 for word, value in {"so_large_that_maps_overflow": 3e38, "larger_than_any_encoded_row": 1e3}.items():
-    holding(
-        f"rows_{word}", "larger than", lambda a, value=value: {"representation": np.full((N, H), value, dtype="<f4")}
-    )
+    holding(f"rows_{word}", "larger than", lambda a, x=value: {"representation": np.full((N, H), x, dtype="<f4")})
 
 for word, dtype in {"doubles": "<f8", "whole_numbers": "<i8", "brain_floats": "<u2"}.items():
     holding(f"rows_of_{word}", ARRAYS, lambda a, d=dtype: {"representation": a["representation"].astype(d)})

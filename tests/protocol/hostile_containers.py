@@ -75,11 +75,8 @@ tampered("header_with_spaces", ARRAYS, lambda raw: packed(json.dumps(parts(raw)[
 tampered("one_trailing_byte", LENGTH, lambda raw: raw + b"\0")
 tampered("one_byte_short", LENGTH, lambda raw: raw[:-1])
 tampered("a_second_bundle_appended", LENGTH, lambda raw: raw + raw)
-tampered(
-    "arrays_swapped",
-    "not those that were signed",
-    lambda raw: raw[:-208] + raw[-204:-200] + raw[-208:-204] + raw[-200:],
-)
+SIGNED = "not those that were signed"
+tampered("arrays_swapped", SIGNED, lambda raw: raw[:-208] + raw[-204:-200] + raw[-208:-204] + raw[-200:])
 headed("no_metadata", HEADER, lambda header: {k: v for k, v in header.items() if k != "__metadata__"})
 headed("metadata_of_numbers", HEADER, lambda header: {**header, "__metadata__": {"manifest": 1, "signature": 2}})
 headed("metadata_that_is_text", HEADER, lambda header: {**header, "__metadata__": "manifest"})
@@ -110,14 +107,8 @@ tampered(
 
 
 # What is no file, or one that only seems large.
-@hostile("bundle", PLAIN)
-def a_folder(world: World, path: Path) -> None:
-    path.mkdir()
-
-
-@hostile("bundle", PLAIN)
-def a_pipe(world: World, path: Path) -> None:
-    os.mkfifo(path)
+add("bundle", "a_folder", PLAIN, lambda w, path: path.mkdir())
+add("bundle", "a_pipe", PLAIN, lambda w, path: os.mkfifo(path))
 
 
 @hostile("bundle", PLAIN)
@@ -131,12 +122,8 @@ def a_socket(world: World, path: Path) -> None:
             os.chdir(here)
 
 
-for word, target in {
-    "itself": None,
-    "nowhere": "not-there",
-    "endless_zeros": "/dev/zero",
-    "a_terminal": "/dev/tty",
-}.items():
+LINKS = {"itself": None, "nowhere": "not-there", "endless_zeros": "/dev/zero", "a_terminal": "/dev/tty"}
+for word, target in LINKS.items():
     add("bundle", f"a_link_to_{word}", PLAIN, lambda world, path, to=target: path.symlink_to(to or path.name))
 
 
@@ -168,6 +155,4 @@ for word, content in disguises().items():
     add("bundle", word, f"({CUT}|{HEADER}|{METADATA})", lambda world, _, content=content: content)
 
 
-@hostile("bundle", "(does not say|another kind)")
-def an_anchor_file(world: World) -> bytes:
-    return world.anchor
+add("bundle", "an_anchor_file", "(does not say|another kind)", lambda w, _: w.anchor)

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mooring.learners.onnx_export import OUTPUT
 from mooring.protocol.crypto.keys import SigningKey
 
 from .hostile import H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
@@ -23,6 +24,7 @@ MEAN = "mean is not that of your own"
 ORTHOGONAL = "not orthogonal"
 PARTS = "parts that mooring's models do not have"
 OPERATOR = "an operator that mooring's models do not use"
+SEVERAL = "more parts of a kind"
 INPUT = "input or output is not what the study asks for"
 
 
@@ -55,11 +57,8 @@ mapped("origin_far_away", "further than any map", origin=lambda t: t + 1e30)
 mapped("mean_far_away", "further than any map", mean=lambda t: t - 1e300)
 for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
     for part in ("orthogonal", "mean", "origin"):
-        mapped(
-            f"{word}_in_{part}",
-            FINITE,
-            **{part: lambda array, value=value: np.where(array == array.flat[-1], value, array)},
-        )
+        change = {part: lambda array, value=value: np.where(array == array.flat[-1], value, array)}
+        mapped(f"{word}_in_{part}", FINITE, **change)
 mapped("in_single_precision", SHAPE, orthogonal=lambda R: R.astype("<f4"))
 mapped("one_column_more", SHAPE, orthogonal=lambda R: np.eye(H + 1))
 mapped("mean_in_single_precision", SHAPE, mean=lambda t: t.astype("<f4"))
@@ -96,14 +95,8 @@ for word in ("a_pickle", "an_array_of_objects", "an_npz_archive", "plain_safeten
     add("map", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])
 
 
-@hostile("map", "no plain file")
-def a_folder(world: World, path: Path) -> None:
-    path.mkdir()
-
-
-@hostile("map", "no plain file")
-def a_link_to_endless_zeros(world: World, path: Path) -> None:
-    path.symlink_to("/dev/zero")
+add("map", "a_folder", "no plain file", lambda w, path: path.mkdir())
+add("map", "a_link_to_endless_zeros", "no plain file", lambda w, path: path.symlink_to("/dev/zero"))
 
 
 def modelled(name: str, reason: str) -> Callable[[Callable[[onnx.ModelProto], Any]], Any]:
@@ -159,44 +152,24 @@ def _external(model: onnx.ModelProto) -> None:
     tensor.ClearField("raw_data")
 
 
-@modelled("with_a_function", PARTS)
-def _function(model: onnx.ModelProto) -> None:
-    model.functions.add(name="f", domain="")
-
-
-@modelled("with_another_set_of_operators", "more parts of a kind")
-def _opset(model: onnx.ModelProto) -> None:
-    model.opset_import.add(domain="com.microsoft", version=1)
-
-
-@modelled("of_a_version_to_come", "version of ONNX")
-def _version(model: onnx.ModelProto) -> None:
-    model.ir_version = 99
-
-
-@modelled("with_a_wider_input", INPUT)
-def _wider(model: onnx.ModelProto) -> None:
-    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = H + 1
-
-
-@modelled("with_two_outputs", "more parts of a kind")
-def _two(model: onnx.ModelProto) -> None:
-    model.graph.output.add().CopyFrom(model.graph.output[0])
-
-
-@modelled("with_two_inputs", "more parts of a kind")
-def _inputs(model: onnx.ModelProto) -> None:
-    model.graph.input.add().CopyFrom(model.graph.input[0])
-
-
-@modelled("with_an_output_of_words", INPUT)
-def _words(model: onnx.ModelProto) -> None:
-    model.graph.output[0].type.tensor_type.elem_type = TensorProto.STRING
-
-
-@modelled("with_an_array_of_words", PARTS)
-def _strings(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(helper.make_tensor("s", TensorProto.STRING, [1], [b"word"]))
+WORDS = helper.make_tensor_value_info(OUTPUT, TensorProto.STRING, [None])
+WORD = helper.make_tensor("s", TensorProto.STRING, [1], [b"word"])
+for name, reason, change in (
+    ("with_a_function", PARTS, lambda m: m.functions.add(name="f", domain="")),
+    ("with_another_set_of_operators", SEVERAL, lambda m: m.opset_import.add(domain="com.microsoft", version=1)),
+    ("of_a_version_to_come", "version of ONNX", lambda m: setattr(m, "ir_version", 99)),
+    (
+        "with_a_wider_input",
+        INPUT,
+        lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[1], "dim_value", H + 1),
+    ),
+    ("with_two_outputs", SEVERAL, lambda m: m.graph.output.add().CopyFrom(m.graph.output[0])),
+    ("with_two_inputs", SEVERAL, lambda m: m.graph.input.add().CopyFrom(m.graph.input[0])),
+    ("with_an_output_of_words", INPUT, lambda m: m.graph.output[0].CopyFrom(WORDS)),
+    ("with_an_array_of_words", PARTS, lambda m: m.graph.initializer.append(WORD)),
+    ("that_grows_beyond_memory_in_one_step", "too much memory", lambda m: _widened(m, 2**18)),
+):
+    modelled(name, reason)(change)
 
 
 for word, value in {"nan": np.nan, "inf": np.inf}.items():
@@ -223,11 +196,6 @@ def _empty(model: onnx.ModelProto) -> None:
 def _classes(model: onnx.ModelProto) -> None:
     last = next(tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT64)
     last.CopyFrom(numpy_helper.from_array(np.array([0, 10**6]) + 7, last.name))
-
-
-@modelled("that_grows_beyond_memory_in_one_step", "too much memory")
-def _grows(model: onnx.ModelProto) -> None:
-    _widened(model, 2**18)
 
 
 @modelled("that_keeps_many_large_arrays_at_once", "too much memory")
@@ -265,28 +233,18 @@ add("model", "of_nothing", "a part of it is missing", lambda world, _: b"")
 add("model", "cut_short", "cut short", lambda world, _: world.model[:-5])
 add("model", "of_65_megabytes", "larger than 64 MB", lambda world, _: world.model + bytes(65 * 2**20))
 add("model", "of_a_million_parts", "more parts", lambda world, _: b"\x08\x08" * 10**6)
-add(
-    "model",
-    "of_many_empty_steps",
-    "(more parts|cut short)",
-    lambda world, _: b"\x3a\xe0\xd4\x03" + b"\x0a\x00" * 30_000,
-)
+EMPTY_STEPS = b"\x3a\xe0\xd4\x03" + b"\x0a\x00" * 30_000
+add("model", "of_many_empty_steps", "(more parts|cut short)", lambda world, _: EMPTY_STEPS)
 add("model", "of_endless_nesting", f"({PARTS}|cut short|more parts)", lambda world, _: b"\x3a\x7f" * 20_000)
 add("model", "with_a_name_of_a_megabyte", "too long", lambda w, _: w.model + b"\x12\x80\x80\x40" + b"a" * 2**20)
-add(
-    "model",
-    "with_a_length_of_exabytes",
-    "(cut short|no size can be)",
-    lambda w, _: w.model + b"\x12" + b"\xff" * 8 + b"\x7f",
-)
+EXABYTES = b"\x12" + b"\xff" * 8 + b"\x7f"
+add("model", "with_a_length_of_exabytes", "(cut short|no size can be)", lambda w, _: w.model + EXABYTES)
 add("model", "in_safetensors", "(parts|laid out|cut short|no size)", lambda world, _: world.map)
 for word in ("a_pickle", "a_pickle_of_protocol_0", "an_npz_archive", "a_zip_archive", "a_page_that_says_not_found"):
     add("model", word, "(parts|laid out|cut short|no size)", lambda world, _, word=word: disguises()[word])
 
 
-@hostile("model", "no plain file")
-def a_pipe_for_a_model(world: World, path: Path) -> None:
-    os.mkfifo(path)
+add("model", "a_pipe_for_a_model", "no plain file", lambda w, path: os.mkfifo(path))
 
 
 @hostile("model", "larger than 64 MB")
