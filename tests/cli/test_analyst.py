@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from mooring import RigidMap, make_anchor
+from mooring import make_anchor
 from mooring.cli.app import app
-from mooring.protocol.messages.bundle import write_bundle
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
+from tests.sites import numeric_study, write_site
 
 RUNNER = CliRunner()
 H, R, V = 5, 20, 0.02
@@ -37,34 +35,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a study of four, an analyst's vault, and an inbox with three bundles; the fourth is kept aside."""
     monkeypatch.chdir(tmp_path)
     vaults = [Vault.create(tmp_path / name) for name in ("a", "b", "c", "d", "analyst")]
-    study = Study(
-        name="trial",
-        nonce="1" * 32,
-        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(H)),
-        label=Label("y", "classes", ("well", "ill")),
-        method="aa-i-gdp-anchor-noise",
-        n_components=H,
-        n_anchor_rows=R,
-        anchor_noise_scale=V,
-        participants=tuple(Member.from_vault(vault.folder.name, vault) for vault in vaults[:4]),
-        analyst=Member("analyst", vaults[4].signing_key.public),
-    )
+    members = [Member.from_vault(vault.folder.name, vault) for vault in vaults[:4]]
+    study = numeric_study(4, H, R, V, participants=members, analyst=Member("analyst", vaults[4].signing_key.public))
     study.write(tmp_path / "study.toml")
     rng = np.random.default_rng([3, 1])
     anchor = make_anchor(R, H, rng=rng)
-    for folder in ("inbox", "late"):
-        (tmp_path / folder).mkdir()
-    for vault in vaults[:4]:
+    for name, vault in zip("abcd", vaults, strict=False):
+        path = tmp_path / ("late" if name == "d" else "inbox") / f"{name}.bundle"
+        path.parent.mkdir(exist_ok=True)
         rows = rng.uniform(-1, 1, (40, H))
-        secret = RigidMap.sample(H, rng=rng)
-        write_bundle(
-            tmp_path / ("late" if vault.folder.name == "d" else "inbox") / f"{vault.folder.name}.bundle",
-            study,
-            representation=secret.apply(rows),
-            anchor_representation=secret.apply(anchor) + V * rng.standard_normal(anchor.shape),
-            labels=(rows[:, 0] > 0).astype(np.int64),
-            signer=vault.signing_key,
-        )
+        write_site(path, study, vault.signing_key, rows, (rows[:, 0] > 0).astype(np.int64), anchor, rng)
     return tmp_path
 
 

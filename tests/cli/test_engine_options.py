@@ -14,31 +14,15 @@ from mooring.cli.app import app
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState, write_space
 from mooring.protocol.analyst.collaboration_matrix import PART_KEY, PartFacts, export, list_parts, part_path, read_facts
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
-from mooring.tables.schema import Column, Label
 from tests.raising import raising
+from tests.sites import numeric_study
 
 RUNNER = CliRunner()
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    members = [Member(f"site-{k}", SigningKey.generate().public, SealingKey.generate().public) for k in range(2)]
-    made = Study(
-        "trial",
-        "0" * 32,
-        (Column("x", "number", low=-1, high=1), Column("z", "number", low=-1, high=1)),
-        Label("y", "classes", ("well", "ill")),
-        "aa-i-gdp-anchor-noise",
-        n_components=2,
-        n_anchor_rows=8,
-        anchor_noise_scale=0.05,
-        participants=tuple(members),
-        analyst=Member("analyst", SigningKey.generate().public),
-    )
-    made.write(tmp_path / "study.toml")
+    numeric_study(p=2).write(tmp_path / "study.toml")
     (tmp_path / "inbox").mkdir()
     return tmp_path / "study.toml"
 

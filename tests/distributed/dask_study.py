@@ -13,11 +13,9 @@ from mooring.protocol.analyst.alignment import Aligned, align_bundles
 from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import Intake, collect
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import write_bundle
-from mooring.protocol.messages.card import Member
+from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.study import Study
-from mooring.tables.schema import Column, Label
+from tests.sites import KEYS, numeric_study, write_site
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,45 +40,17 @@ def make(
     seed: int = 0,
 ) -> Made:
     """p bundles of n rows each: the label is told by two of the columns."""
-    keys = tuple(SigningKey.generate() for _ in range(p))
-    labels = {
-        "classes": Label("y", "classes", ("well", "ill")),
-        "number": Label("y", "number", low=-50.0, high=50.0),
-        "none": Label(),
-    }
-    v = 0.05 if "anchor" in method else 0.0
-    study = Study(
-        name="trial",
-        nonce="0" * 32,
-        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
-        label=labels[kind],
-        method=method,
-        n_components=h,
-        n_anchor_rows=r,
-        anchor_noise_scale=v,
-        participants=tuple(Member(f"site-{k}", keys[k].public, SealingKey.generate().public) for k in range(p)),
-        analyst=Member("analyst", SigningKey.generate().public),
-    )
+    study = numeric_study(p, h, r, kind=kind, method=method)
     inbox = folder / "inbox"
     inbox.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 7])
-    anchor = make_anchor(r, h, rng=rng)
-    secrets = []
-    for key, member in zip(keys, study.participants, strict=True):
+    anchor, secrets = make_anchor(r, h, rng=rng), []
+    for key, member in zip(KEYS, study.participants, strict=False):
         rows = rng.uniform(-1, 1, (n, h))
         told = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
         label = {"classes": told, "number": 20 * rows[:, 0] + rng.standard_normal(n), "none": None}[kind]
-        secret = RigidMap.sample(h, rng=rng)
-        secrets.append(secret)
-        write_bundle(
-            inbox / f"{member.name}.bundle",
-            study,
-            representation=secret.apply(rows),
-            anchor_representation=secret.apply(anchor) + v * rng.standard_normal(anchor.shape),
-            labels=label,
-            signer=key,
-        )
-    return Made(study, keys, inbox, tuple(secrets))
+        secrets.append(write_site(inbox / f"{member.name}.bundle", study, key, rows, label, anchor, rng))
+    return Made(study, KEYS[:p], inbox, tuple(secrets))
 
 
 class Matrix(NamedTuple):

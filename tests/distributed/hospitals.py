@@ -89,9 +89,8 @@ def mooring(
 
 def quickly(place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0) -> Any:
     """A command in this process, with an environment of its own: a second faster."""
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()  # they keep the address of a server from before
+    if "s3fs" in sys.modules:
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()  # they keep the address of a server from before
     forgotten = dict.fromkeys((name for name in os.environ if name.startswith(("AWS_", "MOORING_"))), None)
     now = {name: value for name, value in environment.items() if os.environ.get(name) != value}
     before = Path.cwd()

@@ -17,7 +17,9 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import export, list_parts, part_path
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
+from mooring.protocol.messages.bundle import verify_bundle
 from tests.raising import raising
+from tests.sites import rewrite_bundle
 
 from .dask_study import Made, align_on_dask, aligned_locally, make, matrix, same_arrays
 
@@ -195,21 +197,12 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
 
 def garbled(made: Made, who: int) -> None:
     """Put another anchor representation, as large as an honest one, into a bundle that is signed all the same."""
-    from mooring.protocol.messages.bundle import verify_bundle, write_bundle
-
     path = made.inbox / f"site-{who}.bundle"
-    bundle = verify_bundle(path, made.study)
-    drawn = np.random.default_rng(99).standard_normal(bundle.anchor_representation.shape)
+    honest = verify_bundle(path, made.study).anchor_representation
+    drawn = np.random.default_rng(99).standard_normal(honest.shape)
     drawn -= drawn.mean(axis=0)
-    honest = bundle.anchor_representation - bundle.anchor_representation.mean(axis=0)
-    write_bundle(
-        path,
-        made.study,
-        representation=bundle.representation(),
-        anchor_representation=drawn * np.linalg.norm(honest) / np.linalg.norm(drawn),
-        labels=bundle.labels(),
-        signer=made.keys[who],
-    )
+    drawn *= np.linalg.norm(honest - honest.mean(axis=0)) / np.linalg.norm(drawn)
+    rewrite_bundle(path, made.study, made.keys[who], anchor_representation=drawn)
 
 
 @pytest.mark.parametrize("reduced", [False, True])

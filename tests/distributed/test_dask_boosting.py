@@ -34,11 +34,12 @@ from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import to_float32
 from mooring.protocol.analyst.collaboration_matrix import list_parts
-from mooring.protocol.messages.bundle import verify_bundle, write_bundle
+from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
 from tests.raising import raising
+from tests.sites import rewrite_bundle
 
 from .dask_study import align_on_dask, make, matrix
 
@@ -78,14 +79,7 @@ def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
             own[own == 1] = 0
         else:
             own = 3e-4 + 1e-6 * own
-        write_bundle(
-            path,
-            study,
-            representation=bundle.representation(),
-            anchor_representation=bundle.anchor_representation,
-            labels=own,
-            signer=made.keys[k],
-        )
+        rewrite_bundle(path, study, made.keys[k], written_for=made.study, labels=own)
     work = folder / "work"
     align_on_dask(client, study, made.inbox, work, rows_at_once=40, certify=False)
     whole = matrix(study, work)

@@ -22,9 +22,10 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
-from mooring.protocol.messages.bundle import verify_bundle, write_bundle
+from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from tests.raising import raising
+from tests.sites import rewrite_bundle
 
 from .dask_study import Made, align_on_dask, make
 
@@ -93,17 +94,8 @@ def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path, 
     if learner == "xgboost":
         pytest.importorskip("xgboost")
     made = make(tmp_path, p=2)
-    bundle = verify_bundle(made.inbox / "site-1.bundle", made.study)
-    labels = bundle.labels()
-    assert labels is not None
-    write_bundle(
-        made.inbox / "site-1.bundle",
-        made.study,
-        representation=bundle.representation(),
-        anchor_representation=bundle.anchor_representation,
-        labels=1 - labels,
-        signer=made.keys[1],
-    )
+    path = made.inbox / "site-1.bundle"
+    rewrite_bundle(path, made.study, made.keys[1], labels=1 - verify_bundle(path, made.study).labels())
     align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
     scores = dict(train_on_dask(client, made.study, tmp_path / "work", learner=learner).participants)
     assert [scores[name].value < 0.2 for name in ("site-0", "site-1")] == [True, True]
@@ -112,16 +104,7 @@ def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path, 
 def test_one_class_only_is_what_is_predicted(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, n=40)
     for k in range(5):
-        path = made.inbox / f"site-{k}.bundle"
-        bundle = verify_bundle(path, made.study)
-        write_bundle(
-            path,
-            made.study,
-            representation=bundle.representation(),
-            anchor_representation=bundle.anchor_representation,
-            labels=np.ones(40),
-            signer=made.keys[k],
-        )
+        rewrite_bundle(made.inbox / f"site-{k}.bundle", made.study, made.keys[k], labels=np.ones(40))
     align_on_dask(client, made.study, made.inbox, tmp_path / "work", certify=False)
     train_on_dask(client, made.study, tmp_path / "work")
     assert set(model(made, tmp_path / "work").predict(np.zeros((3, 6), dtype=np.float32))) == {1}

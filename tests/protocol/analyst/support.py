@@ -10,37 +10,9 @@ import numpy as np
 
 from mooring import RigidMap, make_anchor
 from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_bundle
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.tables.schema import Column, Label
-
-ANALYST = SigningKey.generate()
-KEYS = [SigningKey.generate() for _ in range(12)]
-SEALING = [SealingKey.generate().public for _ in range(12)]
-
-
-def make(
-    p: int = 4, h: int = 6, r: int = 24, v: float = 0.05, kind: str = "classes", method: str = "aa-i-gdp-anchor-noise"
-) -> Study:
-    labels = {
-        "classes": Label("y", "classes", ("well", "ill")),
-        "number": Label("y", "number", low=-50.0, high=50.0),
-        "none": Label(),
-    }
-    return Study(
-        name="trial",
-        nonce="0" * 32,
-        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
-        label=labels[kind],
-        method=method,
-        n_components=h,
-        n_anchor_rows=r,
-        anchor_noise_scale=v if "anchor" in method else 0.0,
-        participants=tuple(Member(f"site-{k}", KEYS[k].public, SEALING[k]) for k in range(p)),
-        analyst=Member("analyst", ANALYST.public),
-    )
+from tests.sites import KEYS
 
 
 @dataclass(frozen=True, eq=False)

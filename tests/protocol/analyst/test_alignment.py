@@ -18,13 +18,14 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
-from tests.protocol.analyst.support import ANALYST, bundles_of, garbage, make, prepared, send, sent, sites_of, spread_of
+from tests.protocol.analyst.support import bundles_of, garbage, prepared, send, sent, sites_of, spread_of
 from tests.raising import raising
+from tests.sites import ANALYST, numeric_study
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
 def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
-    study, inbox, work = make(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
+    study, inbox, work = numeric_study(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work)
     assert aligned.set_aside == ()
@@ -46,14 +47,14 @@ def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
 
 
 def test_one_bundle_cannot_be_aligned(tmp_path: Path) -> None:
-    study = make()
+    study = numeric_study()
     sent(study, tmp_path / "inbox", [2])
     with raising(InputError, "bundles", cure="wait for a second"):
         align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work")
 
 
 def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
-    study, inbox, work = make(p=5, v=0.01), tmp_path / "inbox", tmp_path / "work"
+    study, inbox, work = numeric_study(p=5, v=0.01), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox, [0, 1, 3])
     align_bundles(study, bundles_of(study, inbox), work)
     deliver(study, work, tmp_path / "before", ANALYST)
@@ -77,14 +78,14 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
 
 
 def test_late_needs_an_alignment_to_join(tmp_path: Path) -> None:
-    study = make()
+    study = numeric_study()
     sent(study, tmp_path / "inbox")
     with raising(StorageError, "the alignment", cure="mooring align"):
         align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", late=True)
 
 
 def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Path) -> None:
-    study, inbox = make(), tmp_path / "inbox"
+    study, inbox = numeric_study(), tmp_path / "inbox"
     sites = sent(study, inbox)
     bundles = bundles_of(study, inbox)
     send(study, replace(sites[1], rows=-sites[1].rows), 1, inbox)
@@ -94,7 +95,7 @@ def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Pa
 
 
 def test_an_interrupted_alignment_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = make()
+    study = numeric_study()
     work, _ = prepared(study, tmp_path)
     kept = (work / "alignment.safetensors").read_bytes()
     align_bundles(study, bundles_of(study, tmp_path / "inbox")[1:], work)
@@ -104,7 +105,7 @@ def test_an_interrupted_alignment_is_noticed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = make(v=0.01)
+    study = numeric_study(v=0.01)
     work, _ = prepared(study, tmp_path)
     sites = sites_of(study)
     (tmp_path / "inbox" / "site-3.bundle").unlink()

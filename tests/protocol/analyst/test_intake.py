@@ -8,18 +8,19 @@ import pytest
 
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
-from tests.protocol.analyst.support import make, send, sent
+from tests.protocol.analyst.support import send, sent
 from tests.raising import raising
+from tests.sites import numeric_study
 
 
 def test_what_holds_up_is_taken_and_everything_else_is_set_aside_with_its_reason(tmp_path: Path) -> None:
-    study = make(p=5)
+    study = numeric_study(p=5)
     inbox = tmp_path / "inbox"
     sites = sent(study, inbox, [0, 1])
     torn = send(study, sites[2], 2, inbox)
     torn.write_bytes(torn.read_bytes()[:-1])
     send(study, replace(sites[3], anchor_representation=1000 * sites[3].anchor_representation), 3, inbox)
-    send(make(p=5, v=0.06), sites[4], 4, inbox)
+    send(numeric_study(p=5, v=0.06), sites[4], 4, inbox)
     send(study, sites[4], 7, inbox, "stranger.bundle")
     (inbox / "folder.bundle").mkdir()
     (inbox / "nowhere.bundle").symlink_to(inbox / "nothing")
@@ -43,7 +44,7 @@ def test_what_holds_up_is_taken_and_everything_else_is_set_aside_with_its_reason
 
 
 def test_a_copy_counts_once_and_of_two_different_bundles_none(tmp_path: Path) -> None:
-    study, inbox = make(), tmp_path / "inbox"
+    study, inbox = numeric_study(), tmp_path / "inbox"
     sites = sent(study, inbox)
     send(study, sites[0], 0, inbox, "copy.bundle")
     send(study, replace(sites[1], rows=sites[1].rows[::-1]), 1, inbox, "again.bundle")
@@ -54,7 +55,7 @@ def test_a_copy_counts_once_and_of_two_different_bundles_none(tmp_path: Path) ->
 
 
 def test_the_first_bundle_that_was_accepted_stays(tmp_path: Path) -> None:
-    study, inbox, work = make(), tmp_path / "inbox", tmp_path / "work"
+    study, inbox, work = numeric_study(), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox, [0, 1])
     first = collect(study, inbox, work).bundles[0].digest
     send(study, replace(sites[0], rows=-sites[0].rows), 0, inbox, "a-second.bundle")
@@ -72,7 +73,7 @@ def test_the_first_bundle_that_was_accepted_stays(tmp_path: Path) -> None:
 
 def test_bundles_come_from_any_address_and_too_large_ones_stay_there(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
-    study, inbox = make(), tmp_path / "inbox"
+    study, inbox = numeric_study(), tmp_path / "inbox"
     sent(study, inbox, [0, 1])
     memory = fsspec.filesystem("memory")
     for path in inbox.iterdir():
@@ -104,11 +105,11 @@ def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
             return bytes(size)
 
     monkeypatch.setattr(type(memory), "open", lambda *_: Endless())
-    intake = collect(make(), "memory://mooring-endless", tmp_path / "work", most_bytes=10_000_000)
+    intake = collect(numeric_study(), "memory://mooring-endless", tmp_path / "work", most_bytes=10_000_000)
     assert "larger" in intake.set_aside[0].reason
     assert list((tmp_path / "work" / "received").iterdir()) == []
 
 
 def test_an_inbox_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with raising(StorageError, "the folder of bundles", reason="not there"):
-        collect(make(), tmp_path / "nothing", tmp_path / "work")
+        collect(numeric_study(), tmp_path / "nothing", tmp_path / "work")

@@ -13,13 +13,14 @@ from mooring.protocol.analyst.outliers import Fits, measure_fits
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
-from tests.protocol.analyst.support import Site, bundles_of, garbage, make, send, sent, sites_of, spread_of
+from tests.protocol.analyst.support import Site, bundles_of, garbage, send, sent, sites_of, spread_of
+from tests.sites import numeric_study
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize(("p", "h", "r"), [(5, 13, 52), (10, 20, 80), (6, 30, 31)])
 def test_garbage_as_large_as_an_honest_upload_is_flagged(p: int, h: int, r: int, share: float, tmp_path: Path) -> None:
-    study = make(p=p, h=h, r=r, v=share * transition_scale(p, h, r))
+    study = numeric_study(p=p, h=h, r=r, v=share * transition_scale(p, h, r))
     for seed in range(3):
         inbox, work = tmp_path / f"inbox{seed}", tmp_path / f"work{seed}"
         sites = sent(study, inbox, seed=seed, n=20)
@@ -40,12 +41,12 @@ def test_honest_participants_are_never_flagged_up_to_the_transition() -> None:
     for p, h, r in ((4, 13, 52), (8, 6, 24), (5, 20, 21)):
         transition = transition_scale(p, h, r)
         for seed in range(50):
-            study = make(p=p, h=h, r=r, v=(0.05, 0.3, 0.6, 0.9, 0.999)[seed % 5] * transition)
+            study = numeric_study(p=p, h=h, r=r, v=(0.05, 0.3, 0.6, 0.9, 0.999)[seed % 5] * transition)
             assert _flagged(study, sites_of(study, n=1, seed=seed)) == []
 
 
 def test_above_the_transition_nobody_is_flagged_and_that_is_said(tmp_path: Path) -> None:
-    study = make(p=4, h=13, r=52, v=2 * transition_scale(4, 13, 52))
+    study = numeric_study(p=4, h=13, r=52, v=2 * transition_scale(4, 13, 52))
     sites = sent(study, tmp_path / "inbox", n=5)
     send(study, replace(sites[0], anchor_representation=garbage(study)), 0, tmp_path / "inbox")
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
@@ -54,7 +55,7 @@ def test_above_the_transition_nobody_is_flagged_and_that_is_said(tmp_path: Path)
 
 
 def test_a_rank_poor_upload_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
-    study, inbox = make(), tmp_path / "inbox"
+    study, inbox = numeric_study(), tmp_path / "inbox"
     sites = sent(study, inbox)
     flat = np.repeat(sites[0].anchor_representation[:, :1], 6, axis=1)
     flat *= np.sqrt(6 * (1 + 0.05**2 * 23)) / np.linalg.norm(flat - flat.mean(axis=0))
@@ -92,7 +93,7 @@ def test_where_most_look_like_garbage_nobody_is_flagged() -> None:
 
 
 def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:
-    study = make(p=10, h=10, r=40, v=1.05 * transition_scale(10, 10, 40))
+    study = numeric_study(p=10, h=10, r=40, v=1.05 * transition_scale(10, 10, 40))
     sent(study, tmp_path / "inbox", n=5)
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
     assert "nobody was checked" in aligned.as_dict()["note"]

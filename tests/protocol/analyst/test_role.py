@@ -18,14 +18,15 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import read_result
-from tests.protocol.analyst.support import ANALYST, KEYS, bundles_of, make, prepared, send, sites_of
+from tests.protocol.analyst.support import bundles_of, prepared, send, sites_of
 from tests.raising import raising
+from tests.sites import ANALYST, KEYS, numeric_study
 
 
 @pytest.mark.parametrize("learner", ["auto", "linear"])
 @pytest.mark.parametrize("kind", ["classes", "number"])
 def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner: str, tmp_path: Path) -> None:
-    study = make(kind=kind, v=0.005)
+    study = numeric_study(kind=kind, v=0.005)
     work, sites = prepared(study, tmp_path)
     seen: list[tuple[float, float]] = []
     found = train(study, work, learner=learner, progress=lambda done, total: seen.append((done, total)))
@@ -55,7 +56,7 @@ def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner:
 
 
 def test_more_than_ten_participants_are_left_out_in_ten_groups(tmp_path: Path) -> None:
-    study = make(p=12)
+    study = numeric_study(p=12)
     work, _ = prepared(study, tmp_path, n=12)
     seen: list[tuple[float, float]] = []
     found = train(study, work, learner="linear", progress=lambda done, total: seen.append((done, total)))
@@ -64,7 +65,7 @@ def test_more_than_ten_participants_are_left_out_in_ten_groups(tmp_path: Path) -
 
 
 def test_of_too_many_rows_each_gives_its_share(tmp_path: Path) -> None:
-    study = make()
+    study = numeric_study()
     work, _ = prepared(study, tmp_path)
     found = train(study, work, learner="linear", most_rows=100)
     assert (found.rows, found.rows_used) == (240, 100)
@@ -72,7 +73,7 @@ def test_of_too_many_rows_each_gives_its_share(tmp_path: Path) -> None:
 
 
 def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_delivered(tmp_path: Path) -> None:
-    study = make(kind="none")
+    study = numeric_study(kind="none")
     work, _ = prepared(study, tmp_path)
     with raising(InputError, "study", cure="mooring export"):
         train(study, work)
@@ -88,7 +89,7 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
 
 def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
     """And told everything; what it says is what the analyst gets."""
-    study, told = make(), Notes()
+    study, told = numeric_study(), Notes()
     analyst = Analyst(study, tmp_path, ANALYST, told)
     assert analyst.collect("inbox", progress=print) == "collected"
     assert analyst.align(["bundle"], late=True, certify=False, progress=print) == "aligned"  # type: ignore[list-item]
@@ -120,7 +121,7 @@ class Notes:
 
 
 def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> None:
-    study = make()
+    study = numeric_study()
     work, _ = prepared(study, tmp_path)
     train(study, work, learner="linear")
     align_bundles(study, bundles_of(study, tmp_path / "inbox")[1:], work)
@@ -131,7 +132,7 @@ def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> Non
 
 
 def test_only_the_studys_analyst_can_deliver(tmp_path: Path) -> None:
-    study = make()
+    study = numeric_study()
     work, _ = prepared(study, tmp_path)
     with raising(RefusedError, "the delivery", reason="not that of the study's analyst"):
         deliver(study, work, tmp_path / "results", KEYS[0])
@@ -141,7 +142,7 @@ def test_only_the_studys_analyst_can_deliver(tmp_path: Path) -> None:
 
 def test_labels_that_follow_from_nothing_score_as_chance(tmp_path: Path) -> None:
     """A score on rows that the learner was trained on would be near one."""
-    study, inbox = make(p=3), tmp_path / "inbox"
+    study, inbox = numeric_study(p=3), tmp_path / "inbox"
     for who, site in enumerate(sites_of(study)):
         labels = np.random.default_rng([who, 4]).integers(0, 2, len(site.rows))
         send(study, replace(site, labels=labels), who, inbox)
@@ -166,7 +167,7 @@ def rows_inside(model: bytes, rows: np.ndarray) -> int:
 
 def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
     """Whoever knows its own secret and map could turn rows in the model back into the others' raw rows."""
-    study = make()
+    study = numeric_study()
     work, _ = prepared(study, tmp_path)
     table = pq.read_table(work / "collaboration.parquet")
     rows = np.column_stack([table[f"z{k + 1}"].to_numpy() for k in range(6)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
-from mooring import OperatingPoint, RigidMap, make_anchor, run_audit
+from mooring import OperatingPoint, make_anchor, run_audit
 from mooring.audit import AuditSettings
 from mooring.audit.utility import measure_utility
 from mooring.learners import AUTO, CANDIDATES
@@ -17,12 +17,10 @@ from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.training import train
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import verify_bundle, write_bundle
-from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
-from mooring.tables.schema import Column, Label
+from tests.sites import KEYS, numeric_study, write_site
 
 P, R, V = 5, 40, 0.02
 POINT = "aa-i-gdp-anchor-noise"
@@ -31,32 +29,10 @@ POINT = "aa-i-gdp-anchor-noise"
 def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray) -> Study:
     """A study whose p participants have every p-th of these rows, aligned."""
     h, rng = rows.shape[1], np.random.default_rng(1)
-    keys = [SigningKey.generate() for _ in range(P)]
-    number = labels.dtype.kind == "f"
-    study = Study(
-        name="trial",
-        nonce="0" * 32,
-        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
-        label=Label("y", "number", low=-1e3, high=1e3) if number else Label("y", "classes", ("well", "ill")),
-        method=POINT,
-        n_components=h,
-        n_anchor_rows=R,
-        anchor_noise_scale=V,
-        participants=tuple(Member(f"site-{k}", key.public, SealingKey.generate().public) for k, key in enumerate(keys)),
-        analyst=Member("analyst", SigningKey.generate().public),
-    )
-    anchor, paths = make_anchor(R, h, rng=rng), []
-    for k, key in enumerate(keys):
-        secret = RigidMap.sample(h, rng=rng)
-        paths.append(folder / f"{k}.bundle")
-        write_bundle(
-            paths[-1],
-            study,
-            representation=np.asarray(secret.apply(rows[k::P])),
-            anchor_representation=np.asarray(secret.apply(anchor) + V * rng.standard_normal(anchor.shape)),
-            labels=labels[k::P],
-            signer=key,
-        )
+    study = numeric_study(P, h, R, V, kind="number" if labels.dtype.kind == "f" else "classes")
+    anchor, paths = make_anchor(R, h, rng=rng), [folder / f"{k}.bundle" for k in range(P)]
+    for k, path in enumerate(paths):
+        write_site(path, study, KEYS[k], rows[k::P], labels[k::P], anchor, rng)
     align_bundles(study, [verify_bundle(path, study) for path in paths], folder, certify=False)
     return study
 

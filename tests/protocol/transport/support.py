@@ -9,17 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mooring import RigidMap, make_anchor
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import write_bundle
-from mooring.protocol.messages.card import Member
+from mooring import make_anchor
 from mooring.protocol.messages.study import Study
-from mooring.tables.schema import Column, Label
 from tests.loopback import Handler
+from tests.sites import KEYS, numeric_study, write_site
 
-KEYS = [SigningKey.generate() for _ in range(3)]
-SEALING = [SealingKey.generate().public for _ in range(3)]
-ANALYST = SigningKey.generate()
 H, R, V = 4, 16, 0.02
 QUICK = (0.0, 0.0, 0.0)
 SECRET = "X-Amz-Signature=5ec2e7"
@@ -28,33 +22,14 @@ EXPIRED = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Messag
 
 
 def make_study() -> Study:
-    return Study(
-        name="trial",
-        nonce="0" * 32,
-        columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(H)),
-        label=Label("y", "classes", ("well", "ill")),
-        method="aa-i-gdp-anchor-noise",
-        n_components=H,
-        n_anchor_rows=R,
-        anchor_noise_scale=V,
-        participants=tuple(Member(f"site-{k}", KEYS[k].public, SEALING[k]) for k in range(3)),
-        analyst=Member("analyst", ANALYST.public),
-    )
+    return numeric_study(3, H, R, V)
 
 
 def make_bundle(path: Path, k: int, *, rows: int = 30, seed: int = 0) -> bytes:
     """Site k's bundle; another seed makes another bundle of the same site."""
-    study, rng = make_study(), np.random.default_rng([seed, k])
-    anchor = make_anchor(R, H, rng=np.random.default_rng(0))
-    secret, table = RigidMap.sample(H, rng=rng), rng.uniform(-1, 1, (rows, H))
-    write_bundle(
-        path,
-        study,
-        representation=secret.apply(table),
-        anchor_representation=secret.apply(anchor) + V * rng.standard_normal(anchor.shape),
-        labels=(table[:, 0] > 0).astype(np.int64),
-        signer=KEYS[k],
-    )
+    rng, anchor = np.random.default_rng([seed, k]), make_anchor(R, H, rng=np.random.default_rng(0))
+    table = rng.uniform(-1, 1, (rows, H))
+    write_site(path, make_study(), KEYS[k], table, (table[:, 0] > 0).astype(np.int64), anchor, rng)
     return path.read_bytes()
 
 

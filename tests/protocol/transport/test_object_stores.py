@@ -16,8 +16,9 @@ from mooring.protocol.messages.result import read_result
 from mooring.protocol.participant.prediction import fetch_result
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport.transfer import send_file
-from tests.protocol.transport.support import ANALYST, QUICK, Cut, make_bundle, make_study, raises
+from tests.protocol.transport.support import QUICK, Cut, make_bundle, make_study, raises
 from tests.raising import raising
+from tests.sites import ANALYST
 
 
 def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(

@@ -11,13 +11,13 @@ import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import transfer
 from mooring.protocol.transport.transfer import check_parcel, require_address, send_file
-from tests.protocol.transport.support import ANALYST, QUICK, R, Store, V, make_bundle, make_study, raises
+from tests.protocol.transport.support import QUICK, Store, make_bundle, raises
 from tests.raising import raising
+from tests.sites import numeric_study
 
 
 def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) -> None:
@@ -45,14 +45,7 @@ def test_a_bundle_that_is_not_whole_is_not_sent(harm: str, tmp_path: Path, store
 
 def test_an_anchor_file_may_be_sent(tmp_path: Path, store: Store) -> None:
     vaults = [Vault.create(tmp_path / f"vault-{k}") for k in range(2)]
-    study = make_study()
-    study = Study(
-        **{name: getattr(study, name) for name in ("name", "nonce", "columns", "label", "method", "n_components")},
-        n_anchor_rows=R,
-        anchor_noise_scale=V,
-    ).with_members(
-        [Member.from_vault(f"site-{k}", vault) for k, vault in enumerate(vaults)], Member("analyst", ANALYST.public)
-    )
+    study = numeric_study(participants=[Member.from_vault(f"site-{k}", vault) for k, vault in enumerate(vaults)])
     deal_anchor(vaults[0], study, tmp_path / "trial.anchor")
     sent = send_file(tmp_path / "trial.anchor", store.address)
     assert sent.kind == "anchor"
