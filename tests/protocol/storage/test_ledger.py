@@ -247,7 +247,7 @@ def test_the_ledger_is_written_ahead_and_in_full(small_study):
     connection = sqlite3.connect(small_study.vaults[1].folder / "ledger.sqlite")
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
-    with Ledger(small_study.vaults[1].folder)._connected() as own:
+    with Ledger(small_study.vaults[1].folder)._connect() as own:
         assert own.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
