@@ -8,16 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState, write_space
 from mooring.protocol.analyst.collaboration_matrix import PART_KEY, PartFacts, export, list_parts, part_path, read_facts
+from tests.commands import flat, run
 from tests.raising import raising
 from tests.sites import numeric_study
-
-RUNNER = CliRunner()
 
 
 @pytest.fixture
@@ -27,50 +24,40 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study.toml"
 
 
-def said(*words: object) -> tuple[int, str]:
-    found = RUNNER.invoke(app, [str(word) for word in words])
-    return found.exit_code, " ".join(found.output.split())
-
-
 @pytest.mark.parametrize("command", ["align", "train"])
 def test_without_dask_the_extra_is_named(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     words = ["--bundles", tmp_path / "inbox"] if command == "align" else []
-    code, told = said(command, "--study", study, "--folder", tmp_path / "work", *words, "--engine", "dask")
-    assert code == 2
-    assert "pip install 'mooring[dask]'" in told
+    found = run(command, "--study", study, "--folder", tmp_path / "work", *words, "--engine", "dask", code=2)
+    assert "mooring[dask]" in flat(found.stderr)
     assert not (tmp_path / "work").exists()
 
 
+TLS = ["--tls-ca", __file__, "--tls-cert", __file__, "--tls-key", __file__]
+
+
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "what"),
     [
-        (["--engine", "spark"], "engine must be local or dask"),
-        (["--workers", "2"], "Pass --engine dask"),
-        (["--scheduler", "tcp://127.0.0.1:1"], "Pass --engine dask"),
-        (["--rows-at-once", "5"], "Pass --engine dask"),
-        (["--reduce-over-workers"], "Pass --engine dask"),
-        (["--engine", "dask", "--tls-ca", "ca.pem"], "all three"),
-        (
-            ["--engine", "dask", "--tls-ca", __file__, "--tls-cert", __file__, "--tls-key", __file__],
-            "left out where no scheduler is given",
-        ),
+        (["--engine", "spark"], "engine"),
+        (["--workers", "2"], "--workers"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
+        (["--rows-at-once", "5"], "--rows-at-once"),
+        (["--reduce-over-workers"], "--reduce-over-workers"),
+        (["--engine", "dask", "--tls-ca", "ca.pem"], "TLS"),
+        (["--engine", "dask", *TLS], "TLS"),
     ],
 )
-def test_options_that_cannot_be_used_are_told(study: Path, tmp_path: Path, words: list[str], expected: str) -> None:
-    code, told = said("align", "--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work", *words)
-    assert code == 2
-    assert expected in told
+def test_options_that_cannot_be_used_are_told(study: Path, tmp_path: Path, words: list[str], what: str) -> None:
+    common = ("--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work")
+    run("align", *common, *words, code=2, what=what)
 
 
-def test_an_address_in_the_environment_does_not_stop_the_local_engine(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOORING_DASK_SCHEDULER", "tcp://127.0.0.1:1")
-    _, told = said("align", "--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work")
-    assert "two participants or more" in told
+def test_an_address_in_the_environment_does_not_stop_the_local_engine(study: Path, tmp_path: Path) -> None:
+    common = ("--study", study, "--bundles", tmp_path / "inbox", "--folder", tmp_path / "work")
+    run("align", *common, code=2, what="bundles", MOORING_DASK_SCHEDULER="tcp://127.0.0.1:1")
 
 
 # parts

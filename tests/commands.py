@@ -1,0 +1,29 @@
+"""The commands, run in this process as somebody would type them."""
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from mooring.cli.app import app
+
+CALM = {"COLUMNS": "200", "TERM": "dumb"}
+
+
+def run(*words: Any, code: int = 0, what: str = "", **environment: str) -> Any:
+    """Run a command, which must end with this exit code, its error being about `what`; return what it printed."""
+    found = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
+    assert found.exit_code == code, f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
+    assert "Traceback" not in found.output
+    assert not what or f"mooring: {what}" in flat(found.stderr), found.stderr
+    return found
+
+
+def record_of(*words: Any, code: int = 0, **environment: str) -> dict[str, Any]:
+    """What a command prints for programs."""
+    return dict(json.loads(run(*words, "--format", "json", code=code, **environment).stdout))
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that the terminal's width put there."""
+    return " ".join(text.split())
