@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
+from tests.commands import flat, run
 
-RUNNER = CliRunner()
 Result = Any  # of typer.testing, which keeps its type to itself
 AUDIT = ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1", "--learner", "linear", "--components", "3"]
 PLAN = ["--learner", "linear", "--components", "3", "--limit", "error at least 0.2"]
@@ -51,31 +49,17 @@ def small_search() -> Iterator[None]:
         yield
 
 
-def run(*words: Any) -> Result:
-    return RUNNER.invoke(app, [str(word) for word in words])
-
-
-def flat(text: str) -> str:
-    """Text without the line breaks that the terminal's width put there."""
-    return " ".join(text.split())
-
-
-def done(result: Result) -> Result:
-    assert result.exit_code == 0, result.output
-    return result
-
-
 @pytest.fixture(scope="module")
 def audited(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     folder = tmp_path_factory.mktemp("audit") / "new" / "report"
-    return done(run("audit", csv, "--label", "ill", *AUDIT, "--output", folder)), folder
+    return run("audit", csv, "--label", "ill", *AUDIT, "--output", folder), folder
 
 
 @pytest.fixture(scope="module")
 def planned(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     folder = tmp_path_factory.mktemp("plan")
     words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", folder]
-    return done(run(*words)), folder
+    return run(*words), folder
 
 
 def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tuple[Result, Path]) -> None:
@@ -125,13 +109,8 @@ def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: p
         assert plain["verdict"] in body
 
 
-def test_help_shows_an_example() -> None:
-    for name in ("audit", "plan"):
-        assert f"Example: mooring {name} patients.csv" in flat(done(run(name, "--help")).output)
-
-
 def test_json_is_all_that_goes_to_standard_output(csv: Path, audited: tuple[Result, Path], tmp_path: Path) -> None:
-    result = done(run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path, "--format", "json"))
+    result = run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path, "--format", "json")
     plain = json.loads(result.stdout)
     assert plain["trustworthy"]
     assert result.stdout == (tmp_path / "audit.json").read_text(encoding="utf-8") + "\n"
@@ -147,13 +126,13 @@ def test_a_second_run_goes_on_from_the_folder(
     monkeypatch.setattr("mooring.audit.auditor.simulate", fail)
     before = (planned[1] / "plan.json").read_text(encoding="utf-8")
     words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", planned[1], "--format", "json"]
-    assert json.loads(done(run(*words)).stdout) == json.loads(before)
+    assert json.loads(run(*words).stdout) == json.loads(before)
 
 
 def test_a_parquet_file_gives_what_the_same_table_as_text_gives(audited: tuple[Result, Path], tmp_path: Path) -> None:
     path = tmp_path / "patients.parquet"
     pyarrow.parquet.write_table(pyarrow.table(columns()), path)
-    result = done(run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out", "--format", "json"))
+    result = run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out", "--format", "json")
     text = json.loads((audited[1] / "audit.json").read_text(encoding="utf-8"))
     assert json.loads(result.stdout)["headline"] == text["headline"]
 
@@ -169,7 +148,7 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
             image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "images" / name / f"{k}.png")
     out = tmp_path / "out"
     words = ["audit", tmp_path / "images", "--participants", 2, *AUDIT, "--output", out, "--format", "json"]
-    plain = json.loads(done(run(*words)).stdout)
+    plain = json.loads(run(*words).stdout)
     assert plain["description"]["n_features"] == 36
     strongest = [o for o in plain["points"][0]["outcomes"] if "ssim" in o["figures"]]
     assert len(strongest) == 1
@@ -188,7 +167,7 @@ def test_an_archive_of_arrays_is_planned_for(tmp_path: Path) -> None:
     np.savez(tmp_path / "digits.npz", images=(255 * images).astype(np.uint8), labels=labels)
     out = tmp_path / "out"
     words = ["plan", tmp_path / "digits.npz", "--participants", 2, *PLAN, "--output", out, "--format", "json"]
-    plain = json.loads(done(run(*words)).stdout)
+    plain = json.loads(run(*words).stdout)
     assert plain["verdict"]
     assert plain["audit"]["description"]["n_features"] == 16
 
@@ -200,7 +179,7 @@ def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> Non
     words = ["audit", path, "--label", "ill", "--split-by", "hospital", "--attribute", "sex", "--drop", "height"]
     words += ["--known-rows", 3, "--repeated-uploads", 1, "--method", "aa-i-gdp-anchor-noise", "--anchor-noise", 0.1]
     words += ["--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
-    plain = json.loads(done(run(*words)).stdout)
+    plain = json.loads(run(*words).stdout)
     assert plain["description"]["n_participants"] == 3
     assert plain["description"]["n_features"] == 2
     outcomes = {o["attack"]: o for o in plain["points"][0]["outcomes"]}
@@ -209,7 +188,7 @@ def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> Non
 
 
 def test_without_a_label_utility_is_not_measured(csv: Path, tmp_path: Path) -> None:
-    result = done(run("audit", csv, *AUDIT, "--output", tmp_path))
+    result = run("audit", csv, *AUDIT, "--output", tmp_path)
     assert "Utility was not measured" in flat(result.stdout)
     assert "there is no frontier to draw" in flat((tmp_path / "report.html").read_text(encoding="utf-8"))
 
@@ -226,7 +205,7 @@ def test_without_examples_no_original_value_is_written(command: str, tmp_path: P
     texts = {}
     for choice in ("--examples", "--no-examples"):
         out = tmp_path / choice
-        done(run(command, tmp_path / "a.npz", "--participants", 2, *options, choice, "--output", out))
+        run(command, tmp_path / "a.npz", "--participants", 2, *options, choice, "--output", out)
         texts[choice] = [path.read_text(encoding="utf-8") for path in sorted(out.rglob("*")) if path.is_file()]
         assert len(texts[choice]) >= 3
     canary = re.compile(r"\b0\.137\b")
@@ -241,7 +220,7 @@ def test_without_examples_no_original_value_is_written(command: str, tmp_path: P
 def test_a_table_shows_rows_side_by_side_unless_told_not_to(
     csv: Path, audited: tuple[Result, Path], tmp_path: Path
 ) -> None:
-    done(run("audit", csv, "--label", "ill", *AUDIT, "--no-examples", "--output", tmp_path))
+    run("audit", csv, "--label", "ill", *AUDIT, "--no-examples", "--output", tmp_path)
     shown, hidden = (
         (folder / "report.html").read_text(encoding="utf-8").split("</head><body>")[1]
         for folder in (audited[1], tmp_path)
@@ -252,55 +231,47 @@ def test_a_table_shows_rows_side_by_side_unless_told_not_to(
     assert ">rebuilt<" not in hidden
 
 
+def refused(*words: Any, what: str, code: int = 2) -> Result:
+    """Run a command that is refused in one clear sentence."""
+    result = run(*words, code=code, what=what)
+    assert not result.stdout.strip()
+    assert len(flat(result.stderr)) < 700
+    return result
+
+
 @pytest.mark.parametrize("command", ["audit", "plan"])
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "what"),
     [
-        (["missing.csv", "--label", "ill"], "missing.csv"),
-        (["{csv}", "--label", "sick"], "label must be the name of a column, got 'sick'"),
-        (["{csv}", "--label", "ill", "--projection", "magic"], "projection must be auto, none, gaussian or public-svd"),
-        (["{csv}", "--label", "ill", "--format", "xml"], "format must be text or json, got 'xml'"),
-        (["{csv}", "--label", "ill", "--learner", "oracle"], "learner must be one of auto"),
-        (["{csv}", "--label", "ill", "--colluders", "5"], "targets must be participants who do not collude"),
-        (["{csv}", "--label", "ill", "--components", "40"], "n_components must be"),
-        (["{csv}", "--label", "ill", "--participants", "100"], "must be"),
-        (["{csv}", "--label", "ill", "--attribute", "shoe"], "attribute must be one of the 4 columns"),
-        (["{csv}", "--label", "ill", "--drop", "shoe"], "drop must be the name of a column"),
-        (["{csv}", "--label", "ill", "--auditor", "digits"], "these are not images"),
+        (["{csv}", "--label", "sick"], "label must be the name of a column"),
+        (["{csv}", "--label", "ill", "--projection", "magic"], "projection"),
+        (["{csv}", "--label", "ill", "--format", "xml"], "format"),
+        (["{csv}", "--label", "ill", "--learner", "oracle"], "learner"),
+        (["{csv}", "--label", "ill", "--colluders", "5"], "targets"),
+        (["{csv}", "--label", "ill", "--components", "40"], "n_components"),
+        (["{csv}", "--label", "ill", "--participants", "100"], ""),
+        (["{csv}", "--label", "ill", "--attribute", "shoe"], "attribute"),
+        (["{csv}", "--label", "ill", "--drop", "shoe"], "drop"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(
-    command: str, words: list[str], message: str, csv: Path, tmp_path: Path
-) -> None:
+def test_bad_input_is_one_clear_sentence(command: str, words: list[str], what: str, csv: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run(command, *(word.replace("{csv}", str(csv)) for word in words), "--output", out)
-    check_refusal(result, message)
+    refused(command, *(word.replace("{csv}", str(csv)) for word in words), "--output", out, what=what)
     assert not (out / "report.html").exists()
 
 
-def check_refusal(result: Result, message: str) -> None:
-    assert result.exit_code == 2, result.output
-    assert isinstance(result.exception, SystemExit)
-    said = flat(re.sub(r"[│╭╮╰╯─]", "", result.stderr))
-    assert message in said
-    assert "Traceback" not in result.output
-    assert not result.stdout.strip()
-    assert len(said) < 700
-
-
-def test_bad_methods_and_targets_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
-    method = run("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path)
-    check_refusal(method, "mooring: method must be one of c-gdp")
-    target = run("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path)
-    check_refusal(target, "mooring: target must be such as 'error at least 0.5'")
-    noise = run("audit", csv, "--label", "ill", "--anchor-noise", "-1", *AUDIT, "--output", tmp_path)
-    check_refusal(noise, "mooring: anchor_noise_scale must be zero or more")
-
-
-def test_a_folder_that_cannot_be_made_is_a_clear_error(csv: Path, tmp_path: Path) -> None:
+def test_bad_methods_targets_files_and_folders_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
+    for command in ("audit", "plan"):
+        assert "missing.csv" in run(command, "missing.csv", "--label", "ill", "--output", tmp_path, code=2).stderr
+        words = (command, csv, "--label", "ill", "--auditor", "digits", "--output", tmp_path)
+        assert "--auditor" in run(*words, code=2).stderr  # these are no images
+    refused("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path, what="method")
+    refused("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path, what="target")
+    refused(
+        "audit", csv, "--label", "ill", "--anchor-noise", -1, *AUDIT, "--output", tmp_path, what="anchor_noise_scale"
+    )
     (tmp_path / "taken").write_text("a file")
-    result = run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path / "taken")
-    check_refusal(result, "folder must be a folder that can be made")
+    refused("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path / "taken", what="folder")
     assert (tmp_path / "taken").read_text() == "a file"
 
 
@@ -308,9 +279,7 @@ def test_errors_quote_no_value_of_a_record(tmp_path: Path) -> None:
     table = columns()
     table["age"][:] = CANARY
     path = write_csv(tmp_path / "patients.csv", {"age": table["age"], "ill": table["ill"]})
-    result = run("audit", path, "--label", "ill", "--output", tmp_path / "out")
-    check_refusal(result, "must be")
-    assert "8642" not in result.output
+    assert "8642" not in refused("audit", path, "--label", "ill", "--output", tmp_path / "out", what="").output
 
 
 def test_a_column_whose_name_looks_like_markup(tmp_path: Path) -> None:
@@ -325,7 +294,7 @@ def test_a_column_whose_name_looks_like_markup(tmp_path: Path) -> None:
 def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
     table = {"<img src=x>": columns()["age"], **{k: v for k, v in columns().items() if k != "age"}}
     path = write_csv(tmp_path / "patients.csv", table)
-    done(run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out"))
+    run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "&lt;img src=x&gt;" in page
     assert "<img src=x>" not in page
@@ -374,7 +343,7 @@ def study(tmp_path: Path) -> Path:
 
 def test_an_audit_of_a_study_is_at_its_own_point(csv: Path, study: Path, tmp_path: Path) -> None:
     words = ["audit", "--study", study, csv, "--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
-    plain = json.loads(done(run(*words)).stdout)
+    plain = json.loads(run(*words).stdout)
     (result,) = plain["points"]
     assert result["data_noise_scale"] == pytest.approx(0.25, abs=1e-9)
     point = result["point"]
@@ -393,7 +362,7 @@ def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -
     path.write_text(STUDY.format(components=3, projection="gaussian"))
     words = ["audit", csv, "--study", path, "--method", "aa-i-gdp", "--method", "aa-i-gdp-data-noise"]
     words += ["--learner", "linear", "--participants", 3, "--output", tmp_path / "out", "--format", "json"]
-    plain = json.loads(done(run(*words)).stdout)
+    plain = json.loads(run(*words).stdout)
     assert [one["point"]["method"] for one in plain["points"]] == [
         "aa-i-gdp-both-noise",
         "aa-i-gdp",
@@ -409,7 +378,7 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     table = columns()
     del table["ill"]  # without utility to weigh, the plan recommends the least noise that keeps to the target
     path = write_csv(tmp_path / "p.csv", table)
-    printed = done(run("plan", "--study", study, path, *PLAN[-2:], "--participants", 2, "--output", out)).stdout
+    printed = run("plan", "--study", study, path, *PLAN[-2:], "--participants", 2, "--output", out).stdout
     plain = json.loads((out / "plan.json").read_text(encoding="utf-8"))
     assert {one["point"]["n_components"] for one in plain["audit"]["points"]} == {5}
     assert {one["point"]["n_anchor_rows"] for one in plain["audit"]["points"]} == {11}
@@ -424,33 +393,25 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--label", "ill"], "--label must be left out with --study"),
-        (["--split-by", "sex"], "--split-by must be left out with --study"),
-        (["--components", "3"], "--components must be left out with --study"),
-        (["--projection", "none"], "--projection must be left out with --study"),
-    ],
+    "words", [["--label", "ill"], ["--split-by", "sex"], ["--components", "3"], ["--projection", "none"]]
 )
 def test_what_a_study_settles_cannot_be_asked_for(
-    command: str, words: list[str], message: str, csv: Path, study: Path, tmp_path: Path
+    command: str, words: list[str], csv: Path, study: Path, tmp_path: Path
 ) -> None:
-    check_refusal(run(command, csv, "--study", study, *words, "--output", tmp_path / "out"), message)
+    refused(command, csv, "--study", study, *words, "--output", tmp_path / "out", what=words[0])
 
 
 def test_a_table_that_does_not_fit_the_study_is_refused(study: Path, tmp_path: Path) -> None:
     table = columns()
     table["age"][3] = CANARY
-    result = run("audit", write_csv(tmp_path / "p.csv", table), "--study", study, "--output", tmp_path / "out")
-    check_refusal(result, "age")
+    words = ("--study", study, "--learner", "linear", "--output", tmp_path / "out")
+    result = refused("audit", write_csv(tmp_path / "p.csv", table), *words, what="")
+    assert "age" in result.stderr
     assert "8642" not in result.output
     extra = write_csv(tmp_path / "q.csv", columns() | {"shoe": np.ones(120, dtype=int)})
-    words = ["audit", extra, "--study", study, "--learner", "linear", "--output", tmp_path / "out"]
-    check_refusal(run(*words), "shoe")
-    done(run(*words, "--drop", "shoe"))
+    assert "shoe" in refused("audit", extra, *words, what="").stderr
+    run("audit", extra, *words, "--drop", "shoe")
 
 
 def test_a_study_that_is_not_there_is_a_storage_error(csv: Path, tmp_path: Path) -> None:
-    result = run("audit", csv, "--study", tmp_path / "none.toml", "--output", tmp_path / "out")
-    assert result.exit_code == 5
-    assert "cannot be read" in flat(result.stderr)
+    refused("audit", csv, "--study", tmp_path / "none.toml", "--output", tmp_path / "out", what="the study", code=5)

@@ -5,13 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from mooring import __version__
-from mooring.cli.app import app
 from mooring.protocol.messages.study import Study
+from tests.commands import flat, run
 
-RUNNER = CliRunner()
 N_PARTICIPANTS = 4
 
 
@@ -19,9 +17,7 @@ N_PARTICIPANTS = 4
 def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What one run printed, and the folder it wrote; fewer participants than the default, to be quick."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "report"
-    result = RUNNER.invoke(app, ["demo", "--output", str(folder), "--participants", str(N_PARTICIPANTS)])
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split()), folder
+    return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
 
 
 def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_recovered(
@@ -69,18 +65,10 @@ def test_the_page_is_about_this_study(output: tuple[str, Path]) -> None:
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("a file")
     for taken in (tmp_path, tmp_path / "mine.txt"):
-        result = RUNNER.invoke(app, ["demo", "--output", str(taken)])
-        assert result.exit_code == 2
-        assert "a new or empty folder" in " ".join(result.output.split())
+        run("demo", "--output", taken, code=2, what="output")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     assert (tmp_path / "mine.txt").read_text() == "a file"
 
 
-def test_help_shows_an_example() -> None:
-    result = RUNNER.invoke(app, ["demo", "--help"])
-    assert result.exit_code == 0
-    assert "Example: mooring demo" in " ".join(result.output.split())
-
-
 def test_version() -> None:
-    assert RUNNER.invoke(app, ["version"]).output.strip() == __version__
+    assert run("version").output.strip() == __version__

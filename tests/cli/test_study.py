@@ -1,21 +1,18 @@
 """`mooring study`, as whoever keeps the study's file runs it."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
-from mooring.cli.study import study_app
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.card import Member, write_card
 from mooring.protocol.messages.study import Study
+from tests import commands
+from tests.commands import flat
+from tests.protocol.support import write_member_card
 
-RUNNER = CliRunner()
 CANARY = "8642.1357"
 FILLED = ["--label", "ill", "--classes", "no,yes", "--range", "age=0:120", "--category", "sex=female,male"]
 
@@ -27,26 +24,17 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: Any) -> Any:
-    return RUNNER.invoke(study_app, [str(word) for word in words])
-
-
-def flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+def run(*words: Any, code: int = 0, what: str = "") -> Any:
+    return commands.run("study", *words, code=code, what=what)
 
 
 def card(folder: Path, name: str, role: Any = "participant") -> Path:
-    signer = SigningKey.generate()
-    member = Member(name, signer.public, SealingKey.generate().public if role == "participant" else "")
-    write_card(folder / f"{name}.card.toml", role=role, member=member, signer=signer)
-    return folder / f"{name}.card.toml"
+    return write_member_card(folder, name, role)[0]
 
 
 def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     drafted = run("init", data, "--output", study, "--name", "heart", *FILLED)
-    assert drafted.exit_code == 0, drafted.output
-    assert "No row of the table was read" in flat(drafted.output)
     cards = [card(tmp_path, "north"), card(tmp_path, "south"), card(tmp_path, "analyst", "analyst")]
     enrolled = run("enrol", *cards, "--study", study, "--format", "json")
     found = json.loads(enrolled.stdout)
@@ -55,16 +43,8 @@ def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> No
     assert found["analyst"] == "analyst"
     assert found["fingerprint"] == agreed.fingerprint
     shown = flat(run("show", "--study", study).output)
-    for words in (
-        "heart",
-        "age: number, 0 to 120",
-        "one of female, male",
-        "one of no, yes",
-        "north, south",
-        "private-data",
-    ):
+    for words in ("heart", "0 to 120", "female, male", "no, yes", "north, south", agreed.fingerprint):
         assert words in shown
-    assert agreed.fingerprint in shown
     plain = json.loads(run("show", "--study", study, "--format", "json").stdout)
     assert plain["digest"] == agreed.digest
     assert CANARY not in study.read_text() + shown + drafted.output + enrolled.output
@@ -74,23 +54,21 @@ def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path:
     study = tmp_path / "study.toml"
     drafted = run("init", data, "-o", study, "--label", "ill", "--format", "json")
     assert json.loads(drafted.stdout) == {"study": str(study), "open_entries": 3, "fingerprint": None}
-    shown = run("show", "--study", study)
-    assert shown.exit_code == BAD_INPUT
-    assert "range of column 'age'" in flat(shown.output)
+    run("show", "--study", study, code=BAD_INPUT, what="range of column 'age'")
 
 
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text("mine")
-    assert run("init", data, "-o", study).exit_code == REFUSED
+    run("init", data, "-o", study, code=REFUSED)
     assert study.read_text() == "mine"
-    assert run("init", data, "-o", study, "--force").exit_code == 0
+    run("init", data, "-o", study, "--force")
 
 
 def test_a_draft_that_would_be_no_study_is_not_written(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
-    assert run("init", data, "-o", study, *FILLED, "--method", "i-gdp").exit_code == BAD_INPUT
-    assert run("init", data, "-o", study, *FILLED, "--range", "age=5:1").exit_code == BAD_INPUT
+    run("init", data, "-o", study, *FILLED, "--method", "i-gdp", code=BAD_INPUT)
+    run("init", data, "-o", study, *FILLED, "--range", "age=5:1", code=BAD_INPUT)
     assert not study.exists()
 
 
@@ -108,9 +86,7 @@ def test_a_draft_that_would_be_no_study_is_not_written(data: Path, tmp_path: Pat
     ],
 )
 def test_options_that_cannot_be_read_are_refused(data: Path, tmp_path: Path, words: list[str]) -> None:
-    result = run("init", data, "-o", tmp_path / "study.toml", *words)
-    assert result.exit_code == BAD_INPUT
-    assert "mooring:" in result.output
+    assert "mooring:" in run("init", data, "-o", tmp_path / "study.toml", *words, code=BAD_INPUT).stderr
 
 
 def test_a_card_whose_proof_fails_is_not_enrolled(data: Path, tmp_path: Path) -> None:
@@ -119,11 +95,9 @@ def test_a_card_whose_proof_fails_is_not_enrolled(data: Path, tmp_path: Path) ->
     before = study.read_bytes()
     good, bad = card(tmp_path, "north"), card(tmp_path, "south")
     bad.write_text(bad.read_text().replace('name = "south"', 'name = "east"'))
-    result = run("enrol", good, bad, "--study", study)
-    assert result.exit_code == REFUSED
-    assert "'east'" in result.output
+    assert "'east'" in run("enrol", good, bad, "--study", study, code=REFUSED).stderr
     assert study.read_bytes() == before
-    assert run("enrol", tmp_path / "none.card.toml", "--study", study).exit_code == STORAGE
+    run("enrol", tmp_path / "none.card.toml", "--study", study, code=STORAGE)
 
 
 def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
@@ -133,9 +107,9 @@ def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
     (tmp_path / "public.csv").write_text(",".join([*names, "note"]) + "\n" + rows + "\n")
     study = tmp_path / "study.toml"
     init = ["init", tmp_path / "public.csv", "-o", study, "--drop", "note", "--all-ranges", "0:1", "--components", "2"]
-    assert run(*init, "--projection", "public-svd").exit_code == 0
+    run(*init, "--projection", "public-svd")
     project = ["project", tmp_path / "public.csv", "--study", study]
-    assert "--ignore note" in flat(run(*project).output)
+    assert "--ignore note" in flat(run(*project, code=BAD_INPUT).stderr)
     made = run(*project, "--ignore", "note", "--format", "json")
     assert json.loads(made.stdout)["fingerprint"] == Study.read(study).fingerprint
     assert (tmp_path / "study.projection.safetensors").exists()
