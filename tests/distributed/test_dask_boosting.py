@@ -346,7 +346,7 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
         def nthreads(self) -> dict[str, int]:
             raise OSError("timed out")
 
-    with raising(StorageError, "the scheduler"), explained():
+    with raising(StorageError, "the scheduler"), explain_dask_errors():
         together.train_distributed(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
 
 

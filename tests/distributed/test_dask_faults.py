@@ -77,7 +77,7 @@ def test_work_that_ends_every_worker_is_told_with_its_cure(client: Client, monke
     scheduler = client.cluster.scheduler
     assert scheduler.allowed_failures == 3  # and the fourth is told
     monkeypatch.setattr(scheduler, "allowed_failures", 1)  # no worker is ended that has only just begun
-    with raising(StorageError, "a worker", cure="--rows-at-once"), explained():
+    with raising(StorageError, "a worker", cure="--rows-at-once"), explain_dask_errors():
         list(run_throttled(client, iter([("work", os._exit, (1,))])))
 
 
@@ -131,7 +131,7 @@ def free_port() -> int:
 def test_a_scheduler_that_is_not_there_is_told_within_seconds(tmp_path: Path) -> None:
     begin = time.monotonic()
     address = f"tcp://127.0.0.1:{free_port()}"
-    with raising(InputError, "scheduler", got="none answered"), connected(scheduler=address):
+    with raising(InputError, "scheduler", got="none answered"), connect(scheduler=address):
         raise AssertionError
     assert time.monotonic() - begin < 15
 
@@ -139,7 +139,7 @@ def test_a_scheduler_that_is_not_there_is_told_within_seconds(tmp_path: Path) ->
 @pytest.mark.parametrize("address", ["nonsense://x", "127.0.0.1:notaport", ""])
 def test_an_address_that_is_none_is_told(address: str) -> None:
     before = loops()
-    with raising(InputError, "scheduler"), connected(scheduler=address):
+    with raising(InputError, "scheduler"), connect(scheduler=address):
         raise AssertionError
     # What could not connect is closed: the garbage collector would do that from any thread, and wait for itself.
     assert loops() <= before
@@ -151,14 +151,14 @@ def loops() -> int:
 
 
 def test_options_that_contradict_each_other_are_told(tmp_path: Path) -> None:
-    with raising(InputError, "workers", expected="left out"), connected(scheduler="tcp://127.0.0.1:1", workers=2):
+    with raising(InputError, "workers", expected="left out"), connect(scheduler="tcp://127.0.0.1:1", workers=2):
         raise AssertionError
-    with raising(InputError, "workers", expected="one or more"), connected(workers=0):
+    with raising(InputError, "workers", expected="one or more"), connect(workers=0):
         raise AssertionError
     for name in ("ca", "cert", "key"):
         (tmp_path / name).touch()
     tls = Tls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
-    with raising(InputError, "TLS", got="without a scheduler"), connected(workers=1, tls=tls):
+    with raising(InputError, "TLS", got="without a scheduler"), connect(workers=1, tls=tls):
         raise AssertionError
     (tmp_path / "cert").unlink()
     with raising(InputError, "--tls-cert"):
@@ -171,9 +171,9 @@ def test_workers_started_here_take_nobody_else() -> None:
         assert client.submit(abs, -1).result() == 1
         for each in (address, *client.nthreads()):
             assert each.startswith("tls://127.0.0.1:")
-        with raising(InputError, "scheduler"), connected(scheduler=address):
+        with raising(InputError, "scheduler"), connect(scheduler=address):
             raise AssertionError
-        with raising(InputError, "scheduler"), connected(scheduler=address.replace("tls", "tcp")):
+        with raising(InputError, "scheduler"), connect(scheduler=address.replace("tls", "tcp")):
             raise AssertionError
 
 
@@ -191,12 +191,12 @@ def test_a_scheduler_behind_tls_takes_those_with_a_certificate_only(tmp_path: Pa
         assert address.startswith("tls://")
         with connect(scheduler=address, tls=Tls(**files)) as client:
             assert client.submit(abs, -1).result() == 1
-        with raising(InputError, "scheduler"), connected(scheduler=address):
+        with raising(InputError, "scheduler"), connect(scheduler=address):
             raise AssertionError
         others = Security.temporary()
         files["cert"].write_text(others.tls_client_cert)
         files["key"].write_text(others.tls_client_key)
-        with raising(InputError, "scheduler"), connected(scheduler=address, tls=Tls(**files)):
+        with raising(InputError, "scheduler"), connect(scheduler=address, tls=Tls(**files)):
             raise AssertionError
 
 
@@ -237,8 +237,8 @@ def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
         scheduler.kill()
 
     with (
-        raising(StorageError, "the scheduler", reason="connection to it was lost"),
-        connected(scheduler=address) as outsiders,
+        raising(StorageError, "the scheduler", reason="lost"),
+        connect(scheduler=address) as outsiders,
     ):
         align_on_dask(outsiders, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
     found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
