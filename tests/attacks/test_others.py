@@ -237,25 +237,22 @@ def test_denoising_is_the_wiener_filter_of_a_gaussian_population(sigma: float) -
     assert left < 3 * sigma**2
 
 
+def plain_and_denoised(attack: str, simulation: Simulation) -> list[float]:
+    found = (attacked(attack, simulation.view(), denoise=denoise).rows for denoise in (False, True))
+    return [centred_error(simulation.private_data[1], rows) for rows in found]
+
+
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.data_noise])
 def test_denoising_brings_rows_closer(method: str) -> None:
+    attack = "known-secret" if method == "c-gdp-data-noise" else "procrustes"
     for seed in range(3):
-        simulation = simulated(method, seed=seed, sigma=1.0, v=0.05)
-        attack = "known-secret" if method == "c-gdp-data-noise" else "procrustes"
-        plain, better = (
-            centred_error(simulation.private_data[1], attacked(attack, simulation.view(), denoise=denoise).rows)
-            for denoise in (False, True)
-        )
+        plain, better = plain_and_denoised(attack, simulated(method, seed=seed, sigma=1.0, v=0.05))
         assert better < 0.9 * plain
 
 
 def test_denoising_takes_out_what_a_wrong_map_adds() -> None:
     for seed in range(5):
-        simulation = simulated("aa-i-gdp-anchor-noise", seed=seed, v=0.3)
-        plain, better = (
-            centred_error(simulation.private_data[1], attacked("procrustes", simulation.view(), denoise=denoise).rows)
-            for denoise in (False, True)
-        )
+        plain, better = plain_and_denoised("procrustes", simulated("aa-i-gdp-anchor-noise", seed=seed, v=0.3))
         assert better < plain
 
 
@@ -276,15 +273,11 @@ def test_repeated_uploads_are_denoised_by_what_noise_is_left() -> None:
     ("method", "attack"),
     [("c-gdp", "known-secret"), ("aa-i-gdp", "known-anchor"), ("aa-i-gdp", "procrustes"), ("aa-i-gdp", "moments")],
 )
-def test_there_is_nothing_to_take_out_of_exact_rows(method: str, attack: str) -> None:
+def test_there_is_nothing_to_take_out_of_exact_rows_or_without_a_population(method: str, attack: str) -> None:
     with pytest.raises(DoesNotApply, match="nothing to take out"):
         attacked(attack, simulated(method).view(), denoise=True)
-
-
-def test_denoising_needs_a_population() -> None:
-    view = simulated("c-gdp-data-noise").view(colluders=())
     with pytest.raises(DoesNotApply, match="nothing is known of the population"):
-        attacked("principal-axes", view, denoise=True)
+        attacked("principal-axes", simulated("c-gdp-data-noise").view(colluders=()), denoise=True)
 
 
 def test_denoising_changes_rows_and_notes_only() -> None:

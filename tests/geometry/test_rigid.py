@@ -28,17 +28,13 @@ def test_invert_undoes_apply(rng: np.random.Generator, on_backend: Callable[[Any
     assert np.allclose(to_numpy(secret.invert(secret.apply(rows))), to_numpy(rows), atol=1e-13)
 
 
-def test_compose_applies_this_map_first(rng: np.random.Generator) -> None:
+def test_compose_applies_this_map_first_and_inverse_is_the_map_that_inverts(rng: np.random.Generator) -> None:
     first, then = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng)
     rows = rng.standard_normal((5, 3))
     assert np.allclose(first.compose(then).apply(rows), then.apply(first.apply(rows)), atol=1e-13)
     assert not np.allclose(first.compose(then).apply(rows), first.apply(then.apply(rows)))
-
-
-def test_inverse_is_the_map_that_inverts(rng: np.random.Generator) -> None:
-    secret, rows = RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
-    assert np.allclose(secret.inverse().apply(rows), secret.invert(rows), atol=1e-13)
-    assert np.allclose(secret.inverse().inverse().translation, secret.translation, atol=1e-13)
+    assert np.allclose(first.inverse().apply(rows), first.invert(rows), atol=1e-13)
+    assert np.allclose(first.inverse().inverse().translation, first.translation, atol=1e-13)
 
 
 def test_translations_are_standard_normal() -> None:
@@ -60,15 +56,10 @@ def test_a_batch_of_maps_acts_map_by_map(rng: np.random.Generator) -> None:
         assert np.allclose(maps.compose(others).apply(rows)[i], one.compose(other).apply(rows[i]))
 
 
-def test_a_batch_of_maps_acts_on_the_same_rows(rng: np.random.Generator) -> None:
-    maps, rows = RigidMap.sample(3, rng=rng, batch_shape=(4,)), rng.standard_normal((6, 3))
-    assert maps.apply(rows).shape == (4, 6, 3)
-    assert np.allclose(maps.invert(maps.apply(rows)), rows)
-
-
-def test_one_map_composes_with_a_batch(rng: np.random.Generator) -> None:
-    one, many = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng, batch_shape=(4,))
-    rows = rng.standard_normal((6, 3))
+def test_a_batch_of_maps_acts_on_the_same_rows_and_composes_with_one_map(rng: np.random.Generator) -> None:
+    one, many, rows = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng, batch_shape=(4,)), rng.random((6, 3))
+    assert many.apply(rows).shape == (4, 6, 3)
+    assert np.allclose(many.invert(many.apply(rows)), rows)
     assert np.allclose(one.compose(many).apply(rows), many.apply(one.apply(rows)))
     assert np.allclose(many.compose(one).apply(rows), one.apply(many.apply(rows)))
 
