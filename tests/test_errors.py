@@ -17,6 +17,7 @@ def test_an_input_error_says_what_expected_got_and_cure_and_keeps_them(error: In
     assert error.cure == "Ask for one component or more."
     assert isinstance(error, ValueError)
     assert isinstance(error, MooringError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)  # from a worker process
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
@@ -26,8 +27,3 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert str(error) == (
         "Calibration needs dp-accounting, which is not installed. Install it with: pip install 'mooring[dp]'"
     )
-
-
-def test_an_error_survives_the_way_back_from_a_worker_process(error: InputError) -> None:
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    assert str(copy.copy(error)) == str(error)

@@ -42,15 +42,11 @@ def test_the_perturbation_is_rigid_and_secret_unless_seeded() -> None:
         Y = one.transform(X)
         assert np.allclose(np.linalg.norm(Y[0] - Y[1]), np.linalg.norm(X[0] - X[1]))
         assert np.allclose(one.inverse_transform(Y), X)
+        assert np.allclose(one.upload(X), Y)  # without noise
     assert not np.allclose(first.transform(X), second.transform(X))
+    assert not np.allclose(second.fit(X).transform(X), Y)  # a second fit draws another secret
     seeded = [RigidPerturbation(random_state=3).fit(X).transform(X) for _ in range(2)]
     assert np.array_equal(*seeded)
-
-
-def test_a_second_fit_draws_another_secret() -> None:
-    one = RigidPerturbation()
-    before = one.fit(rows()).transform(rows())
-    assert not np.allclose(one.fit(rows()).transform(rows()), before)
 
 
 def test_noise_is_in_the_upload_only_and_the_same_for_the_same_rows() -> None:
@@ -64,11 +60,6 @@ def test_noise_is_in_the_upload_only_and_the_same_for_the_same_rows() -> None:
     one.set_params(data_noise_scale=0.6)
     doubled = one.upload(X) - one.transform(X)  # two scales of one noise would give the rows away
     assert abs(np.corrcoef(noise.ravel(), doubled.ravel())[0, 1]) < 0.05
-
-
-def test_without_noise_the_upload_is_the_transform() -> None:
-    one = RigidPerturbation().fit(rows())
-    assert np.allclose(one.upload(rows()), one.transform(rows()))
 
 
 def test_what_is_printed_holds_no_secret() -> None:

@@ -31,22 +31,13 @@ def test_a_good_anchor_passes_on_both_libraries(anchor: np.ndarray, on_backend: 
     check_anchor(on_backend(anchor))
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 5, 2)])
-def test_something_that_is_no_matrix_is_refused(shape: tuple[int, ...], refused: Refused) -> None:
-    refused(lambda: check_anchor(np.zeros(shape)), "anchor", "a matrix of rows by components", f"shape {shape}")
-
-
-def test_an_anchor_without_columns_is_refused(refused: Refused) -> None:
-    expectation = {"what": "n_components", "expected": "at least 1", "got": "0"}
-    refused(lambda: check_anchor(np.zeros((5, 0))), **expectation)
-    refused(lambda: make_anchor(5, 0, rng=np.random.default_rng(0)), **expectation)
-
-
-@pytest.mark.parametrize("n_rows", [0, 2, 3])
-def test_an_anchor_that_is_too_short_is_refused(n_rows: int, refused: Refused) -> None:
-    expectation = {"what": "n_anchor_rows", "expected": "at least n_components + 1 = 4", "got": str(n_rows)}
-    refused(lambda: check_anchor(np.eye(n_rows, 3)), **expectation)
-    refused(lambda: make_anchor(n_rows, 3, rng=np.random.default_rng(0)), **expectation)
+def test_anchors_of_another_shape_are_refused(refused: Refused, rng: np.random.Generator) -> None:
+    for shape in ((5,), (2, 5, 2)):
+        refused(lambda s=shape: check_anchor(np.zeros(s)), "anchor", "a matrix of rows by components", f"shape {shape}")
+    for make in (lambda n, d: check_anchor(np.eye(n, d)), lambda n, d: make_anchor(n, d, rng=rng)):
+        refused(lambda make=make: make(5, 0), "n_components", "at least 1", "0")
+        for n in (0, 2, 3):
+            refused(lambda make=make, n=n: make(n, 3), "n_anchor_rows", "at least n_components + 1 = 4", str(n))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -20,12 +20,7 @@ def test_clipped_rows_never_exceed_the_norm_and_keep_their_direction(rows: np.nd
     assert np.array_equal(np.sign(clipped[np.abs(clipped) > 0]), np.sign(rows[np.abs(clipped) > 0]))
     short = before <= clipping_norm * (1 - 1e-12)
     assert np.array_equal(clipped[short], rows[short])
-
-
-@given(rows_of_any_length, st.floats(1e-6, 1e6))
-def test_clipping_twice_is_clipping_once(rows: np.ndarray, clipping_norm: float) -> None:
-    once = clip_rows(rows, clipping_norm)
-    assert np.allclose(clip_rows(once, clipping_norm), once, rtol=1e-14, atol=0)
+    assert np.allclose(clip_rows(clipped, clipping_norm), clipped, rtol=1e-14, atol=0)  # twice is once
 
 
 @given(st.integers(1, 8), st.integers(1, 8), seeds)
