@@ -42,7 +42,7 @@ class Setting:
     """Rows, a projection, and the noise levels to attack; None stands for I-GDP, which has no anchor."""
 
     name: str
-    dealt: Partition
+    partition: Partition
     projection: Projection
     anchor_noise_scales: tuple[float | None, ...]
 
@@ -74,9 +74,9 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
     rng = np.random.default_rng([seed, 100])
     if given.mnist is not None:
         records = read_images(given.mnist)
-        dealt = partition(records, n_participants=10, test_share=0.0, rng=rng)
+        parts = partition(records, n_participants=10, test_share=0.0, rng=rng)
         projection = gaussian_projection(records.n_features, 100, rng=rng)
-        yield Setting("MNIST, 10 × 6,000, h = 100 Gaussian, r = 400", dealt, projection, (0.05, 0.2, 0.5, None))
+        yield Setting("MNIST, 10 × 6,000, h = 100 Gaussian, r = 400", parts, projection, (0.05, 0.2, 0.5, None))
     if given.celeba is not None:
         records = read_images(given.celeba, image_column="image_webp", label="smiling", group_by="identity")
         public = records.attributes["pool"] == "public"
@@ -85,10 +85,10 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
         small = replace(
             private, rows=projection.encode(private.rows), image_shape=None, feature_names=(), feature_kinds=()
         )
-        dealt = partition(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
+        parts = partition(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
         flat = Projection(np.eye(400), np.eye(400), "public-svd")  # the rows are projected already
         yield Setting(
-            "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600", dealt, flat, (0.02, 0.06, 0.25, None)
+            "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600", parts, flat, (0.02, 0.06, 0.25, None)
         )
 
 
@@ -120,14 +120,14 @@ def _attacked(setting: Setting, seed: int, device: str) -> Iterator[dict[str, An
 
 
 def _simulated(setting: Setting, v: float | None, seed: int, device: str) -> Simulation:
-    rows: list[Any] = list(setting.dealt.train)
+    rows: list[Any] = list(setting.partition.train)
     if device != "cpu":
         import torch
 
         rows = [torch.as_tensor(part, device=device) for part in rows]
     return simulate(
         rows,
-        setting.dealt.train_labels,
+        setting.partition.train_labels,
         method="i-gdp" if v is None else "aa-i-gdp-anchor-noise",
         anchor_noise_scale=v or 0.0,
         rng=np.random.default_rng([seed, 101]),

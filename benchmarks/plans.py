@@ -25,7 +25,7 @@ from benchmarks.machine import described
 from mooring import AuditSettings, EvaluationSpec, Plan, plan_study
 from mooring.tables import Partition, Records, partition, read_images
 
-TARGET = "reconstruction error at least 0.5"
+LIMIT = "reconstruction error at least 0.5"
 
 
 def main() -> None:
@@ -36,13 +36,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     path = RESULTS / "plans.json"
-    for name, dealt, h in _deployments(given):
+    for name, parts, h in _deployments(given):
         if given.only not in (None, name):
             continue
         began = time.perf_counter()
         plan = plan_study(
-            dealt,
-            target=TARGET,
+            parts,
+            limit=LIMIT,
             n_components=h,
             settings=AuditSettings(evaluation=EvaluationSpec(n_examples=0), learner="svm", seed=given.seed),
             progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
@@ -69,8 +69,8 @@ def _deployments(given: argparse.Namespace) -> Iterator[tuple[str, Partition, in
     images = read_images(given.mnist)
     for p, n in ((20, 300), (100, 40)):
         rng = np.random.default_rng([given.seed, 201])
-        dealt = partition(images, n_participants=p, rows_each=n, test_share=0.05, public_share=0.1, rng=rng)
-        yield f"MNIST, {p} × {n}", dealt, 30
+        parts = partition(images, n_participants=p, rows_each=n, test_share=0.05, public_share=0.1, rng=rng)
+        yield f"MNIST, {p} × {n}", parts, 30
 
 
 def _summary(plan: Plan) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
             }
         )
     return {
-        "target": str(plan.target),
+        "target": str(plan.limit),
         "verdict": plan.verdict,
         "recommended": None if plan.recommended is None else plan.recommended.point.title,
         "references": plan.audit.references.as_dict(),

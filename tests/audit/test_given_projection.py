@@ -42,10 +42,10 @@ def test_a_projection_of_another_width_is_refused(other: Any, refused: Callable[
 
 
 def test_an_absolute_scale_comes_back_as_it_was() -> None:
-    dealt = Partition.from_parts(parts(), rng=np.random.default_rng(0))
-    level = 0.321 / root_mean_square(dealt.train, F)
+    partition = Partition.from_parts(parts(), rng=np.random.default_rng(0))
+    level = 0.321 / root_mean_square(partition.train, F)
     point = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
-    result = audited(dealt, projection=F, points=[point], attacks=["procrustes"])
+    result = audited(partition, projection=F, points=[point], attacks=["procrustes"])
     assert result.points[0].data_noise_scale == pytest.approx(0.321, abs=1e-12)
 
 

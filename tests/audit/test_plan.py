@@ -10,7 +10,7 @@ import pytest
 
 from mooring import Plan
 from mooring.attacks import REGISTRY
-from mooring.audit import DENOISED, Target
+from mooring.audit import DENOISED, LeakageLimit
 from mooring.report import draw_audit
 from mooring.tables import Partition
 from tests.auditing import planned
@@ -54,7 +54,7 @@ def many_small() -> Partition:
 def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, told = tmp_path_factory.mktemp("plan"), []
     options: dict[str, Any] = {"learner": "linear", "progress": lambda *words: told.append(words)}
-    return planned(many_small, target="error at least 0.3", folder=folder, **options), folder, told
+    return planned(many_small, limit="error at least 0.3", folder=folder, **options), folder, told
 
 
 def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
@@ -78,7 +78,7 @@ def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attac
 
 def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
     found = plan[0]
-    keeping = [one for one in found.audit.points if found.target.met_at(one) and one.point.data_noise_level > 0]
+    keeping = [one for one in found.audit.points if found.limit.met_at(one) and one.point.data_noise_level > 0]
     assert found.recommended.deployed.value == max(one.deployed.value for one in keeping if one.deployed)
     assert len(keeping) < len(found.audit.points)  # some points do not keep to it, so there was something to choose
 
@@ -94,17 +94,17 @@ def test_the_search_comes_close_to_the_target_and_tries_other_shapes(plan: Found
 def coordinates(found: Plan) -> list[tuple[float, float]]:
     made = []
     for one in found.audit.points:
-        worst = one.worst(found.target.measure)
+        worst = one.worst(found.limit.measure)
         if worst is not None and one.deployed is not None:
-            made.append((one.deployed.value, worst[1].value * (1 if found.target.at_least else -1)))
+            made.append((one.deployed.value, worst[1].value * (1 if found.limit.at_least else -1)))
     return made
 
 
 @pytest.mark.parametrize("words", ["error at least 0.3", "linkage at most 50 %"])
 def test_the_frontier_is_what_no_point_beats_in_both(plan: Found, words: str) -> None:
-    found = Plan(Target.parse(words), plan[0].audit, None, "")
+    found = Plan(LeakageLimit.parse(words), plan[0].audit, None, "")
     every = coordinates(found)
-    best = coordinates(Plan(found.target, type(found.audit)(*_but_points(found), found.frontier), None, ""))
+    best = coordinates(Plan(found.limit, type(found.audit)(*_but_points(found), found.frontier), None, ""))
     beaten = [mine for mine in every if any(a >= mine[0] and b >= mine[1] and (a, b) != mine for a, b in every)]
     assert sorted(best) == sorted(mine for mine in every if mine not in beaten)
     assert best == sorted(best, key=lambda pair: pair[1])  # the safest last
@@ -128,7 +128,7 @@ def test_a_plan_becomes_json(plan: Found) -> None:
 def test_the_recommended_point_and_the_target_are_drawn_and_every_point_has_a_line_of_its_own(plan: Found) -> None:
     drawn = draw_audit(plan[0])
     assert "recommended" in [trace.name for trace in drawn["frontier"].data]
-    assert "target" in [note.text for note in drawn["frontier"].layout.annotations]
+    assert "limit" in [note.text for note in drawn["frontier"].layout.annotations]
     assert len(set(drawn["leakage"].data[0].y)) == len(plan[0].audit.points)
 
 
@@ -145,7 +145,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 ) -> None:
     found, folder, _ = plan
     monkeypatch.setattr("mooring.audit.auditor.simulate", None)
-    again = planned(many_small, target="error at least 0.3", learner="linear", folder=folder)
+    again = planned(many_small, limit="error at least 0.3", learner="linear", folder=folder)
     assert again.to_json() == found.to_json()
 
 
@@ -156,26 +156,26 @@ def few_large() -> Partition:
 
 
 def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Partition) -> None:
-    found = planned(few_large, target="error at least 0.2", learner="linear", targets=[1])
+    found = planned(few_large, limit="error at least 0.2", learner="linear", targets=[1])
     assert found.recommended is None
     assert "Joining does not pay here" in found.verdict
-    assert any(found.target.met_at(one) for one in found.audit.points)
+    assert any(found.limit.met_at(one) for one in found.audit.points)
     assert "recommended" not in [trace.name for trace in draw_audit(found)["frontier"].data]
     assert json.loads(found.to_json())["recommended"] is None
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
-    found = planned(few_large, target="error at least 5", learner="linear", targets=[1])
+    found = planned(few_large, limit="error at least 5", learner="linear", targets=[1])
     assert found.recommended is None
-    assert "No operating point that was tried keeps to the target (error at least 5)" in found.verdict
+    assert "No operating point that was tried keeps to the limit (error at least 5)" in found.verdict
     assert "Recommended:" not in found.verdict
 
 
 def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_small: Partition) -> None:
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
     options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["independent-components"]}
-    found = planned(many_small, target="error at least 0.1", n_components=6, **options)
-    bare = [one for one in found.audit.points if one.point.data_noise_level == 0 and found.target.met_at(one)]
+    found = planned(many_small, limit="error at least 0.1", n_components=6, **options)
+    bare = [one for one in found.audit.points if one.point.data_noise_level == 0 and found.limit.met_at(one)]
     assert bare
     if found.recommended is not None:
         assert found.recommended.point.data_noise_level > 0
@@ -184,8 +184,8 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
-    found = planned(list(few_large.train), target="error at least 0.3", targets=[1])
-    assert found.target.met_at(found.recommended)
+    found = planned(list(few_large.train), limit="error at least 0.3", targets=[1])
+    assert found.limit.met_at(found.recommended)
     assert "Utility was not measured" in found.verdict
     assert found.frontier == ()
 
@@ -193,14 +193,14 @@ def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unkn
 def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) -> None:
     alike = [np.full(60, 0.5) for _ in range(3)]
     options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["procrustes"]}
-    found = planned(list(few_large.train), alike, target="error at least 0.2", **options)
+    found = planned(list(few_large.train), alike, limit="error at least 0.2", **options)
     assert "nan" not in found.verdict
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"target": "safe please"}, "target"),
+        ({"limit": "safe please"}, "limit"),
         ({"n_components": 4}, "n_components"),
         ({"n_components": 0}, "n_components"),
         ({"n_components": []}, "n_components"),

@@ -260,13 +260,13 @@ def test_bad_input_is_one_clear_sentence(command: str, words: list[str], what: s
     assert not (out / "report.html").exists()
 
 
-def test_bad_methods_targets_files_and_folders_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
+def test_bad_methods_limits_files_and_folders_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
     for command in ("audit", "plan"):
         assert "missing.csv" in run(command, "missing.csv", "--label", "ill", "--output", tmp_path, code=2).stderr
         words = (command, csv, "--label", "ill", "--auditor", "digits", "--output", tmp_path)
         assert "--auditor" in run(*words, code=2).stderr  # these are no images
     refused("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path, what="method")
-    refused("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path, what="target")
+    refused("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path, what="limit")
     refused(
         "audit", csv, "--label", "ill", "--anchor-noise", -1, *AUDIT, "--output", tmp_path, what="anchor_noise_scale"
     )
@@ -376,7 +376,7 @@ def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -
 def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     table = columns()
-    del table["ill"]  # without utility to weigh, the plan recommends the least noise that keeps to the target
+    del table["ill"]  # without utility to weigh, the plan recommends the least noise that keeps to the limit
     path = write_csv(tmp_path / "p.csv", table)
     printed = run("plan", "--study", study, path, *PLAN[-2:], "--participants", 2, "--output", out).stdout
     plain = json.loads((out / "plan.json").read_text(encoding="utf-8"))

@@ -139,10 +139,10 @@ def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
         path = tmp_path / f"part-a-{k:06d}.parquet"
         path.write_bytes(b"." * size)
         pieces.append(Piece(path, 0, 0))
-    shares = together.dealt(pieces, 2)
+    shares = together.assign_shares(pieces, 2)
     assert [sum(each.path.stat().st_size for each in share) for share in shares] == [1100, 1000]
     assert sorted(str(each.path) for share in shares for each in share) == [str(each.path) for each in pieces]
-    assert [len(share) for share in together.dealt(pieces[:3], 8)] == [1, 1, 1]
+    assert [len(share) for share in together.assign_shares(pieces[:3], 8)] == [1, 1, 1]
 
 
 def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> None:

@@ -151,35 +151,35 @@ def digit_labels() -> tuple[np.ndarray, np.ndarray]:
 
 def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
     train, test = digit_labels
-    dealt = partition_digits(train, test, n_participants=7, n_validation=200, streams=STREAMS)
-    assert dealt.n_participants == 7
-    assert sorted(np.concatenate([*dealt.train, *dealt.validation])) == list(range(1200))
-    assert sorted(np.concatenate(dealt.test)) == list(range(400))
-    assert sum(map(len, dealt.validation)) == 200
-    for parts, labels in ((dealt.train, train), (dealt.validation, train), (dealt.test, test)):
+    partition = partition_digits(train, test, n_participants=7, n_validation=200, streams=STREAMS)
+    assert partition.n_participants == 7
+    assert sorted(np.concatenate([*partition.train, *partition.validation])) == list(range(1200))
+    assert sorted(np.concatenate(partition.test)) == list(range(400))
+    assert sum(map(len, partition.validation)) == 200
+    for parts, labels in ((partition.train, train), (partition.validation, train), (partition.test, test)):
         counts = np.array([np.bincount(labels[own], minlength=10) for own in parts])
         assert np.ptp(counts, axis=0).max() <= 1
-    share = np.bincount(train[np.concatenate(dealt.validation)], minlength=10) / np.bincount(train, minlength=10)
+    share = np.bincount(train[np.concatenate(partition.validation)], minlength=10) / np.bincount(train, minlength=10)
     assert np.abs(share - 200 / 1200).max() < 0.01
 
 
 def test_the_same_streams_deal_the_same_digits(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
-    def dealt(seed: int) -> np.ndarray:
+    def partition(seed: int) -> np.ndarray:
         streams = Streams.for_experiment(seed=seed)
         return np.concatenate(partition_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams).train)
 
-    assert (dealt(1) == dealt(1)).all()
-    assert (dealt(1) != dealt(2)).any()
+    assert (partition(1) == partition(1)).all()
+    assert (partition(1) != partition(2)).any()
 
 
 def test_a_quick_run_deals_fewer_digits_in_the_same_shares(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
     train, test = digit_labels
-    dealt = partition_digits(
+    partition = partition_digits(
         train, test, n_participants=2, n_validation=200, rows_limit=(300, 100, 9999), streams=STREAMS
     )
-    assert [sum(map(len, part)) for part in (dealt.train, dealt.validation, dealt.test)] == [300, 100, 400]
-    assert not set(np.concatenate(dealt.train)) & set(np.concatenate(dealt.validation))
-    share = np.bincount(train[np.concatenate(dealt.train)], minlength=10) / np.bincount(train, minlength=10)
+    assert [sum(map(len, part)) for part in (partition.train, partition.validation, partition.test)] == [300, 100, 400]
+    assert not set(np.concatenate(partition.train)) & set(np.concatenate(partition.validation))
+    share = np.bincount(train[np.concatenate(partition.train)], minlength=10) / np.bincount(train, minlength=10)
     assert np.abs(share - 0.25).max() < 0.02
 
 
@@ -315,27 +315,29 @@ def test_identities_are_split_as_in_the_paper(
     people: tuple[np.ndarray, np.ndarray], each: int, sizes: tuple[int, int, int]
 ) -> None:
     identity, _ = people
-    dealt = partition_faces(*people, n_participants=2, identities_each=each, streams=STREAMS)
+    partition = partition_faces(*people, n_participants=2, identities_each=each, streams=STREAMS)
     for k in range(2):
-        split = [set(identity[part[k]]) for part in (dealt.train, dealt.validation, dealt.test)]
+        split = [set(identity[part[k]]) for part in (partition.train, partition.validation, partition.test)]
         assert tuple(map(len, split)) == sizes
-        assert set.union(*split) == set(dealt.identities[k])
+        assert set.union(*split) == set(partition.identities[k])
 
 
 def test_every_image_has_one_holder_and_references_stay_at_home(people: tuple[np.ndarray, np.ndarray]) -> None:
     identity, pool = people
-    dealt = partition_faces(*people, n_participants=10, identities_each=25, streams=STREAMS)
-    uploaded = np.concatenate([*dealt.train, *dealt.validation, *dealt.test])
-    everything = np.concatenate([uploaded, dealt.references])
+    partition = partition_faces(*people, n_participants=10, identities_each=25, streams=STREAMS)
+    uploaded = np.concatenate([*partition.train, *partition.validation, *partition.test])
+    everything = np.concatenate([uploaded, partition.references])
     assert len(set(everything.tolist())) == len(everything)
     assert (pool[everything] == "participants").all()
-    assert (np.bincount(identity[everything])[np.concatenate(dealt.identities)] >= 2).all()
-    assert set(everything) == set(np.flatnonzero(np.isin(identity, np.concatenate(dealt.identities))))
+    assert (np.bincount(identity[everything])[np.concatenate(partition.identities)] >= 2).all()
+    assert set(everything) == set(np.flatnonzero(np.isin(identity, np.concatenate(partition.identities))))
     for k in range(10):
-        assert (identity[dealt.reserved[k]] == dealt.identities[k]).all()
-        assert (identity[dealt.queries[k]] == dealt.identities[k]).all()
-        assert set(dealt.queries[k]) <= set(np.concatenate([dealt.train[k], dealt.validation[k], dealt.test[k]]))
-        assert (uploaded[dealt.query_places(k)] == dealt.queries[k]).all()
+        assert (identity[partition.reserved[k]] == partition.identities[k]).all()
+        assert (identity[partition.queries[k]] == partition.identities[k]).all()
+        assert set(partition.queries[k]) <= set(
+            np.concatenate([partition.train[k], partition.validation[k], partition.test[k]])
+        )
+        assert (uploaded[partition.query_places(k)] == partition.queries[k]).all()
 
 
 def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, np.ndarray]) -> None:
@@ -372,15 +374,15 @@ def test_a_gallery_holds_the_reserved_image_of_the_query_and_of_nine_others(
     people: tuple[np.ndarray, np.ndarray],
 ) -> None:
     identity, _ = people
-    dealt = partition_faces(*people, n_participants=4, identities_each=20, streams=STREAMS)
-    galleries = face_galleries(dealt, target=1, seed=3)
+    partition = partition_faces(*people, n_participants=4, identities_each=20, streams=STREAMS)
+    galleries = face_galleries(partition, target=1, seed=3)
     assert galleries.candidates.shape == (200, 10)
     assert galleries.n_dropped == 0
-    shown = identity[dealt.references[galleries.candidates]]
+    shown = identity[partition.references[galleries.candidates]]
     assert all(len(set(row)) == 10 for row in shown.tolist())
     truth = shown[np.arange(200), galleries.answers]
-    assert (truth == identity[dealt.queries[1][galleries.queries]]).all()
-    assert np.isin(shown, np.concatenate([dealt.identities[0], dealt.identities[3]])).any()
+    assert (truth == identity[partition.queries[1][galleries.queries]]).all()
+    assert np.isin(shown, np.concatenate([partition.identities[0], partition.identities[3]])).any()
 
 
 # --- packing the official files

@@ -485,17 +485,17 @@ def faces(face_file: Path, monkeypatch: pytest.MonkeyPatch) -> FaceStudy:
 
 def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces: FaceStudy) -> None:
     read = faces.faces
-    dealt = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
+    partition = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
     prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
     evaluator = prepared.evaluator
-    np.testing.assert_array_equal(evaluator.references.numpy(), read.rows(dealt.references))
-    queries = read.rows(dealt.queries[TARGET])
+    np.testing.assert_array_equal(evaluator.references.numpy(), read.rows(partition.references))
+    queries = read.rows(partition.queries[TARGET])
     np.testing.assert_allclose(evaluator.queries.numpy(), faces.projection.encode(queries), rtol=0, atol=1e-9)
     assert not {row.tobytes() for row in evaluator.references.numpy()} & {row.tobytes() for row in queries}
     galleries = evaluator.galleries
     true = galleries.candidates[np.arange(len(galleries.answers)), galleries.answers]
-    whom = read.identity[dealt.references[true]]
-    np.testing.assert_array_equal(whom, read.identity[dealt.queries[TARGET][galleries.queries]])
+    whom = read.identity[partition.references[true]]
+    np.testing.assert_array_equal(whom, read.identity[partition.queries[TARGET][galleries.queries]])
 
 
 def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) -> None:
@@ -533,8 +533,8 @@ def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeyp
     seeing = SimpleNamespace(embedded=lambda images: images[:, :20], validation_accuracy=0.9)
     monkeypatch.setattr(DigitStudy, "auditor", seeing)
     DigitStudy(spec_of(data=1, anchor=1), data_dir=None, device="cpu").prepare(STREAMS, n_participants=P)
-    dealt = partition_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
-    known = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+    partition = partition_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
+    known = np.concatenate([partition.train[COLLUDER], partition.validation[COLLUDER]])
     assert len(known) == 80
     (images,) = given
     np.testing.assert_array_equal(images, digits.train_images[known] / 255)

@@ -5,7 +5,7 @@ from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_denoising
 from mooring.audit.linkage import LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
-from mooring.audit.plan import Plan, Target, plan_study
+from mooring.audit.plan import LeakageLimit, Plan, plan_study
 from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, find_strongest
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
@@ -21,6 +21,7 @@ __all__ = [
     "EvaluationSpec",
     "Guess",
     "LeakageEvaluator",
+    "LeakageLimit",
     "LinkageTest",
     "OperatingPoint",
     "Plan",
@@ -30,7 +31,6 @@ __all__ = [
     "References",
     "Simulation",
     "SimulationSettings",
-    "Target",
     "find_strongest",
     "make_galleries",
     "make_linkage_test",

@@ -86,13 +86,13 @@ class Auditor:
 
     Attributes
     ----------
-    dealt : Partition
+    partition : Partition
         Who holds which rows.
     settings : AuditSettings
         Checked against the data, with targets chosen.
     """
 
-    dealt: Partition
+    partition: Partition
     settings: AuditSettings
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
 
@@ -106,33 +106,33 @@ class Auditor:
                 raise InputError(
                     "labels", expected="absent beside a Partition", got="given", cure="A Partition has its own labels."
                 )
-            dealt = datasets
+            partition = datasets
         else:
-            dealt = Partition.from_parts(datasets, labels, rng=np.random.default_rng([settings.seed, 9]))
+            partition = Partition.from_parts(datasets, labels, rng=np.random.default_rng([settings.seed, 9]))
         evaluation = settings.evaluation
         if evaluation.embedding is not None:
             evaluation = replace(evaluation, embedding=CachedEmbedding(evaluation.embedding))
-        return cls(dealt, replace(settings, evaluation=evaluation).for_data(dealt))
+        return cls(partition, replace(settings, evaluation=evaluation).for_data(partition))
 
     @property
     def default_n_components(self) -> int:
         """How many components a study has unless it says otherwise."""
         given = self.settings.projection
-        return given.n_components if isinstance(given, Projection) else min(30, self.dealt.n_features)
+        return given.n_components if isinstance(given, Projection) else min(30, self.partition.n_features)
 
     def references(self) -> References:
         """Local only and pooled raw."""
-        return measure_references(self.dealt, learner=self.settings.learner, seed=self.settings.seed)
+        return measure_references(self.partition, learner=self.settings.learner, seed=self.settings.seed)
 
     def projection_onto(self, n_components: int) -> Projection:
         """The public projection onto so many components; always the same one."""
         given = self.settings.projection
         if isinstance(given, Projection):
-            _require_fit(given, self.dealt.n_features, n_components)
+            _require_fit(given, self.partition.n_features, n_components)
             return given
         if n_components not in self._projections:
             rng = np.random.default_rng([self.settings.seed, 0, n_components])
-            self._projections[n_components] = make_projection(self.dealt, given, n_components, rng)
+            self._projections[n_components] = make_projection(self.partition, given, n_components, rng)
         return self._projections[n_components]
 
     def audit(self, point: OperatingPoint) -> PointResult:
@@ -144,18 +144,20 @@ class Auditor:
         if stored is not None:
             return stored
         projection = self.projection_onto(point.n_components)
-        scale = root_mean_square(self.dealt.train, projection) * point.data_noise_level
+        scale = root_mean_square(self.partition.train, projection) * point.data_noise_level
         simulation = simulate(
-            [_on_device(part, settings.device) for part in self.dealt.train],
-            self.dealt.train_labels,
+            [_on_device(part, settings.device) for part in self.partition.train],
+            self.partition.train_labels,
             method=point.method,
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=scale,
             rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
             settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
         )
-        outcomes, examples = measure_leakage(simulation, self.dealt, settings)
-        learner, deployed, noisy = measure_utility(simulation, self.dealt, learner=settings.learner, seed=settings.seed)
+        outcomes, examples = measure_leakage(simulation, self.partition, settings)
+        learner, deployed, noisy = measure_utility(
+            simulation, self.partition, learner=settings.learner, seed=settings.seed
+        )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples, learner)
         store.save(result)
@@ -163,23 +165,23 @@ class Auditor:
 
     def result(self, scores: References, results: Sequence[PointResult], **more: Any) -> AuditResult:
         """All that was found, described, with warnings."""
-        warnings = (*find_hazards(self.dealt, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
+        warnings = (*find_hazards(self.partition, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
         return AuditResult(self.describe() | more, scores, tuple(results), warnings)
 
     def describe(self) -> dict[str, Any]:
         """What is audited, and with which attacks, in plain values."""
-        dealt, settings = self.dealt, self.settings
-        rows = [int(part.shape[0]) for part in dealt.train]
+        partition, settings = self.partition, self.settings
+        rows = [int(part.shape[0]) for part in partition.train]
         return {
             "mooring": __version__,
-            "n_participants": dealt.n_participants,
+            "n_participants": partition.n_participants,
             "rows_each": [min(rows), max(rows)],
-            "n_features": dealt.n_features,
-            "n_test_rows": int(sum(part.shape[0] for part in dealt.test)),
-            "labels": dealt.label_kind,
+            "n_features": partition.n_features,
+            "n_test_rows": int(sum(part.shape[0] for part in partition.test)),
+            "labels": partition.label_kind,
             "projection": settings.projection_name,
-            "colluders": [dealt.names[c] for c in settings.colluders],
-            "targets": [dealt.names[t] for t in settings.targets or ()],
+            "colluders": [partition.names[c] for c in settings.colluders],
+            "targets": [partition.names[t] for t in settings.targets or ()],
             "attacks": list(settings.attack_names),
             "n_known_rows": settings.n_known_rows,
             "n_repeated_uploads": settings.n_repeated_uploads,
@@ -192,7 +194,7 @@ class Auditor:
 
     def _key(self) -> str:
         """A digest of all that a point's result depends on, but for the point."""
-        dealt, settings, spec = self.dealt, self.settings, self.settings.evaluation
+        partition, settings, spec = self.partition, self.settings, self.settings.evaluation
         if settings.folder is None:
             return ""
         plain = {
@@ -206,24 +208,26 @@ class Auditor:
             "embedding": repr(spec.embedding),
             "columns": [spec.feature_names, spec.attribute_kind],
         }
-        parts = [*dealt.train, *dealt.test, dealt.public, spec.groups, spec.attribute]
+        parts = [*partition.train, *partition.test, partition.public, spec.groups, spec.attribute]
         parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []
-        return digest([*parts, *(dealt.train_labels or ()), *(dealt.test_labels or ())], plain)
+        return digest([*parts, *(partition.train_labels or ()), *(partition.test_labels or ())], plain)
 
 
-def make_projection(dealt: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator) -> Projection:
+def make_projection(
+    partition: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator
+) -> Projection:
     """The public projection that a study of this kind would use.
 
     Parameters
     ----------
-    dealt : Partition
+    partition : Partition
     kind : {"auto", "none", "gaussian", "public-svd"}
     n_components : int
     rng : numpy.random.Generator
     """
-    m = dealt.n_features
+    m = partition.n_features
     if kind == "auto":
-        kind = "none" if n_components == m else "gaussian" if dealt.public is None else "public-svd"
+        kind = "none" if n_components == m else "gaussian" if partition.public is None else "public-svd"
     if kind == "none":
         if n_components != m:
             raise InputError(
@@ -232,11 +236,11 @@ def make_projection(dealt: Partition, kind: ProjectionKind, n_components: int, r
         return no_projection(m)
     if kind == "gaussian":
         return gaussian_projection(m, n_components, rng=rng)
-    if dealt.public is None:
+    if partition.public is None:
         raise InputError(
             "projection", expected="one that needs no public rows", got="'public-svd'", cure="Set public rows aside."
         )
-    return public_svd_projection(dealt.public, n_components, rng=rng)
+    return public_svd_projection(partition.public, n_components, rng=rng)
 
 
 def root_mean_square(parts: Sequence[Matrix], projection: Projection | None = None) -> float:

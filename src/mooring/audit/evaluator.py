@@ -100,7 +100,7 @@ class LeakageEvaluator:
         cls,
         simulation: Simulation,
         views: Sequence[CollusionView],
-        dealt: Partition,
+        partition: Partition,
         spec: EvaluationSpec,
         *,
         seed: int,
@@ -112,7 +112,7 @@ class LeakageEvaluator:
         simulation : Simulation
         views : sequence of CollusionView
             One a target.
-        dealt : Partition
+        partition : Partition
             What the simulation was made from; its test rows fill galleries and stand for known persons.
         spec : EvaluationSpec
         seed : int
@@ -125,16 +125,16 @@ class LeakageEvaluator:
         known = views[0].colluder_rows
         guess = None if known is None else Guess.of(to_numpy(known), _colluder_codes(views[0]), codes)
         decoder = fit_decoder(views[0])
-        held_out = np.concatenate(dealt.test)
+        held_out = np.concatenate(partition.test)
         everything = np.concatenate([records, held_out])
         encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
         guessed = None if guess is None else guess.by_class
-        galleries = make_galleries(spec, _labels_of(dealt, targets, everything.shape[0]), records.shape[0], seed)
+        galleries = make_galleries(spec, _labels_of(partition, targets, everything.shape[0]), records.shape[0], seed)
         plain = None
         if galleries is not None:
             plain = make_linkage_test("linkage", galleries, encoded, control_rows=guessed, floor_rows=truth)
-        where = np.concatenate([dealt.train_indices[t] for t in targets])
-        identity = identity_galleries(spec, where, np.concatenate(dealt.test_indices), seed)
+        where = np.concatenate([partition.train_indices[t] for t in targets])
+        identity = identity_galleries(spec, where, np.concatenate(partition.test_indices), seed)
 
         def decoded(projected: Matrix) -> tuple[Matrix, ...]:
             tried = decoder.decode_all(projected) if spec.embedding is None else (decoder.decode_preferred(projected),)
@@ -156,7 +156,7 @@ class LeakageEvaluator:
             if shown is not None
         )
         slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
-        attribute = _attribute(spec, views[0], decoder, dealt, where, codes)
+        attribute = _attribute(spec, views[0], decoder, partition, where, codes)
         return cls(truth, records, slices, guess, decoder, spec, plain, audited, attribute, seed)
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
@@ -319,11 +319,11 @@ class LeakageEvaluator:
         return min(self.decoder.decode_all(projected), key=lambda rows: _squares(rows - self.records))
 
 
-def _labels_of(dealt: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
+def _labels_of(partition: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
     """Classes of the targets' rows and of all test rows; one class where there are no labels, or they are numbers."""
-    if dealt.train_labels is None or dealt.test_labels is None:
+    if partition.train_labels is None or partition.test_labels is None:
         return np.zeros(n_rows, dtype=np.int64)
-    labels = np.concatenate([*(dealt.train_labels[t] for t in targets), *dealt.test_labels])
+    labels = np.concatenate([*(partition.train_labels[t] for t in targets), *partition.test_labels])
     return np.zeros(n_rows, dtype=np.int64) if np.issubdtype(labels.dtype, np.floating) else labels
 
 
@@ -335,7 +335,7 @@ def _attribute(
     spec: EvaluationSpec,
     view: CollusionView,
     decoder: RecordDecoder,
-    dealt: Partition,
+    partition: Partition,
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> AttributeQuestion | None:
@@ -343,7 +343,7 @@ def _attribute(
     rows = view.colluder_rows
     if spec.attribute is None or rows is None:
         return None
-    known = np.concatenate([dealt.train_indices[colluder.index] for colluder in view.colluders])
+    known = np.concatenate([partition.train_indices[colluder.index] for colluder in view.colluders])
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
     return AttributeQuestion(

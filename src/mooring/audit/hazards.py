@@ -19,16 +19,16 @@ _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 
 
-def find_hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
+def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
     """Sentences about the rows given, each a known way in; empty if none was found.
 
     Covers columns of whole numbers or of two values (a lattice, which lattice reduction can find: d = 14 has been broken in
     under a second), constant columns, duplicate and zero rows (fixed points that an attacker recognises), fewer rows than
     components, and widely separated variances (principal axes then give the map).
     """
-    rows = np.concatenate(dealt.train)
+    rows = np.concatenate(partition.train)
     found = []
-    whole = is_unprojected(dealt, n_components)
+    whole = is_unprojected(partition, n_components)
     if whole:
         found += _lattice(rows)
     constant = constant_columns(rows).size
@@ -43,7 +43,7 @@ def find_hazards(dealt: Partition, n_components: int) -> tuple[str, ...]:
     zero = int((rows == 0).all(axis=1).sum())
     if zero:
         found.append(f"{zero} rows are zero throughout: their image is the secret translation itself.")
-    short = [n for n in (part.shape[0] for part in dealt.train) if n <= n_components]
+    short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
         found.append(
             f"{len(short)} participants have no more rows ({min(short)} at least) than components ({n_components}): "
@@ -68,9 +68,9 @@ def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ..
     return ()
 
 
-def is_unprojected(dealt: Partition, n_components: int) -> bool:
+def is_unprojected(partition: Partition, n_components: int) -> bool:
     """Whether columns reach the upload unmixed by a projection."""
-    return n_components == dealt.n_features
+    return n_components == partition.n_features
 
 
 def constant_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -97,15 +97,15 @@ def _attempted(name: str, is_denoised: bool, attack: Callable[[], Reconstruction
 
 
 def measure_leakage(
-    simulation: Simulation, dealt: Partition, settings: AuditSettings
+    simulation: Simulation, partition: Partition, settings: AuditSettings
 ) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
     """Run every attack on every target, plain and denoised.
 
     Parameters
     ----------
     simulation : Simulation
-        Of the training rows of `dealt`.
-    dealt : Partition
+        Of the training rows of `partition`.
+    partition : Partition
         Its test rows fill galleries, and are the held-out records of known persons for identity linkage.
     settings : AuditSettings
         With targets named.
@@ -123,7 +123,7 @@ def measure_leakage(
         )
         for target in settings.targets or ()
     ]
-    evaluator = LeakageEvaluator.of(simulation, views, dealt, settings.evaluation, seed=settings.seed)
+    evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
     for name in settings.attack_names:

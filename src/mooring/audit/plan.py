@@ -42,7 +42,7 @@ _SHAPE = re.compile(
 
 
 @dataclass(frozen=True)
-class Target:
+class LeakageLimit:
     """A bound on what the strongest attack may recover.
 
     Attributes
@@ -55,10 +55,10 @@ class Target:
 
     Examples
     --------
-    >>> Target.parse("reconstruction error at least 0.5")
-    Target(measure='centred_error', bound=0.5, at_least=True)
-    >>> Target.parse("linkage at most 20 %")
-    Target(measure='linkage', bound=0.2, at_least=False)
+    >>> LeakageLimit.parse("reconstruction error at least 0.5")
+    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
+    >>> LeakageLimit.parse("linkage at most 20 %")
+    LeakageLimit(measure='linkage', bound=0.2, at_least=False)
     """
 
     measure: str
@@ -66,13 +66,13 @@ class Target:
     at_least: bool
 
     @classmethod
-    def parse(cls, words: str) -> Target:
-        """Read a target as people write it."""
+    def parse(cls, words: str) -> LeakageLimit:
+        """Read a limit as people write it."""
         found = _SHAPE.match(words.lower())
         name = "" if found is None else found["measure"].replace("_", " ").strip()
         if found is None or name not in _MEASURES:
             raise InputError(
-                "target",
+                "limit",
                 expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
                 got=repr(words),
                 cure="Name a measure, 'at least' or 'at most', and a bound.",
@@ -81,13 +81,13 @@ class Target:
             bound = float(found["bound"]) / (100 if found["percent"] else 1)
         except ValueError:
             raise InputError(
-                "target", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
+                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
             ) from None
         at_least = found["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
         if at_least != measure.endswith("error"):
             raise InputError(
-                "target",
+                "limit",
                 expected="'at least' for an error, 'at most' for anything else",
                 got=repr(words),
                 cure="More error is safer; more linkage is not.",
@@ -101,7 +101,7 @@ class Target:
         return f"{name} at most {100 * self.bound:.6g}%"
 
     def met_by(self, figure: Figure) -> bool:
-        """Whether a figure keeps to the target even at the worse end of its interval."""
+        """Whether a figure keeps to the limit even at the worse end of its interval."""
         interval = figure.interval
         if self.at_least:
             return (interval.low if interval.known else figure.value) >= self.bound
@@ -119,17 +119,17 @@ class Plan:
 
     Attributes
     ----------
-    target : Target
+    limit : LeakageLimit
     audit : AuditResult
         Every point that was tried.
     recommended : PointResult or None
-        The point that keeps to the target and scores best, audited with every attack; None if no point keeps to it, or
+        The point that keeps to the limit and scores best, audited with every attack; None if no point keeps to it, or
         none that does is shown to beat training alone.
     verdict : str
         The same in words.
     """
 
-    target: Target
+    limit: LeakageLimit
     audit: AuditResult
     recommended: PointResult | None
     verdict: str
@@ -138,14 +138,14 @@ class Plan:
     def frontier(self) -> tuple[PointResult, ...]:
         """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
         points = self.audit.points
-        known = [one for one in points if one.deployed is not None and one.worst(self.target.measure) is not None]
-        best = [one for one in known if not any(_dominates(other, one, self.target) for other in known)]
-        return tuple(sorted(best, key=lambda one: _safety(one, self.target)))
+        known = [one for one in points if one.deployed is not None and one.worst(self.limit.measure) is not None]
+        best = [one for one in known if not any(_dominates(other, one, self.limit) for other in known)]
+        return tuple(sorted(best, key=lambda one: _safety(one, self.limit)))
 
     def to_json(self) -> str:
         """Everything, as JSON text."""
         plain = {
-            "target": str(self.target),
+            "target": str(self.limit),
             "verdict": self.verdict,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
             "frontier": [one.point.as_dict() for one in self.frontier],
@@ -158,19 +158,19 @@ def plan_study(
     datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None = None,
     *,
-    target: Target | str = "reconstruction error at least 0.5",
+    limit: LeakageLimit | str = "reconstruction error at least 0.5",
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Search for the operating point that keeps to a target and scores best.
+    """Search for the operating point that keeps to a limit and scores best.
 
     Parameters
     ----------
     datasets, labels
         As for `run_audit`: rows like those of the study to come.
-    target : Target or str
+    limit : LeakageLimit or str
         What the strongest attack may recover, such as "error at least 0.5" or "linkage at most 20 %". It must hold at the
         worse end of the figure's interval.
     n_components : int or sequence of int, optional
@@ -183,16 +183,16 @@ def plan_study(
 
     Notes
     -----
-    A grid over private-data noise, anchor noise and both is followed by bisection of each noise to just meet the target;
+    A grid over private-data noise, anchor noise and both is followed by bisection of each noise to just meet the limit;
     then other numbers of components and anchor rows are tried at the best point. A point whose rows carry no noise is
     never recommended: its upload is an exact image of the rows, and that the attacks we know fail there, as they do where
     organisations differ, protects nobody from the next one.
     """
-    target = Target.parse(target) if isinstance(target, str) else target
+    limit = LeakageLimit.parse(limit) if isinstance(limit, str) else limit
     auditor = Auditor.of(datasets, labels, settings or AuditSettings())
     fixed = n_components is not None or isinstance(auditor.settings.projection, Projection)
     widths = _widths(n_components, auditor)
-    search = _Search(auditor, target, progress, n_anchor_rows)
+    search = _Search(auditor, limit, progress, n_anchor_rows)
     search.say("training alone and pooled")
     scores = auditor.references()
     for h in widths:
@@ -200,13 +200,13 @@ def plan_study(
     search.over_shape(widen=not fixed)
     recommended, verdict = search.conclude(scores.local_only)
     search.finish()
-    audit = auditor.result(scores, tuple(search.tried.values()), target=str(target))
-    return Plan(target, audit, recommended, verdict)
+    audit = auditor.result(scores, tuple(search.tried.values()), target=str(limit))
+    return Plan(limit, audit, recommended, verdict)
 
 
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
     """The numbers of components to try."""
-    m = auditor.dealt.n_features
+    m = auditor.partition.n_features
     given = auditor.default_n_components if n_components is None else n_components
     widths = (given,) if isinstance(given, int) else tuple(given)
     if not widths or any(not 1 <= h <= m for h in widths):
@@ -219,8 +219,10 @@ def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple
 class _Search:
     """Points tried so far, and what to try next."""
 
-    def __init__(self, auditor: Auditor, target: Target, progress: Progress | None, n_anchor_rows: int | None) -> None:
-        self.auditor, self.target, self.progress, self.n_anchor_rows = auditor, target, progress, n_anchor_rows
+    def __init__(
+        self, auditor: Auditor, limit: LeakageLimit, progress: Progress | None, n_anchor_rows: int | None
+    ) -> None:
+        self.auditor, self.limit, self.progress, self.n_anchor_rows = auditor, limit, progress, n_anchor_rows
         self.tried: dict[OperatingPoint, PointResult] = {}
         self.expected = 0
 
@@ -238,17 +240,17 @@ class _Search:
         if point not in self.tried:
             self.say(f"h = {h}: {point.title}")
             self.tried[point] = self.auditor.audit(point)
-            if len(self.tried) == 1 and self.tried[point].worst(self.target.measure) is None:
+            if len(self.tried) == 1 and self.tried[point].worst(self.limit.measure) is None:
                 raise InputError(
-                    "target",
+                    "limit",
                     expected="about something that can be measured on these rows",
-                    got=str(self.target),
+                    got=str(self.limit),
                     cure="Linkage needs ten rows of a class, identity linkage groups of rows, and so on.",
                 )
         return self.tried[point]
 
     def over_noise(self, h: int) -> None:
-        """The grid, then each noise bisected to where the target is just met."""
+        """The grid, then each noise bisected to where the limit is just met."""
         r = self.n_anchor_rows or 4 * h
         fixed = [(0.0, level) for level in _DATA_LEVELS] + [(v, 0.0) for v in _ANCHOR_SCALES] + list(_BOTH)
         self.expected += len(fixed) + 4 * _HALVINGS + 6
@@ -268,18 +270,18 @@ class _Search:
         if v > 0 and self.n_anchor_rows is None:
             for r in (2 * h, 8 * h):
                 self.at(v, level, h, r)
-        m = self.auditor.dealt.n_features
+        m = self.auditor.partition.n_features
         if not widen or self.auditor.settings.projection == "none" or m <= 4:
             return
-        most = m if self.auditor.dealt.public is None else min(m, self.auditor.dealt.public.shape[0])
+        most = m if self.auditor.partition.public is None else min(m, self.auditor.partition.public.shape[0])
         for other in {max(2, h // 2), min(most, 2 * h)} - {h}:
             for factor in (1.0, 1.25, 1.6):
                 r = self.n_anchor_rows or 4 * other
-                if self.target.met_at(self.at(v * factor, level * factor, other, r)):
+                if self.limit.met_at(self.at(v * factor, level * factor, other, r)):
                     break
 
     def conclude(self, alone: Score | None) -> tuple[PointResult | None, str]:
-        """The best point that keeps to the target and whose rows carry noise, and the outcome in words."""
+        """The best point that keeps to the limit and whose rows carry noise, and the outcome in words."""
         best = self._best()
         bare = next((one for one in self._ranked(with_noise=False)), None)
         aside = ""
@@ -291,56 +293,56 @@ class _Search:
         if best is None:
             return (
                 None,
-                f"No operating point that was tried keeps to the target ({self.target}). None is recommended.{aside}",
+                f"No operating point that was tried keeps to the limit ({self.limit}). None is recommended.{aside}",
             )
         recommended, words = self._worded(best, alone)
         return recommended, words + aside
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
-        worst = best.worst(self.target.measure)
+        worst = best.worst(self.limit.measure)
         assert worst is not None
         held = f"{best.point.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
         low, high = worst[1].interval.low, worst[1].interval.high
         found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
         linked = best.worst("linkage")
-        if linked is not None and self.target.measure != "linkage":
+        if linked is not None and self.limit.measure != "linkage":
             found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
-            return best, f"Keeps to the target ({self.target}): {held}; {found}. Utility was not measured."
+            return best, f"Keeps to the limit ({self.limit}): {held}; {found}. Utility was not measured."
         joint = best.deployed.with_interval()
         if best.deployed.low <= alone.value:
             return None, (
-                f"No operating point that keeps to the target ({self.target}) is shown to beat training alone: the best "
+                f"No operating point that keeps to the limit ({self.limit}) is shown to beat training alone: the best "
                 f"joint model scores {joint} ({held}), training alone {alone}. Joining does not pay here."
             )
         return best, (
             f"Recommended: {held}. The joint model ({best.learner}) scores {joint}, training alone {alone}; {found}, so "
-            f"the target ({self.target}) is kept. A lower bound on leakage, not a guarantee."
+            f"the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
         )
 
     def _best(self) -> PointResult | None:
         return next(iter(self._ranked()), None)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
-        """Points that keep to the target, the best score first; without scores, the least noise first."""
+        """Points that keep to the limit, the best score first; without scores, the least noise first."""
         kept = [
             one
             for one in self.tried.values()
-            if self.target.met_at(one) and (one.point.data_noise_level > 0) == with_noise
+            if self.limit.met_at(one) and (one.point.data_noise_level > 0) == with_noise
         ]
-        return sorted(kept, key=lambda one: (_score(one), -_safety(one, self.target)), reverse=True)
+        return sorted(kept, key=lambda one: (_score(one), -_safety(one, self.limit)), reverse=True)
 
     def _bisect(self, at: Callable[[float], PointResult], grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
-        """Find the least noise that keeps to the target: widen the grid if need be, then halve."""
+        """Find the least noise that keeps to the limit: widen the grid if need be, then halve."""
         low, high = 0.0, None
         for noise in sorted(grid):
-            if self.target.met_at(at(noise)):
+            if self.limit.met_at(at(noise)):
                 high = noise
                 break
             low = noise
         while high is None and low < most:
             noise = min(most, 2 * low)
-            if self.target.met_at(at(noise)):
+            if self.limit.met_at(at(noise)):
                 high = noise
             else:
                 low = noise
@@ -348,7 +350,7 @@ class _Search:
             return
         for _ in range(_HALVINGS):
             middle = round((low + high) / 2, 4)
-            if self.target.met_at(at(middle)):
+            if self.limit.met_at(at(middle)):
                 high = middle
             else:
                 low = middle
@@ -359,16 +361,16 @@ def _score(one: PointResult) -> float:
     return -math.inf if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
 
 
-def _safety(one: PointResult, target: Target) -> float:
+def _safety(one: PointResult, limit: LeakageLimit) -> float:
     """A number that is higher where the strongest attack recovers less."""
-    worst = one.worst(target.measure)
+    worst = one.worst(limit.measure)
     if worst is None:
         return -1.0
-    return worst[1].value if target.at_least else -worst[1].value
+    return worst[1].value if limit.at_least else -worst[1].value
 
 
-def _dominates(one: PointResult, other: PointResult, target: Target) -> bool:
+def _dominates(one: PointResult, other: PointResult, limit: LeakageLimit) -> bool:
     if one.deployed is None or other.deployed is None:
         return False
-    score, safety = one.deployed.value - other.deployed.value, _safety(one, target) - _safety(other, target)
+    score, safety = one.deployed.value - other.deployed.value, _safety(one, limit) - _safety(other, limit)
     return score >= 0 and safety >= 0 and (score > 0 or safety > 0)

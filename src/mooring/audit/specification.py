@@ -129,7 +129,7 @@ class AuditSettings:
         """What kind of projection is asked for."""
         return self.projection.kind if isinstance(self.projection, Projection) else self.projection
 
-    def for_data(self, dealt: Partition) -> AuditSettings:
+    def for_data(self, partition: Partition) -> AuditSettings:
         """Check the settings against the data, and choose the targets where none are named."""
         for name in self.attack_names:
             if name not in REGISTRY:
@@ -137,11 +137,11 @@ class AuditSettings:
                     "attacks", expected=f"among {', '.join(REGISTRY)}", got=repr(name), cure="Correct the name."
                 )
         require_learner(self.learner)
-        _require_value_a_record(self.evaluation, dealt)
-        return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(dealt))
+        _require_value_a_record(self.evaluation, partition)
+        return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(partition))
 
-    def _targets_among(self, dealt: Partition) -> tuple[int, ...]:
-        p, colluders = dealt.n_participants, list(self.colluders)
+    def _targets_among(self, partition: Partition) -> tuple[int, ...]:
+        p, colluders = partition.n_participants, list(self.colluders)
         if p < 2:
             raise InputError(
                 "datasets", expected="at least two participants'", got=str(p), cure="An attack needs a target."
@@ -149,7 +149,7 @@ class AuditSettings:
         if any(not 0 <= c < p for c in colluders):
             raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(colluders), cure="Count from zero.")
         others = [i for i in range(p) if i not in colluders]
-        n_rows = max(1, min((dealt.train[i].shape[0] for i in others), default=1))
+        n_rows = max(1, min((partition.train[i].shape[0] for i in others), default=1))
         first = others[: max(1, min(_MOST_TARGETS, -(-_ROWS_TO_ATTACK // n_rows)))]
         targets = first if self.targets is None else list(self.targets)
         if not targets or set(targets) & set(colluders):
@@ -162,9 +162,9 @@ class AuditSettings:
         return tuple(targets)
 
 
-def _require_value_a_record(evaluation: EvaluationSpec, dealt: Partition) -> None:
+def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) -> None:
     """Groups and attributes have one value a record that was dealt."""
-    needed = 1 + max(int(part.max()) for part in (*dealt.train_indices, *dealt.test_indices) if part.size)
+    needed = 1 + max(int(part.max()) for part in (*partition.train_indices, *partition.test_indices) if part.size)
     for name, values in (("groups", evaluation.groups), ("attribute", evaluation.attribute)):
         if values is not None and len(values) < needed:
             raise InputError(

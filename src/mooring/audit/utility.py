@@ -54,37 +54,42 @@ class References:
         return cls(scores[0], scores[1], plain["n_alone"], plain.get("learner"))
 
 
-def measure_references(dealt: Partition, *, learner: str, seed: int) -> References:
+def measure_references(partition: Partition, *, learner: str, seed: int) -> References:
     """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
 
     Both train the same learner: with "auto", the one chosen across participants on the pooled rows.
     """
-    kind = find_label_kind(dealt)
+    kind = find_label_kind(partition)
     if kind is None:
         return References(None, None, 0)
     rng = np.random.default_rng([seed, 1])
-    test, truth = np.concatenate(dealt.test), np.concatenate(cast("tuple[Any, ...]", dealt.test_labels))
-    labels = cast("tuple[npt.NDArray[Any], ...]", dealt.train_labels)
-    chosen = np.arange(dealt.n_participants)
+    test, truth = np.concatenate(partition.test), np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
+    labels = cast("tuple[npt.NDArray[Any], ...]", partition.train_labels)
+    chosen = np.arange(partition.n_participants)
     if chosen.size > _MOST_ALONE:
         chosen = np.sort(rng.choice(chosen, _MOST_ALONE, replace=False))
     pooled = train_learner(
-        learner, np.concatenate(dealt.train), np.concatenate(labels), kind=kind, seed=seed, owners=_owners(dealt)
+        learner,
+        np.concatenate(partition.train),
+        np.concatenate(labels),
+        kind=kind,
+        seed=seed,
+        owners=_owners(partition),
     )
-    alone = [train_learner(pooled.learner, dealt.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
+    alone = [train_learner(pooled.learner, partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
     scores = [score(truth, fitted.predict(test), kind=kind, rng=rng) for fitted in (*alone, pooled)]
     return References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
 
 
 def measure_utility(
-    simulation: Simulation, dealt: Partition, *, learner: str, seed: int
+    simulation: Simulation, partition: Partition, *, learner: str, seed: int
 ) -> tuple[str | None, Score | None, Score | None]:
     """Train the joint model as `mooring train` does on the same rows, and score it.
 
     Parameters
     ----------
     simulation : Simulation
-    dealt : Partition
+    partition : Partition
     learner : str
         A name in `mooring.learners.LEARNERS`, or "auto".
     seed : int
@@ -98,19 +103,19 @@ def measure_utility(
     noisy_test : Score or None
         With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
     """
-    kind = find_label_kind(dealt)
+    kind = find_label_kind(partition)
     if kind is None:
         return None, None, None
     rng = np.random.default_rng([seed, 2])
-    labels = np.concatenate(cast("tuple[Any, ...]", dealt.train_labels))
-    truth = np.concatenate(cast("tuple[Any, ...]", dealt.test_labels))
+    labels = np.concatenate(cast("tuple[Any, ...]", partition.train_labels))
+    truth = np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
     rows = to_numpy(simulation.collaboration_matrix)
-    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed, owners=_owners(dealt))
+    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed, owners=_owners(partition))
 
     def scored(noise: float) -> Score:
         rows = [
             to_numpy(simulation.map_new_rows(i, part, data_noise_scale=noise))
-            for i, part in enumerate(dealt.test)
+            for i, part in enumerate(partition.test)
             if part.shape[0]
         ]
         return score(truth, fitted.predict(np.concatenate(rows)), kind=kind, rng=rng)
@@ -119,18 +124,18 @@ def measure_utility(
     return fitted.learner, scored(0.0), scored(noise) if noise > 0 else None
 
 
-def _owners(dealt: Partition) -> Indices:
+def _owners(partition: Partition) -> Indices:
     """Whose each training row is."""
-    return np.repeat(np.arange(dealt.n_participants), [part.shape[0] for part in dealt.train])
+    return np.repeat(np.arange(partition.n_participants), [part.shape[0] for part in partition.train])
 
 
-def find_label_kind(dealt: Partition) -> Kind | None:
+def find_label_kind(partition: Partition) -> Kind | None:
     """What there is to learn: classes, a number, or nothing."""
-    if dealt.train_labels is None or dealt.test_labels is None or dealt.label_kind == "none":
+    if partition.train_labels is None or partition.test_labels is None or partition.label_kind == "none":
         return None
-    if dealt.label_kind == "classes" and np.unique(np.concatenate(dealt.train_labels)).size < 2:
+    if partition.label_kind == "classes" and np.unique(np.concatenate(partition.train_labels)).size < 2:
         return None  # one class only: there is nothing to tell apart
-    return dealt.label_kind if sum(part.shape[0] for part in dealt.test) else None
+    return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
 
 
 def _mean(scores: list[Score]) -> Score:

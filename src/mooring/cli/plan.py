@@ -90,7 +90,7 @@ def plan(
         with count_progress() as tell:
             found = plan_study(
                 given.parts,
-                target=limit,
+                limit=limit,
                 n_components=components,
                 n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
                 settings=AuditSettings(

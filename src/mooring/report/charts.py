@@ -29,12 +29,12 @@ _SCORE_COLOURS = {"joint": BLUE, "alone": SAND, "local only": "#d1615d", "pooled
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
     """Plotly figures by name; those that have nothing to show are left out.
 
-    `frontier` (of a plan, with the recommended point and the target marked), `envelope`, `leakage` and `examples`.
+    `frontier` (of a plan, with the recommended point and the limit marked), `envelope`, `leakage` and `examples`.
     """
     recommended, floor = None, None
     if isinstance(audit, Plan):
         recommended = audit.recommended
-        floor = audit.target.bound if audit.target.measure == _ERROR else None
+        floor = audit.limit.bound if audit.limit.measure == _ERROR else None
     result = _without_markup(audit.audit if isinstance(audit, Plan) else audit)
     envelope = _envelope_at_one_point(result.points[0]) if len(result.points) == 1 else _envelope(result)
     made = {
@@ -91,7 +91,7 @@ def _frontier(result: AuditResult, recommended: PointResult | None, floor: float
         figure.add_scatter(mode="markers", name="recommended", hoverinfo="skip", **place)
     _add_references(figure, result)
     if floor is not None:
-        figure.add_vline(x=floor, line={"color": CALM, "dash": "dash", "width": 1.5}, annotation_text="target")
+        figure.add_vline(x=floor, line={"color": CALM, "dash": "dash", "width": 1.5}, annotation_text="limit")
     known = [(error.value, score.value) for _, score, _, error in shown if not math.isnan(score.value)]
     best = sorted((x, y) for x, y in set(known) if not any(a >= x and b >= y and (a, b) != (x, y) for a, b in known))
     if len(best) > 1:  # the points that no other beats in score and in protection

@@ -65,7 +65,7 @@ class DigitStudy:
         data = self.spec.data
         images, labels = self.digits, {"train": self.digits.train_labels, "test": self.digits.test_labels}
         limits = (data.n_train or 10**9, data.n_validation or _VALIDATION_ROWS, data.n_test or 10**9)
-        dealt = partition_digits(
+        partition = partition_digits(
             labels["train"],
             labels["test"],
             n_participants=n_participants,
@@ -73,7 +73,7 @@ class DigitStudy:
             streams=streams,
             rows_limit=limits if data.n_train or data.n_validation or data.n_test else None,
         )
-        held: dict[Split, Any] = {"train": dealt.train, "validation": dealt.validation, "test": dealt.test}
+        held: dict[Split, Any] = {"train": partition.train, "validation": partition.validation, "test": partition.test}
         projection = gaussian_projection(SIDE * SIDE, data.n_components, rng=streams.named("projection"))
 
         def pixels(split: Split) -> Any:
@@ -89,8 +89,8 @@ class DigitStudy:
             for split in SPLITS
         }
         codes = {split: [classes(split)[rows] for rows in held[split]] for split in SPLITS}
-        queries: Indices = dealt.test[TARGET]
-        before = sum(map(len, (*dealt.train, *dealt.validation, *dealt.test[:TARGET])))
+        queries: Indices = partition.test[TARGET]
+        before = sum(map(len, (*partition.train, *partition.validation, *partition.test[:TARGET])))
         deployment = deployed(
             parts,
             codes,
@@ -99,7 +99,7 @@ class DigitStudy:
             streams=streams,
             device=self.device,
         )
-        known = np.concatenate([dealt.train[COLLUDER], dealt.validation[COLLUDER]])
+        known = np.concatenate([partition.train[COLLUDER], partition.validation[COLLUDER]])
         learned = learn_decoder(projection, images.train_images[known] / 255.0)
         evaluator = self._evaluator(deployment, queries, projection, learned)
         shown, query_labels = evaluator.shown, labels["test"][queries]

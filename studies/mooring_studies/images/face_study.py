@@ -75,29 +75,29 @@ class FaceStudy:
 
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for the first participants of an allocation."""
-        dealt = partition_faces(
+        partition = partition_faces(
             self.faces.identity, self.faces.pool, n_participants=most, identities_each=identities_each, streams=streams
         ).first(n_participants)
-        held: dict[Split, Any] = {"train": dealt.train, "validation": dealt.validation, "test": dealt.test}
+        held: dict[Split, Any] = {"train": partition.train, "validation": partition.validation, "test": partition.test}
         parts = {split: [self._encoded[rows] for rows in held[split]] for split in SPLITS}
         smiling = self.faces.smiling.astype(np.int64)
         deployment = deployed(
             parts,
             {split: [smiling[rows] for rows in held[split]] for split in SPLITS},
-            dealt.query_places(TARGET),
+            partition.query_places(TARGET),
             n_anchor_rows=self.spec.data.n_anchor_rows,
             streams=streams,
             device=self.device,
         )
-        queries = dealt.queries[TARGET]
+        queries = partition.queries[TARGET]
         seed = int(streams.named("galleries").integers(2**31))
         few = min(np.bincount(smiling[queries], minlength=2))
         evaluator = BatchEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
             embed=self.embed,
-            references=self.embed(on_device(self.faces.rows(dealt.references), self.device, "float32")),
-            galleries=face_galleries(dealt, target=TARGET, seed=seed),
+            references=self.embed(on_device(self.faces.rows(partition.references), self.device, "float32")),
+            galleries=face_galleries(partition, target=TARGET, seed=seed),
             match_galleries=build_galleries(
                 smiling[queries] if few >= 10 else None,
                 n_rows=len(queries),
@@ -116,7 +116,7 @@ class FaceStudy:
             identities_each=identities_each,
             rms=root_mean_square(parts["train"]),
             pictures=self.faces.images(queries[:_SHOWN]),
-            picture_labels=dealt.identities[TARGET][:_SHOWN],
+            picture_labels=partition.identities[TARGET][:_SHOWN],
             facts={
                 "linkage_ceiling": float(evaluator.linkage_of(clean[None])[0]),
                 "n_public": len(self.faces.public),

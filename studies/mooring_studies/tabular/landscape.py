@@ -238,9 +238,9 @@ def _deployment(
 ) -> Deployment:
     train, test = pool
     test_labels: list[Any] = np.array_split(np.asarray(test.labels), p)
-    dealt = partition(train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
+    parts = partition(train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
     return make_deployment(
-        replace(dealt, test=tuple(np.array_split(test.rows, p)), test_labels=tuple(test_labels)),
+        replace(parts, test=tuple(np.array_split(test.rows, p)), test_labels=tuple(test_labels)),
         projected_by="public-svd",
         n_anchor_rows=options.n_anchor_rows,
         n_queries=options.n_queries,

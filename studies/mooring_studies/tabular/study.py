@@ -119,15 +119,15 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     facts: dict[str, Any] = first_facts(spec) | {"parts": []}
     for deployment, rows_each in parts:
         streams, seed = deployment_streams(spec, deployment), spec.seed + 1000 * deployment
-        dealt, projection = partition_tables(tables, options, rows_each, streams)
-        made = table_deployment(dealt, projection, options, streams)
+        partition, projection = partition_tables(tables, options, rows_each, streams)
+        made = table_deployment(partition, projection, options, streams)
         identity = {
             "deployment": deployment,
-            "n_participants": dealt.n_participants,
-            "rows_each": max(part.shape[0] for part in dealt.train),
+            "n_participants": partition.n_participants,
+            "rows_each": max(part.shape[0] for part in partition.train),
         }
-        facts["parts"].append(identity | _facts_of(made, dealt))
-        references = reference_jobs(dealt, learners=options.learners, most_alone=options.alone, seed=seed)
+        facts["parts"].append(identity | _facts_of(made, partition))
+        references = reference_jobs(partition, learners=options.learners, most_alone=options.alone, seed=seed)
         append_missing(references, identity, store=store, progress=progress, as_one=True)
         measuring = partial(measured, made, attacks=options.attacks, learners=options.learners)
         jobs: list[Job] = [
@@ -135,16 +135,16 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
             for point in options.points(made.rms)
         ]
         append_missing(jobs, identity, store=store, progress=progress)
-    keep_facts(store, "points", began, facts | _facts_of_tables(tables, dealt, options))
+    keep_facts(store, "points", began, facts | _facts_of_tables(tables, partition, options))
 
 
-def _facts_of_tables(tables: TableRows, dealt: Partition, options: TableOptions) -> Row:
+def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOptions) -> Row:
     return {
         "data": dict(tables.checksums),
-        "n_train": sum(part.shape[0] for part in dealt.train),
-        "n_test": sum(part.shape[0] for part in dealt.test),
+        "n_train": sum(part.shape[0] for part in partition.train),
+        "n_test": sum(part.shape[0] for part in partition.test),
         "columns": list(tables.records.feature_names),
-        "participants": list(dealt.names) if dealt.n_participants <= 10 else dealt.n_participants,
+        "participants": list(partition.names) if partition.n_participants <= 10 else partition.n_participants,
         "label": list(tables.records.label_names),
         "notes": [
             *tables.notes,
@@ -164,7 +164,7 @@ def partition_tables(
     tables: TableRows, options: TableOptions, rows_each: int, streams: Streams
 ) -> tuple[Partition, Projection]:
     """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection."""
-    dealt_as_written = partition(
+    split = partition(
         tables.records,
         n_participants=options.n_participants,
         rows_each=rows_each or None,
@@ -173,33 +173,35 @@ def partition_tables(
         by_group=tables.records.groups is not None,
         rng=streams.named("deal"),
     )
-    dealt = standardise(dealt_as_written, tables)
+    parts = standardise(split, tables)
     if options.n_components == 0:
-        return dealt, no_projection(dealt.n_features)
-    if dealt.public is None:
+        return parts, no_projection(parts.n_features)
+    if parts.public is None:
         raise InputError(
             "public_share of [options]",
             expected="above 0 where n_components asks for a projection",
             got="0",
             cure="Set some rows aside as public, or n_components = 0.",
         )
-    return dealt, public_svd_projection(dealt.public, options.n_components, rng=streams.named("projection"))
+    return parts, public_svd_projection(parts.public, options.n_components, rng=streams.named("projection"))
 
 
-def table_deployment(dealt: Partition, projection: Projection, options: TableOptions, streams: Streams) -> Deployment:
+def table_deployment(
+    partition: Partition, projection: Projection, options: TableOptions, streams: Streams
+) -> Deployment:
     """The deployment in which all points of one split are measured.
 
     Parameters
     ----------
-    dealt : Partition
+    partition : Partition
     projection : Projection
     options : TableOptions
     streams : Streams
     """
     projected = replace(
-        dealt,
-        train=tuple(projection.encode(part) for part in dealt.train),
-        test=tuple(projection.encode(part) for part in dealt.test),
+        partition,
+        train=tuple(projection.encode(part) for part in partition.train),
+        test=tuple(projection.encode(part) for part in partition.test),
     )
     return make_deployment(
         projected,
@@ -210,13 +212,13 @@ def table_deployment(dealt: Partition, projection: Projection, options: TableOpt
     )
 
 
-def _facts_of(deployment: Deployment, dealt: Partition) -> Row:
+def _facts_of(deployment: Deployment, partition: Partition) -> Row:
     return {
         "rms": deployment.rms,
         "n_components": int(deployment.anchor.shape[1]),
         "n_anchor_rows": int(deployment.anchor.shape[0]),
         "projection": deployment.projected_by,
-        "rows": [int(part.shape[0]) for part in dealt.train][:10],
+        "rows": [int(part.shape[0]) for part in partition.train][:10],
         "n_queries": len(deployment.match.galleries.queries),
         "match_guessing": deployment.match.control,
         "match_ceiling": deployment.match.floor,

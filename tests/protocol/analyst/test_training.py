@@ -68,15 +68,15 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
     study = uploaded(tmp_path, rows, rng.integers(0, 2, 200))
     blocks = list(read_blocks(tmp_path, study, read_space(tmp_path, study)))
     aligned, labels = [block.astype(np.float64) for _, block, _ in blocks], [own for _, _, own in blocks]
-    dealt = Partition.from_parts(aligned, labels, rng=rng, test_share=0.0)
+    partition = Partition.from_parts(aligned, labels, rng=rng, test_share=0.0)
     # Nothing is held out, so that rows are the analyst's; scores are of the training rows then.
-    dealt = Partition(**{**vars(dealt), "test": dealt.train, "test_labels": dealt.train_labels})
+    partition = Partition(**{**vars(partition), "test": partition.train, "test_labels": partition.train_labels})
     simulation: Any = SimpleNamespace(
-        collaboration_matrix=np.concatenate(dealt.train),
+        collaboration_matrix=np.concatenate(partition.train),
         data_noise_scale=0.0,
         map_new_rows=lambda i, rows, data_noise_scale: rows,
     )
-    chosen = {seed: measure_utility(simulation, dealt, learner=AUTO, seed=seed)[0] for seed in range(6)}
+    chosen = {seed: measure_utility(simulation, partition, learner=AUTO, seed=seed)[0] for seed in range(6)}
     assert set(chosen.values()) == set(CANDIDATES)
     assert {seed: train(study, tmp_path, seed=seed).learner for seed in chosen} == chosen
 

@@ -84,7 +84,7 @@ def _require_open(scheduler: str, workers: Sequence[str]) -> None:
     )
 
 
-def dealt(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
+def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
     """About as much for everybody, the largest first to whoever has least; nobody goes without."""
     shares: list[list[Piece]] = [[] for _ in range(min(n_shares, len(pieces)))]
     sizes = [0] * len(shares)
@@ -104,7 +104,9 @@ def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece
         with _turn(client):
             workers = _workers(client)
             try:
-                return _once(client, boosting, dict(zip(workers, dealt(pieces, len(workers)), strict=False)), cuts)
+                return _once(
+                    client, boosting, dict(zip(workers, assign_shares(pieces, len(workers)), strict=False)), cuts
+                )
             except _LostError as lost:
                 problem = lost
     raise StorageError(

@@ -196,19 +196,19 @@ def _self_attack(
     if chosen.size > n_attacked:
         chosen, _ = split_stratified(chosen, strata, n_attacked, rng=rng)
     halves = split_stratified(chosen, strata, chosen.size // 2, rng=rng)
-    dealt = Partition.from_parts(
+    partition = Partition.from_parts(
         [rows[half] for half in halves],
         None if labels is None else [labels[half] for half in halves],
         rng=rng,
         test_share=0.0,  # nothing is trained here; a gallery's look-alikes are the target's own rows
         names=_HALVES,
     )
-    point = point_of(study, root_mean_square(dealt.train, projection))
-    if point is None or any(not np.ptp(part, axis=0).any() for part in dealt.train):
+    point = point_of(study, root_mean_square(partition.train, projection))
+    if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
         return _not_run(study, rows, "the rows are all alike, and there is nothing to tell apart")
     names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(study.n_components)
     found = run_audit(
-        dealt,
+        partition,
         points=[point],
         settings=AuditSettings(projection=projection, attacks=names, evaluation=evaluation_of(study), seed=seed),
         progress=progress,

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mooring.audit import AttackOutcome, OperatingPoint, PointResult, Target
+from mooring.audit import AttackOutcome, OperatingPoint, PointResult, LeakageLimit
 from mooring.metrics import Figure, Interval
 
 Refused = Callable[..., None]
@@ -33,18 +33,18 @@ def point_result(*figures: Figure) -> PointResult:
         ("attribute at most 0.6", "attribute", 0.6, False),
     ],
 )
-def test_targets_are_read_as_people_write_them(words: str, measure: str, bound: float, at_least: bool) -> None:
-    assert Target.parse(words) == Target(measure, pytest.approx(bound), at_least)
+def test_limits_are_read_as_people_write_them(words: str, measure: str, bound: float, at_least: bool) -> None:
+    assert LeakageLimit.parse(words) == LeakageLimit(measure, pytest.approx(bound), at_least)
 
 
-NO_TARGET = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"
-NO_TARGET += "|error at least nan|fame at least 0.5|error at least 0.5 and linkage at most 0.2"
+NO_LIMIT = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"
+NO_LIMIT += "|error at least nan|fame at least 0.5|error at least 0.5 and linkage at most 0.2"
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        *((words, "such as 'error at least 0.5'") for words in NO_TARGET.split("|")),
+        *((words, "such as 'error at least 0.5'") for words in NO_LIMIT.split("|")),
         *((words, "a number") for words in ("error at least 1.2.3", "error at least .")),
         *(
             (words, "'at least' for an error")
@@ -52,17 +52,17 @@ NO_TARGET += "|error at least nan|fame at least 0.5|error at least 0.5 and linka
         ),
     ],
 )
-def test_words_that_are_no_target_are_refused(words: str, expected: str, refused: Refused) -> None:
-    refused(lambda: Target.parse(words), "target", expected, repr(words))
+def test_words_that_are_no_limit_are_refused(words: str, expected: str, refused: Refused) -> None:
+    refused(lambda: LeakageLimit.parse(words), "limit", expected, repr(words))
 
 
 @pytest.mark.parametrize(
     "words", ["error at least 0.5", "relative error at least 0.25", "attribute at most 60%", "linkage at most 0.4%"]
 )
-def test_a_target_in_words_reads_as_itself_with_fractions_of_a_percent(words: str) -> None:
-    target = Target.parse(words)
-    assert str(target) == words
-    assert Target.parse(str(target)) == target
+def test_a_limit_in_words_reads_as_itself_with_fractions_of_a_percent(words: str) -> None:
+    limit = LeakageLimit.parse(words)
+    assert str(limit) == words
+    assert LeakageLimit.parse(str(limit)) == limit
 
 
 BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, False)
@@ -80,21 +80,21 @@ BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, Fal
         ("error at least 0.61", BARE, False),
     ],
 )
-def test_the_worse_end_of_the_interval_must_keep_to_the_target(words: str, found: Figure, met: bool) -> None:
-    assert Target.parse(words).met_by(found) == met
+def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, found: Figure, met: bool) -> None:
+    assert LeakageLimit.parse(words).met_by(found) == met
 
 
 def test_the_strongest_attack_decides() -> None:
-    target = Target.parse("error at least 0.5")
+    limit = LeakageLimit.parse("error at least 0.5")
     safe, broken = figure(0.9, 0.8, 1.0), figure(0.2, 0.1, 0.3)
-    assert target.met_at(point_result(safe))
-    assert not target.met_at(point_result(safe, broken))
-    assert not target.met_at(point_result(broken, safe))
+    assert limit.met_at(point_result(safe))
+    assert not limit.met_at(point_result(safe, broken))
+    assert not limit.met_at(point_result(broken, safe))
 
 
-def test_where_no_attack_could_be_run_no_target_is_met() -> None:
+def test_where_no_attack_could_be_run_no_limit_is_met() -> None:
     for words in ("error at least 0", "linkage at most 100 %"):
-        assert not Target.parse(words).met_at(point_result())
+        assert not LeakageLimit.parse(words).met_at(point_result())
     undefined = Figure("centred_error", math.nan, Interval.unknown(), None, None, None, 1, False)
-    assert not Target.parse("error at least 0").met_at(point_result(undefined))
-    assert not Target.parse("linkage at most 100 %").met_at(point_result(figure(0.9, 0.8, 1.0)))
+    assert not LeakageLimit.parse("error at least 0").met_at(point_result(undefined))
+    assert not LeakageLimit.parse("linkage at most 100 %").met_at(point_result(figure(0.9, 0.8, 1.0)))
