@@ -88,7 +88,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
     """Share a table in a fresh study; what the process behind `_in_a_process` does."""
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
-    from mooring.protocol.participant.membership import deal_anchor
+    from mooring.protocol.participant.membership import deal_anchor, make_member
     from mooring.protocol.participant.upload import share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label
@@ -107,7 +107,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
             noise,
             0.05,
         ).with_members(
-            [Member.from_vault("one", vaults[0]), Member.from_vault("two", vaults[1])],
+            [make_member("one", vaults[0]), make_member("two", vaults[1])],
             Member("lab", vaults[2].signing_key.public),
         )
         deal_anchor(vaults[0], study, folder / "bench.anchor")

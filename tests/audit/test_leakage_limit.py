@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mooring.audit import AttackOutcome, OperatingPoint, PointResult, LeakageLimit
+from mooring.audit import AttackOutcome, LeakageLimit, OperatingPoint, PointResult
 from mooring.metrics import Figure, Interval
 
 Refused = Callable[..., None]

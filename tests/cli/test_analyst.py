@@ -9,6 +9,7 @@ import pytest
 
 from mooring import make_anchor
 from mooring.protocol.messages.card import Member
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.storage.vault import Vault
 from tests.commands import flat, record_of, run
 from tests.sites import numeric_study, write_site
@@ -21,7 +22,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a study of four, an analyst's vault, and an inbox with three bundles; the fourth is kept aside."""
     monkeypatch.chdir(tmp_path)
     vaults = [Vault.create(tmp_path / name) for name in ("a", "b", "c", "d", "analyst")]
-    members = [Member.from_vault(vault.folder.name, vault) for vault in vaults[:4]]
+    members = [make_member(vault.folder.name, vault) for vault in vaults[:4]]
     study = numeric_study(4, H, R, V, participants=members, analyst=Member("analyst", vaults[4].signing_key.public))
     study.write(tmp_path / "study.toml")
     rng = np.random.default_rng([3, 1])

@@ -17,6 +17,7 @@ import pytest
 from mooring.cli import execution as running
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.transport import object_stores as stores
 from mooring.tables.schema import Column, Label
@@ -49,7 +50,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n_anchor_rows=12,
         data_noise_scale=0.1,
     ).with_members(
-        [Member.from_vault(name, vaults[name]) for name in NAMES],
+        [make_member(name, vaults[name]) for name in NAMES],
         Member("analyst", vaults["analyst"].signing_key.public),
     )
     study.write(place / "study.toml")

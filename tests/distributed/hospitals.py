@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from mooring.cli.app import app
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.tables.schema import Column, Label
 
@@ -47,7 +48,7 @@ def founded(place: Path, *, kind: Literal["classes", "number"] = "classes") -> P
         data_noise_scale=0.1,
         anchor_noise_scale=0.02,
     ).with_members(
-        [Member.from_vault(name, vaults[name]) for name in NAMES],
+        [make_member(name, vaults[name]) for name in NAMES],
         Member("analyst", vaults["analyst"].signing_key.public),
     )
     Participant(study, vaults["north"]).deal(place / "ward.anchor")

@@ -21,6 +21,7 @@ from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -92,7 +93,7 @@ def write_study(place: Path) -> Study:
         data_noise_scale=0.2,
         anchor_noise_scale=0.02,
     ).with_members(
-        [Member.from_vault(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
+        [make_member(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
     )
     study.write(place / "study.toml")
     Participant(study, vaults["north"]).deal(

@@ -16,7 +16,7 @@ import pytest
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor
+from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -116,7 +116,7 @@ def small_study(folder: Path) -> SmallStudy:
         anchor_noise_scale=0.05,
         smallest_class=1,
     )
-    members = [Member.from_vault(f"hospital-{i}", vault) for i, vault in enumerate(vaults)]
+    members = [make_member(f"hospital-{i}", vault) for i, vault in enumerate(vaults)]
     study = study.with_members(members, Member("lab", analyst.signing_key.public))
     anchor = folder / "small.anchor"
     deal_anchor(vaults[0], study, anchor)

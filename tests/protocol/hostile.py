@@ -26,7 +26,7 @@ from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor, open_anchor
+from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -154,7 +154,7 @@ def small_study(name: str, members: tuple[Vault, ...], analyst: Vault, *, nonce:
     columns = tuple(Column(f"c{k}", "number", -5.0, 5.0, outside="clip") for k in range(H))
     plan = {"n_components": H, "n_anchor_rows": R, "data_noise_scale": 0.3, "anchor_noise_scale": 0.01, **changes}
     study = Study(name, nonce, columns, Label("y", "classes", ("a", "b")), "aa-i-gdp-both-noise", **plan)
-    cards = [Member.from_vault(f"p{k}", vault) for k, vault in enumerate(members)]
+    cards = [make_member(f"p{k}", vault) for k, vault in enumerate(members)]
     return study.with_members(cards, Member("lab", analyst.signing_key.public))
 
 

@@ -20,7 +20,7 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import MAP_FILE, read_result
 from mooring.protocol.messages.signed_file import TensorSpec, read_signed, write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import open_anchor
+from mooring.protocol.participant.membership import make_member, open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 
@@ -36,7 +36,7 @@ def smallest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Take]:
     vaults = [Vault.create(folder / f"vault-{k}") for k in range(2)]
     columns = tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(2))
     study = Study("s", "0" * 32, columns, Label("y", "classes", ("a", "b")), "aa-i-gdp-both-noise", 2, 3, 0.3, 0.05)
-    cards = [Member.from_vault(f"p{k}", vault) for k, vault in enumerate(vaults)]
+    cards = [make_member(f"p{k}", vault) for k, vault in enumerate(vaults)]
     study = study.with_members(cards, Member("lab", SigningKey.generate().public))
     rng = np.random.default_rng(0)
     write_bundle(

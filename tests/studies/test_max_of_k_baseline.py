@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import max_of_k_baseline as luck
+from mooring_studies.comparison import max_of_k_baseline as baseline
 from mooring_studies.comparison.claims import compare
-from mooring_studies.comparison.claims_counts import by_luck
+from mooring_studies.comparison.claims_counts import expected_max_of_k
 from mooring_studies.comparison.claims_page import as_dicts
 from mooring_studies.comparison.claims_study import NOT_RECORDED, NoAnswer, Study, read_paper
 from mooring_studies.comparison.findings import find
@@ -96,15 +96,15 @@ def test_the_words_tell_each_number_of_attacks_once() -> None:
 
 
 def test_ten_candidates_are_what_galleries_have() -> None:
-    assert read_paper()["built"]["gallery: candidates"] == luck.N_CANDIDATES
+    assert read_paper()["built"]["gallery: candidates"] == baseline.N_CANDIDATES
 
 
 def test_pages_say_what_luck_gives_where_it_is_known() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
     most = 100 * expect_best_guess(3, 98)
-    assert by_luck(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
+    assert expected_max_of_k(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
     with pytest.raises(NoAnswer, match=NOT_RECORDED):
-        by_luck(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage")
+        expected_max_of_k(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage")
     comparisons = compare({"celeba": (drawn_rows(), facts)})
     shown = {row["id"]: row["ours_text"] for row in as_dicts(comparisons)}
     assert shown["celeba.beside.luck.linkage"] == f"{most:.1f} %"

@@ -57,6 +57,7 @@ def join(
     """
     with run_command(format) as console:
         from mooring.protocol.messages.card import Member, require_name, write_card
+        from mooring.protocol.participant.membership import make_member
         from mooring.protocol.storage.vault import Floors, Vault
 
         require_name("name", name)
@@ -78,7 +79,7 @@ def join(
             given = {key: value for key, value in asked.items() if value is not None}
             opened = Vault.create(vault, passphrase=words, floors=Floors(**given, without_noise=accept_no_noise))
         card = output or Path(f"{name}.card.toml")
-        member = Member(name, opened.signing_key.public) if analyst else Member.from_vault(name, opened)
+        member = Member(name, opened.signing_key.public) if analyst else make_member(name, opened)
         write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
 
         made = "The vault is there already" if there else "Made a vault"

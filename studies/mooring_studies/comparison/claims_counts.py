@@ -62,7 +62,7 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
     return float(np.sum(rows[f"linkage:{attack}"][complete] >= every[:, complete].max(axis=0)))
 
 
-def by_luck(study: Study, *, method: str, kind: Kind) -> float:
+def expected_max_of_k(study: Study, *, method: str, kind: Kind) -> float:
     """What the strongest attack on a method would reach by luck alone, on average: see `max_of_k_baseline`."""
     found = estimate_max_of_k(study.draws(method), study.facts, kind)
     return require_number(None if found is None else found[1], NOT_RECORDED)

@@ -70,11 +70,11 @@ def describe_max_of_k(
     Nothing where the study did not note how many galleries it had, or no attack was run.
     """
     found = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
-    told = [(n, luck) for n, luck in sorted(found.items()) if luck is not None]
+    told = [(n, baseline) for n, baseline in sorted(found.items()) if baseline is not None]
     if not told:
         return ""
     ways = ", by distance and by angle," if _WAYS[kind] > 1 else ""
-    first, *others = [(f"of {_attacks(n)}", _percent(*luck)) for n, luck in told]
+    first, *others = [(f"of {_attacks(n)}", _percent(*baseline)) for n, baseline in told]
     more = "".join(f", the best {which} {reached}" for which, reached in others)
     counts = count_galleries(facts, kind)
     assert counts is not None  # else there was no luck to tell

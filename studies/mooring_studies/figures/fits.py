@@ -156,7 +156,9 @@ class Material:
         counts = self.paper.where(method=terms.ANCHOR_NOISE).values("n_participants")
         return self.transition(counts[0]) if counts else None
 
-    def luck(self, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False) -> str:
+    def describe_max_of_k(
+        self, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False
+    ) -> str:
         """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.

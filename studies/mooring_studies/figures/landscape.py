@@ -62,7 +62,7 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         "leakage-error", f"how closely the {terms.STRONGEST} rebuilds records", "error as a share of guessing's",
         error_share, "OrRd_r", ".2f",
     )  # fmt: skip
-    unit, luck = _describe_unit(material), material.luck("match", _METHODS, everywhere=True)
+    unit, max_of_k = _describe_unit(material), material.describe_max_of_k("match", _METHODS, everywhere=True)
     repeated = np.concatenate([compare_deployments(rows, gains(results, rows)) for _, rows in panels])
     apart = np.abs(compare_with_pooled(results))
     values: dict[str, Any] = {
@@ -73,7 +73,7 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
     }
     return [
         chart.describe(_draw_maps(material, worth, gain), "gain", "gain", unit=unit, **values),
-        chart.describe(_draw_maps(material, panels, matched), "leakage", "leakage", unit=unit, luck=luck),
+        chart.describe(_draw_maps(material, panels, matched), "leakage", "leakage", unit=unit, max_of_k=max_of_k),
         chart.describe(_draw_maps(material, panels, error), "leakage-error", "leakage_error", unit=unit),
     ]
 

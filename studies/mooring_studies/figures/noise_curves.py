@@ -33,9 +33,9 @@ def draw_linkage(material: fits.Material) -> list[chart.Drawing]:
         chart.set_percent_axis(one, high=top)
         _draw_attacks(one, material, method)
     complete = np.isfinite(paper.where(method=terms.ANCHOR_NOISE).leakage("linkage"))
-    luck = material.luck("linkage", _PAPER)
+    max_of_k = material.describe_max_of_k("linkage", _PAPER)
     n_complete = int(complete.sum())
-    return [chart.describe(canvas, "linkage", "linkage", **_n_draws(paper), n_complete=n_complete, luck=luck)]
+    return [chart.describe(canvas, "linkage", "linkage", **_n_draws(paper), n_complete=n_complete, max_of_k=max_of_k)]
 
 
 def _draw_attacks(axes: chart.Axes, material: fits.Material, method: str) -> None:
@@ -115,10 +115,10 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
         chart.write_end_labels(one, labels)
     noisy = paper.where(method=terms.ANCHOR_NOISE)
     found = dict.fromkeys([*noisy.attacks("match"), *noisy.attacks("linkage")])
-    luck = material.luck("linkage", _PAPER, opening="By the auditor, the best")
-    luck += material.luck("match", _PAPER, opening="Matched directly, the best")
+    max_of_k = material.describe_max_of_k("linkage", _PAPER, opening="By the auditor, the best")
+    max_of_k += material.describe_max_of_k("match", _PAPER, opening="Matched directly, the best")
     attacks = ", ".join(terms.attack_words(name) for name in found)
-    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", attacks=attacks, luck=luck)]
+    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", attacks=attacks, max_of_k=max_of_k)]
 
 
 def draw_utility(material: fits.Material) -> list[chart.Drawing]:
@@ -249,8 +249,8 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
         "n": len(known),
         "own_projections": material.study == "mnist",
     }  # that of faces is public, and one
-    luck = material.luck("match", _PAPER, everywhere=True)
-    values |= {"widest_gap": 100 * WIDEST_GAP, "widths": "; ".join(widths), "luck": luck}
+    max_of_k = material.describe_max_of_k("match", _PAPER, everywhere=True)
+    values |= {"widest_gap": 100 * WIDEST_GAP, "widths": "; ".join(widths), "max_of_k": max_of_k}
     return [chart.describe(canvas, "deployments", "deployments", **values)]
 
 

@@ -60,9 +60,9 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
         "matched": _describe_matched(material),
         "identities": identities,
     }
-    luck = material.luck("linkage", (ANCHOR_NOISE,))
+    max_of_k = material.describe_max_of_k("linkage", (ANCHOR_NOISE,))
     name = "tradeoff-strongest" if by_strongest else "tradeoff"
-    return chart.describe(canvas, name, "participants_tradeoff", luck=luck, **values)
+    return chart.describe(canvas, name, "participants_tradeoff", max_of_k=max_of_k, **values)
 
 
 def _describe_matched(material: fits.Material) -> str:

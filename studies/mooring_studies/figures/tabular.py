@@ -55,8 +55,10 @@ def _draw_tradeoff(material: fits.Material, groups: Groups) -> chart.Drawing:
         line[0].set(title=f"By matching{heading}", xlabel=f"matched by the {terms.STRONGEST}, %")
         line[1].set(title=f"By error{heading}", xlabel="relative error of that attack (safer to the left)")
     chart.write_legend(canvas, chart.list_entries(axes[0][0], without=_NAMED), n_columns=4)
-    luck = material.luck("match", readings.name_noisy_methods(material.results), everywhere=True)
-    return chart.describe(canvas, "tradeoff", "tables_tradeoff", deployments=_count_deployments(material), luck=luck)
+    max_of_k = material.describe_max_of_k("match", readings.name_noisy_methods(material.results), everywhere=True)
+    return chart.describe(
+        canvas, "tradeoff", "tables_tradeoff", deployments=_count_deployments(material), max_of_k=max_of_k
+    )
 
 
 def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, worth: Worth) -> None:

@@ -56,8 +56,8 @@ def draw_tradeoff(material: fits.Material) -> list[chart.Drawing]:
         one.plot([leak], [worth], "*", color=terms.INK, **star)
     _decorate(one, material)
     chart.write_legend(canvas, chart.list_entries(one, without=_NAMED), n_columns=2)
-    luck = material.luck("linkage", _STRONGEST)
-    return [chart.describe(canvas, "tradeoff", "tradeoff", on_linkage=on_linkage, luck=luck)]
+    max_of_k = material.describe_max_of_k("linkage", _STRONGEST)
+    return [chart.describe(canvas, "tradeoff", "tradeoff", on_linkage=on_linkage, max_of_k=max_of_k)]
 
 
 def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
@@ -79,9 +79,9 @@ def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
         _decorate(one, material, shaded=True, with_independent=not placed)
         legend |= chart.list_entries(one, without=_NAMED)
     chart.write_legend(canvas, legend, n_columns=3)
-    luck = material.luck("match", _NOISY, opening="In (a), the best")
-    luck += material.luck("linkage", _NOISY, opening="In (b), the best")
-    return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed", luck=luck)]
+    max_of_k = material.describe_max_of_k("match", _NOISY, opening="In (a), the best")
+    max_of_k += material.describe_max_of_k("linkage", _NOISY, opening="In (b), the best")
+    return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed", max_of_k=max_of_k)]
 
 
 def _decorate(
@@ -122,8 +122,8 @@ def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
         told = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items())
         shares.append(f"{_MEASURES[kind]}, {told}")
     chart.write_legend(below, chart.list_entries(fronts[0], without=_NAMED), n_columns=4)
-    luck = "".join(material.luck(kind, _NOISY) for kind in measured)
-    return [chart.describe(canvas, "both-noises", "both_noises", shares="; ".join(shares), luck=luck)]
+    max_of_k = "".join(material.describe_max_of_k(kind, _NOISY) for kind in measured)
+    return [chart.describe(canvas, "both-noises", "both_noises", shares="; ".join(shares), max_of_k=max_of_k)]
 
 
 def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[str, int]:

@@ -29,6 +29,7 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
@@ -89,7 +90,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         data_noise_scale=0.2,
         anchor_noise_scale=0.02,
     ).with_members(
-        [Member.from_vault(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
+        [make_member(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
     )
     study.write(tmp_path / "study.toml")
     for k, name in enumerate(SITES):

@@ -10,8 +10,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
-from mooring.protocol.messages.card import Member
-from mooring.protocol.participant.membership import deal_anchor, open_anchor
+from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.raising import raising
 
@@ -86,7 +85,7 @@ def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
 def test_a_roster_that_grew_after_dealing_is_dealt_an_anchor_of_its_own(small_study):
     """Somebody joins late: the study is another one, and its dealer must not hand out the old file."""
     late = Vault.create(small_study.folder / "vault-late")
-    grown = small_study.study.with_members([Member.from_vault("hospital-late", late)])
+    grown = small_study.study.with_members([make_member("hospital-late", late)])
     path = small_study.folder / "grown.anchor"
     deal_anchor(small_study.vaults[0], grown, path)
     first = open_anchor(small_study.vaults[1], small_study.study, small_study.anchor)

@@ -9,6 +9,7 @@ import pytest
 from mooring import Analyst, Participant, Study
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.card import Member
+from mooring.protocol.participant.membership import make_member
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
 
@@ -40,7 +41,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         n_anchor_rows=12,
         anchor_noise_scale=0.01,
     ).with_members(
-        [Member.from_vault(name, vault) for name, vault in vaults.items()],
+        [make_member(name, vault) for name, vault in vaults.items()],
         Member("analyst", analysts.signing_key.public),
     )
     people = {name: Participant(study, vault) for name, vault in vaults.items()}

@@ -10,8 +10,7 @@ import fsspec
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.card import Member
-from mooring.protocol.participant.membership import deal_anchor
+from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import transfer
 from mooring.protocol.transport.transfer import check_parcel, require_address, send_file
@@ -45,7 +44,7 @@ def test_a_bundle_that_is_not_whole_is_not_sent(harm: str, tmp_path: Path, store
 
 def test_an_anchor_file_may_be_sent(tmp_path: Path, store: Store) -> None:
     vaults = [Vault.create(tmp_path / f"vault-{k}") for k in range(2)]
-    study = numeric_study(participants=[Member.from_vault(f"site-{k}", vault) for k, vault in enumerate(vaults)])
+    study = numeric_study(participants=[make_member(f"site-{k}", vault) for k, vault in enumerate(vaults)])
     deal_anchor(vaults[0], study, tmp_path / "trial.anchor")
     sent = send_file(tmp_path / "trial.anchor", store.address)
     assert sent.kind == "anchor"

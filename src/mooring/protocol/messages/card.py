@@ -6,14 +6,11 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, verify
-
-if TYPE_CHECKING:
-    from mooring.protocol.storage.vault import Vault
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
@@ -48,11 +45,6 @@ class Member:
             raise _not_on_a_card(f"signing key of {self.name!r}", "64 hexadecimal digits")
         if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
             raise _not_on_a_card(f"sealing key of {self.name!r}", "an age recipient, age1…")
-
-    @classmethod
-    def from_vault(cls, name: str, vault: Vault) -> Member:
-        """A participant, by the public halves of its vault's keys."""
-        return cls(name, vault.signing_key.public, vault.sealing_key.public)
 
     def as_dict(self) -> dict[str, str]:
         """Plain values in a fixed order."""

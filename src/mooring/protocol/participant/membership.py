@@ -16,6 +16,11 @@ from mooring.protocol.storage.vault import Floors, Vault
 _KEPT = "dealt.anchor"
 
 
+def make_member(name: str, vault: Vault) -> Member:
+    """A participant, by the public halves of its vault's keys."""
+    return Member(name, vault.signing_key.public, vault.sealing_key.public)
+
+
 def find_membership(vault: Vault, study: Study) -> Member:
     """The entry of a vault's owner in the study's roster."""
     study.require_roster()

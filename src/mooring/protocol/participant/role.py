@@ -34,9 +34,10 @@ class Participant:
     Examples
     --------
     >>> import tempfile
+    >>> from mooring.protocol.participant.membership import make_member
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vault = Participant.join(Path(folder) / "vault")
-    >>> Member.from_vault("st-mary", vault).name
+    >>> make_member("st-mary", vault).name
     'st-mary'
     """
 
