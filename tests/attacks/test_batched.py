@@ -12,11 +12,11 @@ from mooring import align, make_anchor
 from mooring.alignment import power_method
 from mooring.alignment.power_method import spectral_maps
 from mooring.alignment.problem import make_batch
-from mooring.attacks import CollusionView, DoesNotApply, run
+from mooring.attacks import CollusionView, DoesNotApply, run, run_batch
 from mooring.attacks.alignment_map import alignment_map_estimate
 from mooring.attacks.moments import moments, moments_batch
 from mooring.attacks.procrustes import procrustes_estimate
-from mooring.attacks.pseudoinverse import pseudoinverse_estimate, pseudoinverses
+from mooring.attacks.pseudoinverse import least_squares_estimate, pseudoinverses
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
@@ -82,7 +82,7 @@ def test_estimates_of_a_batch_are_the_paper_s_formulas(noisy: Any, on_backend: C
     rng = np.random.default_rng(4)
     O_c, R_c, R_i = (sample_orthogonal(H, rng=rng, batch_shape=shape) for shape in ((), (2, 3), (2, 3)))
     by_procrustes = to_numpy(procrustes_estimate(on_backend(A), on_backend(B)))
-    by_inverse = to_numpy(pseudoinverse_estimate(on_backend(A), on_backend(B)))
+    by_inverse = to_numpy(pseudoinverses(least_squares_estimate(on_backend(A), on_backend(B))))
     by_maps = to_numpy(alignment_map_estimate(on_backend(O_c), on_backend(R_c), on_backend(R_i)))
     for i in np.ndindex(2, 3):
         U, _, Vt = np.linalg.svd(A.T @ B[i])
@@ -105,7 +105,7 @@ def test_the_inverse_of_an_anchor_that_is_not_orthonormal_is_that_of_least_squar
     A, B = noisy
     A = A * np.linspace(0.5, 2, H)
     expected = np.linalg.pinv(np.linalg.lstsq(A, B[0, 0], rcond=None)[0])
-    assert np.allclose(pseudoinverse_estimate(A, B)[0, 0], expected, atol=1e-10)
+    assert np.allclose(pseudoinverses(least_squares_estimate(A, B))[0, 0], expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-17, 1e-10])
@@ -125,26 +125,36 @@ def test_singular_matrices_of_a_batch_have_pseudoinverses(smallest: float, on_ba
 
 
 @pytest.mark.parametrize("colluders", [(0,), (0, 2, 3)])
-def test_the_single_attacks_use_the_same_estimates(colluders: tuple[int, ...]) -> None:
-    """A stack of every draw's representations gives what the attack on each view gives."""
-    simulation = simulated()
-    views = draws_of(simulation, colluders=colluders)
-    A = views[0].anchor
-    B = np.stack([view.target_upload.anchor_representation for view in views])
-    b = B.mean(axis=1)
-    Y = views[0].target_upload.representation
-    maps = simulation.alignment.maps
-    secrets = np.stack([simulation.secrets[c].orthogonal for c in colluders])
-    R_c = np.stack([maps[c].orthogonal for c in colluders])
-    undo = {
-        "procrustes": procrustes_estimate(A, B - b[:, None, :]).transpose(0, 2, 1),
-        "pseudoinverse": pseudoinverse_estimate(A, B - b[:, None, :]),
-        "alignment-map": np.broadcast_to(alignment_map_estimate(secrets, R_c, maps[1].orthogonal).T, (4, H, H)),
-    }
-    for name, matrices in undo.items():
-        for draw, view in enumerate(views):
-            rows = run(name, view, rng=np.random.default_rng(0)).rows
-            assert np.allclose(rows, (Y - b[draw]) @ matrices[draw], atol=1e-9)
+@pytest.mark.parametrize("own_rows", [False, True])
+@pytest.mark.parametrize("name", ["procrustes", "pseudoinverse", "alignment-map", "principal-axes"])
+def test_a_batch_of_views_gives_what_each_view_gives(
+    name: str, own_rows: bool, colluders: tuple[int, ...], on_backend: Callable[[Any], Any]
+) -> None:
+    views = draws_of(simulated(on=on_backend), on=on_backend, colluders=colluders)
+    if own_rows:
+        shifted = [
+            replace(v.target_upload, representation=v.target_upload.representation + k) for k, v in enumerate(views)
+        ]
+        views = [replace(v, uploads=(v.uploads[0], up, *v.uploads[2:])) for v, up in zip(views, shifted, strict=True)]
+    together = run_batch(name, views, rng=np.random.default_rng(0))
+    for found, view in zip(together, views, strict=True):
+        alone = run(name, view, rng=np.random.default_rng(0))
+        pairs = [(found.rows, alone.rows), (found.rigid_map.orthogonal, alone.rigid_map.orthogonal)]
+        pairs += [(found.rigid_map.translation, alone.rigid_map.translation)]
+        pairs += [] if alone.row_error is None else [(found.row_error, alone.row_error)]
+        assert all(np.allclose(to_numpy(one), to_numpy(other), atol=1e-9) for one, other in pairs)
+        assert (found.row_error is None) == (alone.row_error is None)
+
+
+def test_a_batch_needs_views_one_anchor_and_what_the_attack_uses(refused: Callable[..., None]) -> None:
+    rng, (first, second, *_) = np.random.default_rng(0), draws_of(simulated())
+    other = replace(second, anchor=second.anchor[::-1].copy())
+    refused(lambda: run_batch("procrustes", [first, other], rng=rng), "view 1", "with the anchor", "another one")
+    refused(lambda: run_batch("procrustes", [], rng=rng), "views", "one or more", "none")
+    refused(lambda: run_batch("nothing", [first], rng=rng), "attack", "one of", "nothing")
+    for missing in ({"anchor": None}, {"alignment": None}, {"colluders": ()}):
+        with pytest.raises(DoesNotApply):
+            run_batch("alignment-map", [first, replace(second, **missing)], rng=rng)
 
 
 # ------------------------------------------------------------------------------------------- moments of many draws

@@ -53,6 +53,7 @@ from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams
+from tests.studies.support import stand_in_for_moments
 
 torch = pytest.importorskip("torch")
 P, H, R, CLASSES = 3, 4, 8, 3
@@ -147,7 +148,6 @@ class Silent:
 def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """No networks, and a quick stand-in for the slowest attack; what either is given is remembered."""
     seen = SimpleNamespace(trained=[], scored=[], moments=[], attacked=[])
-    run = leakage.attacks.run
 
     def train(rows: Any, *arguments: Any, **options: Any) -> None:
         seen.trained.append(rows.clone())
@@ -175,12 +175,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(image_study, "trained", train)
     monkeypatch.setattr(image_study, "scored", score)
     monkeypatch.setattr(image_study, "without_protection", lambda deployment, groups, **options: [{} for _ in groups])
-    monkeypatch.setattr(leakage, "moments_batch", lambda views, *, rng: tuple(moments(view, rng) for view in views))
-    monkeypatch.setattr(
-        leakage.attacks,
-        "run",
-        lambda name, view, *, rng: moments(view, rng) if name == "moments" else run(name, view, rng=rng),
-    )
+    stand_in_for_moments(monkeypatch, lambda view, *, rng: moments(view, rng))
     monkeypatch.setattr(Attacker, "on_noisy_anchor", attack)
     return seen
 

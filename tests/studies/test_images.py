@@ -320,13 +320,13 @@ def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_
 ) -> None:
     deployment = deployment_of()
     seen: list[CollusionView] = []
-    batch = leakage.moments_batch
+    batch = leakage.run_attack_batch
 
-    def record(views: Any, *, rng: Any) -> Any:
-        seen.extend(views)
-        return batch(views, rng=rng)
+    def record(name: str, views: Any, *, rng: Any) -> Any:
+        seen.extend(views if name == "moments" else ())
+        return batch(name, views, rng=rng)
 
-    monkeypatch.setattr(leakage, "moments_batch", record)
+    monkeypatch.setattr(leakage, "run_attack_batch", record)
     attacker = attacker_on(deployment)
     on_noisy_anchor(attacker, aligned(deployment), strong=[True, False, False])
     (view,) = seen
@@ -371,10 +371,13 @@ def test_what_the_moments_attack_found_with_fewer_participants_is_used_again(
     monkeypatch: pytest.MonkeyPatch, rebuilt: dict[tuple[str, int], Any]
 ) -> None:
     asked: list[int] = []
-    batch = leakage.moments_batch
-    monkeypatch.setattr(
-        leakage, "moments_batch", lambda views, *, rng: (asked.append(len(views)), batch(views, rng=rng))[1]
-    )
+    batch = leakage.run_attack_batch
+
+    def record(name: str, views: Any, *, rng: Any) -> Any:
+        asked.extend([len(views)] if name == "moments" else [])
+        return batch(name, views, rng=rng)
+
+    monkeypatch.setattr(leakage, "run_attack_batch", record)
     before: dict[int, Any] = {}
     few, many = deployment_of(3), deployment_of(5)
     on_noisy_anchor(attacker_on(few, found_before=before), aligned(few), strong=[True, False, True])
@@ -395,7 +398,7 @@ def test_what_the_moments_attack_found_with_fewer_participants_is_used_again(
 def test_what_was_found_before_without_an_anchor_is_used_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
     before: dict[int, Any] = {}
     first = attacker_on(deployment_of(3), found_before=before).without_anchor().columns
-    monkeypatch.setattr(leakage.attacks, "run", None)
+    monkeypatch.setattr(leakage, "run_attack", None)
     assert attacker_on(deployment_of(5), found_before=before).without_anchor().columns == first
     assert first[0]["error:moments"] < 0.9
 
@@ -406,13 +409,13 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
     noisy = [own + 0.5 * data_noise(deployment, 10 + k) for k in range(3)]
     labelled = deployment.places(TARGET, LABELLED)
     seen: list[Any] = []
-    run = attacks.run
+    run = leakage.run_attack
 
     def record(name: str, view: CollusionView, *, rng: Any) -> Any:
         seen.append((name, view))
         return run(name, view, rng=rng)
 
-    monkeypatch.setattr(leakage.attacks, "run", record)
+    monkeypatch.setattr(leakage, "run_attack", record)
     attacker = attacker_on(deployment, found_before={2: "of other rows"})
     found = on_noisy_anchor(
         attacker,

@@ -31,6 +31,7 @@ from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
 from mooring.learners import ensemble as ensembles
 from mooring.randomness import Streams
+from tests.studies.support import stand_in_for_moments
 
 torch = pytest.importorskip("torch")
 P, H, R, SEED = 3, 100, 110, 4
@@ -102,7 +103,6 @@ def small_world() -> Iterator[None]:
     """Invented digits, an auditor that sees blurred pixels, a quick stand-in for the slowest attack, one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    run = leakage.attacks.run
     blur = torch.rand(784, 60, generator=torch.Generator().manual_seed(0)) - 0.5
     auditor = SimpleNamespace(
         embedded=lambda images: torch.nn.functional.normalize(images @ blur, dim=1), validation_accuracy=0.9
@@ -112,12 +112,7 @@ def small_world() -> Iterator[None]:
         patch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
         patch.setattr(digit_study, "_VALIDATION_ROWS", 60)
         patch.setattr(DigitStudy, "auditor", auditor)
-        patch.setattr(leakage, "moments_batch", lambda views, rng: tuple(stand_in(view, rng=rng) for view in views))
-        patch.setattr(
-            leakage.attacks,
-            "run",
-            lambda name, view, *, rng: stand_in(view, rng=rng) if name == "moments" else run(name, view, rng=rng),
-        )
+        stand_in_for_moments(patch, stand_in)
         yield
     torch.set_num_threads(threads)
 

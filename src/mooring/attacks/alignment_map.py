@@ -5,9 +5,12 @@ Legend: R_c, R_i the analyst's maps of a colluder and of the target; O_c the col
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mooring.attacks.reconstruction import (
+    AnchorDraws,
     DoesNotApply,
     Reconstruction,
     anchor_map,
@@ -23,17 +26,37 @@ from mooring.typing import Array
 
 def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Estimate Q̂ = O_c R̂_c, then Ô_i = Q̂ R̂_iᵀ; with several colluders, Q̂ is the polar factor of their mean."""
+    own, theirs, of_target = _orthogonal_parts(view)
+    _, a, _, b = centred_anchor_pair(view)
+    xp = namespace_of(*own, *theirs)
+    O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), of_target)
+    return reconstruct(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
+
+
+def alignment_map_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
+    """The same for views with one anchor and the same colluders, at once."""
+    parts = [_orthogonal_parts(view) for view in views]
+    draws = AnchorDraws.of(views)
+    own, xp = parts[0][0], namespace_of(draws.means)
+    of_target = xp.stack([target for _, _, target in parts])
+    if len(own) == 1:
+        O = alignment_map_estimate(own[0], xp.stack([theirs[0] for _, theirs, _ in parts]), of_target)
+    else:
+        O = alignment_map_estimate(xp.stack(own), xp.stack([xp.stack(theirs) for _, theirs, _ in parts]), of_target)
+    errors = [anchor_row_error(view, view.anchor_noise_scale**2) for view in views]
+    return draws.reconstructions(draws.undo(transpose(O)), O, errors)
+
+
+def _orthogonal_parts(view: CollusionView) -> tuple[list[Array], list[Array], Array]:
+    """O_c and R_c of every colluder, and R_i of the target."""
     if view.alignment is None:
         raise DoesNotApply(f"{view.method.title} has no alignment maps.")
     if not view.colluders:
         raise DoesNotApply("Without a colluder nothing tells the common coordinates from the original ones.")
-    _, a, _, b = centred_anchor_pair(view)
     maps = view.alignment.maps
     own = [colluder.secret.orthogonal for colluder in view.colluders]
     theirs = [maps[colluder.index].orthogonal for colluder in view.colluders]
-    xp = namespace_of(*own, *theirs)
-    O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), maps[view.target].orthogonal)
-    return reconstruct(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
+    return own, theirs, maps[view.target].orthogonal
 
 
 def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:

@@ -5,9 +5,12 @@ Legend: Ā the anchor and B̄ its uploaded representation, both centred; Π the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mooring.attacks.reconstruction import (
+    AnchorDraws,
     Reconstruction,
     anchor_map,
     anchor_row_error,
@@ -25,6 +28,14 @@ def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     A, a, B, b = centred_anchor_pair(view)
     estimate = anchor_map(procrustes_estimate(A, B), a, b)
     return reconstruct(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))
+
+
+def procrustes_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
+    """The same for views with one anchor, at once."""
+    draws = AnchorDraws.of(views)
+    O = procrustes_estimate(draws.anchor, draws.centred)
+    errors = [anchor_row_error(view, view.anchor_noise_scale**2 / 2) for view in views]
+    return draws.reconstructions(draws.undo(transpose(O)), O, errors)
 
 
 def procrustes_estimate(anchor: Array, representations: Array) -> Array:

@@ -5,9 +5,11 @@ Legend: Ā the anchor and B̄ its uploaded representation, both centred; † the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from mooring.attacks.reconstruction import Reconstruction, anchor_map, centred_anchor_pair
+from mooring.attacks.reconstruction import AnchorDraws, Reconstruction, anchor_map, centred_anchor_pair
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transpose
 from mooring.geometry.orthogonal import polar_factor
@@ -25,15 +27,17 @@ def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     return Reconstruction(rows, anchor_map(polar_factor(O), a, b))
 
 
+def pseudoinverse_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
+    """The same for views with one anchor, at once."""
+    draws = AnchorDraws.of(views)
+    O = least_squares_estimate(draws.anchor, draws.centred)
+    return draws.reconstructions(draws.undo(pseudoinverses(O)), polar_factor(O), [None] * len(views))
+
+
 def least_squares_estimate(anchor: Array, representations: Array) -> Array:
     """Ô = Ā† B̄, of shape (..., h, h), which need not be orthogonal (eq. pdp_mp_attack_rotation)."""
     gram = transpose(anchor) @ anchor  # Ā† = (Āᵀ Ā)† Āᵀ, and for an orthonormal anchor the first factor is I
     return pseudoinverses(gram) @ (transpose(anchor) @ representations)
-
-
-def pseudoinverse_estimate(anchor: Array, representations: Array) -> Array:
-    """(Ā† B̄)†, of shape (..., h, h): what takes uploaded rows back (eq. pdp_mp_attack_reconstruction)."""
-    return pseudoinverses(least_squares_estimate(anchor, representations))
 
 
 def pseudoinverses(matrices: Array) -> Array:

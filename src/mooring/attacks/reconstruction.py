@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
-from mooring.errors import MooringError
+from mooring.errors import InputError, MooringError
 from mooring.geometry.backend import device_of, namespace_of
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
@@ -73,16 +74,84 @@ def reconstruct(
     return Reconstruction(rows, estimate, row_error, population, notes=notes)
 
 
-def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array]:
-    """Return Ā, a, B̄, b of the target (eqs. pdp_collusion_anchor_centering, pdp_collusion_uploaded_anchor_centering)."""
+def anchor_pair(view: CollusionView) -> tuple[Array, Array]:
+    """The anchor and the target's representation of it."""
     A, B = view.anchor, view.target_upload.anchor_representation
     if B is None:
         raise DoesNotApply(f"{view.method.title} uploads no anchor representation.")
     if A is None:
         raise DoesNotApply("The anchor is known only to participants, and none colludes.")
+    return A, B
+
+
+def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array]:
+    """Return Ā, a, B̄, b of the target (eqs. pdp_collusion_anchor_centering, pdp_collusion_uploaded_anchor_centering)."""
+    A, B = anchor_pair(view)
     xp = namespace_of(A, B)
     a, b = xp.mean(A, axis=0), xp.mean(B, axis=0)
     return A - a, a, B - b, b
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorDraws:
+    """Targets' rows and anchor representations of D views with one anchor, stacked for the closed-form attacks.
+
+    Attributes
+    ----------
+    anchor : array of shape (r, h)
+        A, which is centred by construction.
+    centred : array of shape (D, r, h)
+        B̄.
+    means : array of shape (D, h)
+        b.
+    rows : array of shape (n, h) or (D, n, h)
+        Y: one matrix where all views show the same.
+    """
+
+    anchor: Array
+    centred: Array
+    means: Array
+    rows: Array
+
+    @classmethod
+    def of(cls, views: Sequence[CollusionView]) -> AnchorDraws:
+        """Stack the views, which must share the anchor and have rows of one shape."""
+        pairs = [anchor_pair(view) for view in views]
+        A = pairs[0][0]
+        xp = namespace_of(A, *(B for _, B in pairs))
+        for index, (other, _) in enumerate(pairs):
+            if other is not A and (other.shape != A.shape or not bool(xp.all(other == A))):
+                raise InputError(
+                    f"view {index}",
+                    expected="with the anchor of view 0",
+                    got="another one",
+                    cure="Attack it by itself.",
+                )
+        B = xp.stack([B for _, B in pairs])
+        means = [view.anchor_mean for view in views]
+        b = xp.mean(B, axis=1) if any(mean is None for mean in means) else xp.stack(means)
+        rows = [view.target_upload.representation for view in views]
+        return cls(A, B - b[:, None, :], b, rows[0] if all(one is rows[0] for one in rows) else xp.stack(rows))
+
+    def undo(self, ways_back: Array) -> Array:
+        """(Y − 1 bᵀ) M of every draw, for M of shape (D, h, h)."""
+        return (self.rows - self.means[:, None, :]) @ ways_back
+
+    def reconstructions(
+        self, rows: Array, orthogonals: Array, row_errors: Sequence[Array | None]
+    ) -> tuple[Reconstruction, ...]:
+        """Rebuilt rows of shape (D, n, h) and orthogonal parts of shape (D, h, h), draw by draw.
+
+        Parameters
+        ----------
+        rows, orthogonals : array
+        row_errors : sequence of array or None
+            As in `Reconstruction`, of each draw.
+        """
+        return tuple(
+            Reconstruction(rows[k, ...], RigidMap(orthogonals[k, ...], self.means[k, ...]), error)
+            for k, error in enumerate(row_errors)
+        )
 
 
 def anchor_map(orthogonal: Array, a: Array, b: Array) -> RigidMap:

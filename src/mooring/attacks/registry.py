@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from mooring.attacks import denoising
-from mooring.attacks.alignment_map import alignment_map
+from mooring.attacks.alignment_map import alignment_map, alignment_map_batch
 from mooring.attacks.independent_components import independent_components
 from mooring.attacks.joint_moments import joint_moments
 from mooring.attacks.known_anchor import known_anchor
 from mooring.attacks.known_rows import known_rows
 from mooring.attacks.known_secret import known_secret
 from mooring.attacks.lattice import lattice
-from mooring.attacks.moments import moments
+from mooring.attacks.moments import moments, moments_batch
 from mooring.attacks.principal_axes import principal_axes
-from mooring.attacks.procrustes import procrustes
-from mooring.attacks.pseudoinverse import pseudoinverse
+from mooring.attacks.procrustes import procrustes, procrustes_batch
+from mooring.attacks.pseudoinverse import pseudoinverse, pseudoinverse_batch
 from mooring.attacks.reconstruction import Reconstruction
 from mooring.attacks.repeated_upload import repeated_upload
 from mooring.attacks.view import CollusionView
@@ -41,12 +41,16 @@ class Attack:
         `DoesNotApply`.
     in_paper : bool
         Whether the paper has it.
+    batch : callable or None
+        The same for many views at once, where the attack has such a form: takes the views, returns one `Reconstruction` a
+        view. What the views must share is the attack's to say.
     """
 
     name: str
     summary: str
     function: Callable[..., Reconstruction]
     in_paper: bool = False
+    batch: Callable[..., tuple[Reconstruction, ...]] | None = None
 
     def __call__(self, view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
         """Run the attack."""
@@ -59,10 +63,21 @@ REGISTRY: Mapping[str, Attack] = MappingProxyType(
         for attack in (
             Attack("known-secret", "the colluder's map, where all share one", known_secret, True),
             Attack("known-anchor", "the anchor and its noiseless representation", known_anchor, True),
-            Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True),
-            Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True),
-            Attack("alignment-map", "the analyst's own maps and the colluder's secret", alignment_map, True),
-            Attack("moments", "class means and covariances of the colluders' rows, and the anchor", moments),
+            Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True, pseudoinverse_batch),
+            Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True, procrustes_batch),
+            Attack(
+                "alignment-map",
+                "the analyst's own maps and the colluder's secret",
+                alignment_map,
+                True,
+                alignment_map_batch,
+            ),
+            Attack(
+                "moments",
+                "class means and covariances of the colluders' rows, and the anchor",
+                moments,
+                batch=moments_batch,
+            ),
             Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
             Attack("principal-axes", "the upload's covariance", principal_axes),
             Attack("independent-components", "independence of the columns", independent_components),
@@ -92,6 +107,41 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bo
     DoesNotApply
         If the view gives this attack nothing to work with.
     """
+    reconstruction = _attack_named(name)(view, rng=rng)
+    return denoising.denoise(reconstruction, view) if denoise else reconstruction
+
+
+def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
+    """Run one attack on many views: at once where it has a batched form, one after the other where not.
+
+    Parameters
+    ----------
+    name : str
+        A name in `REGISTRY`.
+    views : sequence of CollusionView
+        Draws of one deployment. The batched forms need one anchor and the same colluders in all of them; moments also
+        the same rows of the target and the same labels.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    tuple of Reconstruction
+        One a view, up to rounding what `run` gives for it.
+
+    Raises
+    ------
+    DoesNotApply
+        If one of the views gives this attack nothing to work with.
+    """
+    attack = _attack_named(name)
+    if not views:
+        raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
+    if attack.batch is None:
+        return tuple(attack(view, rng=rng) for view in views)
+    return attack.batch(views, rng=rng)
+
+
+def _attack_named(name: str) -> Attack:
     if name not in REGISTRY:
         raise InputError(
             "attack",
@@ -99,5 +149,4 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bo
             got=repr(name),
             cure="Names are lower-case, with hyphens.",
         )
-    reconstruction = REGISTRY[name](view, rng=rng)
-    return denoising.denoise(reconstruction, view) if denoise else reconstruction
+    return REGISTRY[name]

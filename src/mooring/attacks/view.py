@@ -105,6 +105,9 @@ class CollusionView:
         does not know where they stand in the upload.
     repeated_uploads : tuple of Upload
         Further uploads of the same target rows, each with fresh noise and a fresh map.
+    anchor_mean : array of shape (h,) or None
+        b, the mean row of the target's anchor representation, where alignment has computed it: batched attacks then use
+        the same to the last bit, however many draws are aligned at once.
     """
 
     method: Method
@@ -119,6 +122,7 @@ class CollusionView:
     anchor: Array | None = None
     known_rows: Array | None = None
     repeated_uploads: tuple[Upload, ...] = ()
+    anchor_mean: Array | None = None
 
     def __post_init__(self) -> None:
         check_roles(self.target, [colluder.index for colluder in self.colluders], len(self.uploads))

@@ -2,7 +2,7 @@
 
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
-from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_denoising
+from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.linkage import LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import LeakageLimit, Plan, plan_study
@@ -38,6 +38,7 @@ __all__ = [
     "point_with_noise",
     "root_mean_square",
     "run_attack",
+    "run_attack_batch",
     "run_audit",
     "run_denoising",
     "simulate",

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoise
+from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoise, run_batch
 from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.result import HEADLINE, AttackOutcome, find_strongest
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
 from mooring.errors import MissingExtraError
-from mooring.geometry.backend import to_numpy
+from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.tables import Partition
-from mooring.typing import Matrix
+from mooring.typing import Array, Matrix
 
 DENOISED = " + denoising"
 _N_AUDITED = 3
@@ -60,10 +60,28 @@ def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> I
     Attempt
         The attack as it is; and the denoised one, if the first gave rows.
     """
-    plain = _attempted(name, False, lambda: REGISTRY[name](view, rng=rng))
+    (plain,) = _attempted(name, False, lambda: (REGISTRY[name](view, rng=rng),))
     yield plain
     if plain.found is not None:
         yield run_denoising(name, plain.found, view)
+
+
+def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Attempt, ...]:
+    """Run an attack on many draws at once, as `mooring.attacks.run_batch` does.
+
+    Parameters
+    ----------
+    name : str
+        A name in `mooring.attacks.REGISTRY`.
+    views : sequence of CollusionView
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    tuple of Attempt
+        One a view; where a batch breaks down, all of its attempts say so.
+    """
+    return _attempted(name, False, lambda: run_batch(name, views, rng=rng), len(views))
 
 
 def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Attempt:
@@ -76,24 +94,33 @@ def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Atte
     found : Reconstruction
     view : CollusionView
     """
-    return _attempted(name, True, lambda: denoise(found, view))
+    return _attempted(name, True, lambda: (denoise(found, view),))[0]
 
 
-def _attempted(name: str, is_denoised: bool, attack: Callable[[], Reconstruction]) -> Attempt:
+def _attempted(
+    name: str, is_denoised: bool, attack: Callable[[], tuple[Reconstruction, ...]], n_views: int = 1
+) -> tuple[Attempt, ...]:
     try:
         found = attack()
     except DoesNotApply as why:
-        return Attempt(name, is_denoised, None, "did not apply", why.reason)
+        return (Attempt(name, is_denoised, None, "did not apply", why.reason),) * n_views
     except Exception as problem:
         # torch's error is not NumPy's, nor one to import
         if type(problem).__name__.strip("_") != "LinAlgError":
             raise
-        return Attempt(
-            name, is_denoised, None, "failed", "The arithmetic broke down: a matrix could not be factorised."
-        )
-    if not np.isfinite(to_numpy(found.rows)).all():
-        return Attempt(name, is_denoised, None, "failed", "The rebuilt rows are not finite.")
-    return Attempt(name, is_denoised, found)
+        reason = "The arithmetic broke down: a matrix could not be factorised."
+        return (Attempt(name, is_denoised, None, "failed", reason),) * n_views
+    return tuple(
+        Attempt(name, is_denoised, one)
+        if _is_finite(one.rows)
+        else Attempt(name, is_denoised, None, "failed", "The rebuilt rows are not finite.")
+        for one in found
+    )
+
+
+def _is_finite(rows: Array) -> bool:
+    xp = namespace_of(rows)
+    return bool(xp.all(xp.isfinite(rows)))
 
 
 def measure_leakage(

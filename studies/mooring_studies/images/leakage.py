@@ -11,24 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring import attacks
-from mooring.attacks import (
-    Colluder,
-    CollusionView,
-    Reconstruction,
-    alignment_map_estimate,
-    moments_batch,
-    procrustes_estimate,
-    pseudoinverse_estimate,
-    reconstruct,
-)
-from mooring.audit import run_denoising
-from mooring.mechanisms import METHODS, Projection, Upload
+from mooring.attacks import Colluder, CollusionView, Reconstruction, reconstruct
+from mooring.audit import run_attack, run_attack_batch, run_denoising
+from mooring.mechanisms import METHODS, Projection, Upload, map_rows
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
 from mooring_studies.images.evaluator import BatchEvaluator
@@ -36,6 +27,8 @@ from mooring_studies.images.representations import AlignedDraws
 from mooring_studies.roles import COLLUDER, TARGET
 
 Flags = npt.NDArray[np.bool_]
+CLOSED_FORM = ("pseudoinverse", "procrustes", "alignment-map")
+"""The paper's attacks on a noisy anchor, which are run on every draw."""
 NOT_SHOWN = frozenset({"pseudoinverse", "alignment-map"})
 """Attacks whose linkage no figure shows beyond the paper's main studies."""
 
@@ -103,7 +96,7 @@ class Attacker:
     projection : Projection
     unaudited : frozenset of str
         Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
-    found_before : dict of draw to Reconstruction
+    found_before : dict of draw to Reconstruction, or None where the attack failed
         What the moments attack found on the same target, colluder and anchor noise with fewer participants: it looks at
         nobody else's upload, so that it would find the same again.
     """
@@ -112,7 +105,7 @@ class Attacker:
     evaluator: BatchEvaluator = field(repr=False)
     projection: Projection = field(repr=False)
     unaudited: frozenset[str] = frozenset()
-    found_before: dict[int, Reconstruction] = field(default_factory=dict, repr=False)
+    found_before: dict[int, Reconstruction | None] = field(default_factory=dict, repr=False)
 
     @property
     def labelled_places(self) -> npt.NDArray[np.int64]:
@@ -131,7 +124,10 @@ class Attacker:
         def seen(k: int) -> CollusionView:
             return self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]), **anchor)
 
-        known = attacks.run(attack, seen(0), rng=self.deployment.streams.named("attack")).rigid_map
+        found = self._run(attack, seen(0), self.deployment.streams.named("attack"))
+        if found is None:
+            return findings
+        known = found.rigid_map
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
         for k in np.flatnonzero(strong & (scales > 0)).tolist():
             findings.add_denoised(attack, reconstruct(seen(k), known), seen(k), draw=k)
@@ -150,7 +146,7 @@ class Attacker:
     ) -> Findings:
         """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
 
-        Of the latter an auditor sees what figures show.
+        Of the latter an auditor sees what figures show. An attack that fails in a draw leaves its columns out there.
 
         Parameters
         ----------
@@ -159,43 +155,44 @@ class Attacker:
         draws : sequence of int
             The draws' numbers.
         """
-        A, B, b = self.deployment.anchor, aligned.target_anchor, aligned.origins[:, TARGET]
-        centred = B - b[:, None, :]
-        maps = aligned.orthogonals
-        ways_back = {
-            "pseudoinverse": pseudoinverse_estimate(A, centred),
-            "procrustes": procrustes_estimate(A, centred).mT,
-            "alignment-map": alignment_map_estimate(
-                self.deployment.maps.orthogonal[COLLUDER], maps[:, COLLUDER], maps[:, TARGET]
-            ).mT,
-        }
+        import torch
+
         unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
         findings = Findings(len(anchor_scales), self.evaluator, unaudited=unaudited)
-        for attack, way_back in ways_back.items():
-            findings.add(attack, (queries - b[:, None, :]) @ way_back, np.arange(len(anchor_scales)))
-        chosen = [int(k) for k in np.flatnonzero(strong)]
-        known = {
-            k: {
-                "anchor_upload": B[k],
-                "anchor_noise_scale": float(anchor_scales[k]),
-                "data_noise_scale": float(data_scales[k]),
+        known = [
+            {
+                "anchor_upload": B,
+                "anchor_noise_scale": float(v),
+                "data_noise_scale": float(sigma),
+                "alignment": aligned.alignments[k],
+                "anchor_mean": aligned.origins[k, TARGET],
             }
-            for k in chosen
-        }
-        views = [self._view(method, uploaded_rows(k), self._labels(), **known[k]) for k in chosen]
+            for k, (B, v, sigma) in enumerate(zip(aligned.target_anchor, anchor_scales, data_scales, strict=True))
+        ]
+        on_queries = [
+            self._view_of_queries(method, queries if queries.ndim == 2 else queries[k], **of_draw)
+            for k, of_draw in enumerate(known)
+        ]
         rng = self.deployment.streams.named("attack")
+        for attack in CLOSED_FORM:
+            attempts = run_attack_batch(attack, on_queries, rng=rng)
+            found = {k: attempt.found.rows for k, attempt in enumerate(attempts) if attempt.found is not None}
+            if found:
+                findings.add(attack, torch.stack(list(found.values())), np.array(list(found)))
+        chosen = [int(k) for k in np.flatnonzero(strong)]
+        views = [self._view(method, uploaded_rows(k), self._labels(), **known[k]) for k in chosen]
         if queries.ndim == 2:  # all draws share the target's rows, and its moments
             new = [(draws[k], view) for k, view in zip(chosen, views, strict=True) if draws[k] not in self.found_before]
             if new:
-                found_now = moments_batch([view for _, view in new], rng=rng)
-                self.found_before.update(zip([draw for draw, _ in new], found_now, strict=True))
-            by_moments = tuple(self.found_before[draws[k]] for k in chosen)
+                attempts = run_attack_batch("moments", [view for _, view in new], rng=rng)
+                for (draw, _), attempt in zip(new, attempts, strict=True):
+                    self.found_before[draw] = attempt.found
+            by_moments = [self.found_before[draws[k]] for k in chosen]
         else:
-            by_moments = tuple(attacks.run("moments", view, rng=rng) for view in views)
-        for k, view, found in zip(chosen, views, by_moments, strict=True):
-            seen = self._view_of_queries(method, queries if queries.ndim == 2 else queries[k], **known[k])
-            self._on_queries(findings, "procrustes", attacks.run("procrustes", view, rng=rng), seen, draw=k)
-            self._on_queries(findings, "moments", found, seen, draw=k)
+            by_moments = [self._run("moments", view, rng) for view in views]
+        for k, view, by_moment in zip(chosen, views, by_moments, strict=True):
+            self._on_queries(findings, "procrustes", self._run("procrustes", view, rng), on_queries[k], draw=k)
+            self._on_queries(findings, "moments", by_moment, on_queries[k], draw=k)
         return findings
 
     def without_anchor(self) -> Findings:
@@ -206,22 +203,37 @@ class Attacker:
         seen = self._view_of_queries("i-gdp", Y[self.deployment.query_places])
         if _WITHOUT_ANCHOR not in self.found_before:
             rng = self.deployment.streams.named("attack")
-            self.found_before[_WITHOUT_ANCHOR] = attacks.run("moments", view, rng=rng)
+            self.found_before[_WITHOUT_ANCHOR] = self._run("moments", view, rng)
         self._on_queries(findings, "moments", self.found_before[_WITHOUT_ANCHOR], seen, draw=0)
         return findings
 
     def _on_queries(
-        self, findings: Findings, attack: str, found: Reconstruction, seen: CollusionView, *, draw: int
+        self, findings: Findings, attack: str, found: Reconstruction | None, seen: CollusionView, *, draw: int
     ) -> None:
         """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
+        if found is None:
+            return
         on_queries = reconstruct(seen, found.rigid_map, row_error=found.row_error, population=found.population)
         if f"error:{attack}" not in findings.columns[draw]:
             findings.add(attack, on_queries.rows[None], np.array([draw]))
         findings.add_denoised(attack, on_queries, seen, draw=draw)
 
+    @staticmethod
+    def _run(attack: str, view: CollusionView, rng: np.random.Generator) -> Reconstruction | None:
+        """What an attack finds in one draw, not denoised; None where it does not apply, or fails."""
+        return next(run_attack(attack, view, rng=rng)).found
+
     def _labels(self) -> npt.NDArray[np.int64]:
         """Labels of these rows."""
         return self.deployment.labels[self.labelled_places]
+
+    @cached_property
+    def _colluder(self) -> tuple[Colluder, Upload, npt.NDArray[np.int64]]:
+        """The colluder, what it uploaded, and its labels: the same in every view."""
+        own, secret = self.deployment.places(COLLUDER, SPLITS), self.deployment.map_of(COLLUDER)
+        rows = self.deployment.rows[own]
+        upload = Upload(map_rows(rows, secret), None)
+        return Colluder(COLLUDER, rows, rows, secret), upload, self.deployment.labels[own]
 
     def _view_of_queries(self, method: str, queries: Tensor, **known: Any) -> CollusionView:
         """The view in which the queries are what the target uploaded."""
@@ -236,19 +248,20 @@ class Attacker:
         anchor_upload: Tensor | None = None,
         anchor_noise_scale: float = 0.0,
         data_noise_scale: float = 0.0,
+        **known: Any,
     ) -> CollusionView:
         """Colluder first, target second: the two whose uploads these attacks look at."""
-        own = self.deployment.places(COLLUDER, SPLITS)
-        colluder_rows, secret = self.deployment.rows[own], self.deployment.map_of(COLLUDER)
+        colluder, upload, colluder_labels = self._colluder
         return CollusionView(
             method=METHODS[method],
             data_noise_scale=data_noise_scale,
             anchor_noise_scale=anchor_noise_scale,
             projection=self.projection,
-            uploads=(Upload(secret.apply(colluder_rows), None), Upload(rows, anchor_upload)),
-            labels=(self.deployment.labels[own], labels),
-            alignment=None,
+            uploads=(upload, Upload(rows, anchor_upload)),
+            labels=(colluder_labels, labels),
+            alignment=known.pop("alignment", None),
             target=TARGET,
-            colluders=(Colluder(COLLUDER, colluder_rows, colluder_rows, secret),),
+            colluders=(colluder,),
             anchor=None if anchor_upload is None else self.deployment.anchor,
+            **known,
         )

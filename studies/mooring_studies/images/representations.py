@@ -13,13 +13,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
+from mooring.geometry import RigidMap
 from mooring.mechanisms import ArrayNoise, add_noise
 from mooring.randomness import Streams
 from mooring.typing import Matrix
@@ -39,6 +40,8 @@ class AlignedDraws:
         R_i.
     origins : tensor of shape (D, p, h)
         b_i, which the map subtracts first.
+    alignments : tuple of Alignment
+        What the analyst computed in each draw, with the maps of colluder and target alone.
     diagnostics : tuple of dict
         The solver's columns of each draw; seconds are the batch's, shared out by iterations.
     """
@@ -46,12 +49,14 @@ class AlignedDraws:
     target_anchor: Tensor = field(repr=False)
     orthogonals: Tensor = field(repr=False)
     origins: Tensor = field(repr=False)
+    alignments: tuple[Alignment, ...] = field(repr=False)
     diagnostics: tuple[dict[str, Any], ...] = field(repr=False)
 
     def only(self, k: int) -> AlignedDraws:
         """One draw, as a stack of one."""
         at = slice(k, k + 1)
-        return AlignedDraws(self.target_anchor[at], self.orthogonals[at], self.origins[at], self.diagnostics[at])
+        anchor, maps, origins = self.target_anchor[at], self.orthogonals[at], self.origins[at]
+        return AlignedDraws(anchor, maps, origins, self.alignments[at], self.diagnostics[at])
 
 
 def aligned_draws(
@@ -82,7 +87,11 @@ def aligned_draws(
     seconds = time.perf_counter() - began
     orthogonals = torch.stack([torch.stack([m.orthogonal for m in found.maps]) for found in alignments])
     diagnostics = tuple(_diagnostics(found, seconds, alignments) for found in alignments)
-    return AlignedDraws(uploads[:, TARGET].clone(), orthogonals, uploads.mean(dim=2), diagnostics)
+    seen = tuple(
+        replace(found, maps=tuple(RigidMap(R[i], found.maps[i].translation.clone()) for i in (COLLUDER, TARGET)))
+        for found, R in zip(alignments, orthogonals, strict=True)
+    )
+    return AlignedDraws(uploads[:, TARGET].clone(), orthogonals, uploads.mean(dim=2), seen, diagnostics)
 
 
 def aligned_rows(deployment: Deployment, uploaded: Tensor, aligned: AlignedDraws) -> Tensor:
@@ -133,6 +142,7 @@ def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) 
     clean_common, clean_own = deployment.uploaded(common=True), deployment.uploaded()
     discrepancy = np.empty(D)
     for k, draw in enumerate(draws):
+        # σ W is turned, not W: the kernel's σ (W R) and `coupled_noise` round otherwise, and rows must repeat to the bit.
         E = float(scales[k]) * data_noise(deployment, draw)
         Y_common = add_noise(clean_common, 1.0, ArrayNoise(E))
         Y_own, Z = torch.empty_like(E), torch.empty_like(E)
