@@ -24,7 +24,7 @@ from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
-from mooring_studies.images.evaluator import BatchEvaluator, Decoder
+from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
@@ -101,7 +101,7 @@ def prepared_for(deployment: Deployment) -> PreparedDeployment:
     queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(None, n_rows=len(queries), n_candidates=5, seed=2)
     normalise = torch.nn.functional.normalize
-    evaluator = BatchEvaluator(
+    evaluator = ImageEvaluator(
         queries=queries,
         decoder=Decoder(torch.eye(H)),
         embed=lambda images: normalise(images, dim=1),

@@ -9,7 +9,7 @@ import pytest
 from mooring_studies.images import evaluator as evaluator_module
 from mooring_studies.images import leakage, representations
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed, strong_draws
-from mooring_studies.images.evaluator import BatchEvaluator, Decoder
+from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.representations import (
     AlignedDraws,
@@ -69,12 +69,12 @@ def deployment_of(p: int = 3) -> Deployment:
     return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
 
 
-def auditing_of(deployment: Deployment) -> BatchEvaluator:
+def auditing_of(deployment: Deployment) -> ImageEvaluator:
     """An auditor that sees the projected rows themselves."""
     queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(deployment.labels[deployment.query_places], seed=2)
     normalise = torch.nn.functional.normalize
-    return BatchEvaluator(
+    return ImageEvaluator(
         queries=queries,
         decoder=Decoder(torch.eye(H)),
         embed=lambda images: normalise(images, dim=1),
@@ -437,7 +437,7 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
 # --------------------------------------------------------------------------------------------------------- evaluator
 
 
-def hand_made(**changes: Any) -> BatchEvaluator:
+def hand_made(**changes: Any) -> ImageEvaluator:
     """Three queries in a plane. Gallery k shows query k beside one other: its true place is 0, 1, 0."""
     queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
     galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
@@ -451,7 +451,7 @@ def hand_made(**changes: Any) -> BatchEvaluator:
         "match_galleries": galleries,
         "shown": np.array([0]),
     } | changes
-    return BatchEvaluator(**settings)
+    return ImageEvaluator(**settings)
 
 
 def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> None:

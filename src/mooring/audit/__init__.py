@@ -3,7 +3,7 @@
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_attack_batch, run_denoising
-from mooring.audit.linkage import LinkageTest, make_galleries, make_linkage_test
+from mooring.audit.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
 from mooring.audit.plan import LeakageLimit, Plan, plan_study
 from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, find_strongest
@@ -18,6 +18,7 @@ __all__ = [
     "Attempt",
     "AuditResult",
     "AuditSettings",
+    "BatchEvaluator",
     "EvaluationSpec",
     "Guess",
     "LeakageEvaluator",

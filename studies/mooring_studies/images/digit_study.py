@@ -19,7 +19,7 @@ from mooring.typing import Indices
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
 from mooring_studies.images.deployment import SPLITS, Deployment, Split, Tensor, deployed
-from mooring_studies.images.evaluator import BatchEvaluator, Decoder
+from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec
@@ -124,7 +124,7 @@ class DigitStudy:
 
     def _evaluator(
         self, deployment: Deployment, queries: Indices, projection: Projection, learned: LearnedDecoder
-    ) -> BatchEvaluator:
+    ) -> ImageEvaluator:
         """Galleries of ten test digits of one class; the first of every class is shown."""
 
         def tensor(array: npt.NDArray[Any]) -> Tensor:
@@ -132,7 +132,7 @@ class DigitStudy:
 
         labels, clean = self.digits.test_labels[queries], self.digits.test_images[queries] / 255.0
         galleries = build_galleries(labels, seed=int(deployment.streams.named("galleries").integers(2**31)))
-        return BatchEvaluator(
+        return ImageEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(tensor(projection.decoder)),
             embed=self.auditor.embedded,

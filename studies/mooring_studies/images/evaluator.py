@@ -1,4 +1,4 @@
-"""What is left of the target's rows in an attacker's reconstruction, measured for many draws at once.
+"""What an auditor of images sees in an attacker's reconstructions, for many draws at once.
 
 Three measures over the same queries: linkage as in the paper (an auditor's embedding of the decoded image, ten-way
 galleries, cosine); a match straight in the projected space, where no auditor can lose what the reconstruction holds; and
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mooring.metrics import Galleries, linked_shares, relative_errors
+from mooring.audit import BatchEvaluator
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import Tensor
 from mooring_studies.images.execution import pieces_that_fit
@@ -48,23 +48,15 @@ class Decoder:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchEvaluator:
-    """The queries of one deployment, and how reconstructions of them are judged.
+class ImageEvaluator(BatchEvaluator):
+    """The queries of one deployment, and how reconstructions of them are judged: `BatchEvaluator`, on decoded images.
 
     Attributes
     ----------
-    queries : tensor of shape (q, h), float64
-        The target's projected rows that the attacker rebuilds.
     decoder : Decoder
         F†, as in the paper.
     embed : Embedder
         The auditor.
-    references : tensor of shape (c, k)
-        The auditor's view of the clean candidates.
-    galleries : Galleries
-        Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`.
-    match_galleries : Galleries
-        The same for matching in the projected space, where the candidates are the clean queries themselves.
     shown : array of shape (k,)
         The queries that pictures show.
     learned_decoder : Decoder or None
@@ -73,19 +65,11 @@ class BatchEvaluator:
         Whether the auditor works on another device than all the rest, and so beside it.
     """
 
-    queries: Tensor = field(repr=False)
     decoder: Decoder = field(repr=False)
     embed: Embedder = field(repr=False)
-    references: Tensor = field(repr=False)
-    galleries: Galleries = field(repr=False)
-    match_galleries: Galleries = field(repr=False)
     shown: npt.NDArray[np.int64] = field(repr=False)
     learned_decoder: Decoder | None = field(default=None, repr=False)
     works_beside: bool = False
-
-    def error(self, rebuilt: Tensor) -> Matrix:
-        """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
-        return relative_errors(self.queries, rebuilt)
 
     def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, Matrix]:
         """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""
@@ -98,14 +82,6 @@ class BatchEvaluator:
         """The share of galleries in which the auditor names the true candidate, a draw of shape (q, h)."""
         n_draws, q, h = rebuilt.shape
         return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h), decoder).reshape(n_draws, q, -1))
-
-    def linkage_of(self, embedded: Tensor) -> Matrix:
-        """The same for what the auditor sees of the queries, of shape (D, q, k)."""
-        return linked_shares(embedded, self.references, self.galleries, metrics=("cosine",))
-
-    def match(self, rebuilt: Tensor) -> Matrix:
-        """The share of galleries in which the nearest candidate is the true one, by distance or by angle."""
-        return linked_shares(rebuilt, self.queries, self.match_galleries)
 
     def embedded(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Tensor:
         """The auditor's view of reconstructions of shape (n, h); by F† unless another decoder is given."""

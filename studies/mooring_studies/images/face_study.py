@@ -25,7 +25,7 @@ from mooring_studies.data.face_model import (
 )
 from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
 from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
-from mooring_studies.images.evaluator import BatchEvaluator, Decoder, Embedder
+from mooring_studies.images.evaluator import Decoder, Embedder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.roles import TARGET
 from mooring_studies.settings.spec import Spec
@@ -92,7 +92,7 @@ class FaceStudy:
         queries = partition.queries[TARGET]
         seed = int(streams.named("galleries").integers(2**31))
         few = min(np.bincount(smiling[queries], minlength=2))
-        evaluator = BatchEvaluator(
+        evaluator = ImageEvaluator(
             queries=deployment.rows[deployment.query_places],
             decoder=Decoder(on_device(self.projection.decoder, self.device, "float32")),
             embed=self.embed,

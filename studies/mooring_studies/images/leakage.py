@@ -22,7 +22,7 @@ from mooring.audit import run_attack, run_attack_batch, run_denoising
 from mooring.mechanisms import METHODS, Projection, Upload, map_rows
 from mooring.typing import Matrix
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
-from mooring_studies.images.evaluator import BatchEvaluator
+from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.images.representations import AlignedDraws
 from mooring_studies.roles import COLLUDER, TARGET
 
@@ -49,7 +49,7 @@ class Findings:
         The rows to show, as each attack rebuilds them; NaN in draws it was not run on.
     """
 
-    def __init__(self, n_draws: int, evaluator: BatchEvaluator, *, unaudited: frozenset[str] = frozenset()) -> None:
+    def __init__(self, n_draws: int, evaluator: ImageEvaluator, *, unaudited: frozenset[str] = frozenset()) -> None:
         self._not_asked_about = unaudited
         self.columns: list[dict[str, Any]] = [{} for _ in range(n_draws)]
         self.rebuilt: dict[str, npt.NDArray[np.float32]] = {}
@@ -92,7 +92,7 @@ class Attacker:
     Attributes
     ----------
     deployment : Deployment
-    evaluator : BatchEvaluator
+    evaluator : ImageEvaluator
     projection : Projection
     unaudited : frozenset of str
         Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
@@ -102,7 +102,7 @@ class Attacker:
     """
 
     deployment: Deployment = field(repr=False)
-    evaluator: BatchEvaluator = field(repr=False)
+    evaluator: ImageEvaluator = field(repr=False)
     projection: Projection = field(repr=False)
     unaudited: frozenset[str] = frozenset()
     found_before: dict[int, Reconstruction | None] = field(default_factory=dict, repr=False)

@@ -13,7 +13,7 @@ from mooring.learners import Architecture
 from mooring.mechanisms import Projection
 from mooring.typing import Indices
 from mooring_studies.images.deployment import Deployment, Tensor
-from mooring_studies.images.evaluator import BatchEvaluator
+from mooring_studies.images.evaluator import ImageEvaluator
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class PreparedDeployment:
     Attributes
     ----------
     deployment : Deployment
-    evaluator : BatchEvaluator
+    evaluator : ImageEvaluator
     projection : Projection
     architecture : Architecture
     identities_each : int or None
@@ -37,7 +37,7 @@ class PreparedDeployment:
     """
 
     deployment: Deployment
-    evaluator: BatchEvaluator
+    evaluator: ImageEvaluator
     projection: Projection
     architecture: Architecture
     identities_each: int | None
