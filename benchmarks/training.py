@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 import numpy as np
+from mooring_studies.networks import DIGITS, Schedule, train_ensemble
+from mooring_studies.networks.convolution import Architecture, initial_parameters
 
-from mooring.learners import DIGITS, Schedule, balanced_accuracy, train_ensemble
-from mooring.learners.convolution import Architecture, initial_parameters
+from mooring.learners import balanced_accuracy
 from mooring.randomness import Streams
 
 
@@ -45,7 +46,7 @@ def one_at_a_time(
 ) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
     """Train member after member by a plain loop: best checkpoints, best epochs (from 1), best validation scores.
 
-    Checkpoints have the names of `mooring.learners.convolution.Architecture.shapes`.
+    Checkpoints have the names of `mooring_studies.networks.convolution.Architecture.shapes`.
     """
     import torch
 

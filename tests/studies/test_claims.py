@@ -411,7 +411,7 @@ def test_what_no_setting_changes_is_what_the_code_does() -> None:
 
 
 def test_the_network_is_the_one_that_is_trained() -> None:
-    from mooring.learners import DIGITS, FACES
+    from mooring_studies.networks import DIGITS, FACES
 
     assert (DIGITS.side, DIGITS.padding) == (BUILT["digit network: input side"], BUILT["digit network: padding"])
     assert DIGITS.side + 2 * DIGITS.padding == BUILT["digit network: padded side"]

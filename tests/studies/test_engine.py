@@ -38,6 +38,7 @@ from mooring_studies.images.representations import (
 )
 from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.images.utility import scored
+from mooring_studies.networks import DIGITS
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.store import ResultStore
@@ -47,7 +48,6 @@ from mooring.attacks.denoising import denoise
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import reconstruct
 from mooring.geometry.rigid import RigidMap
-from mooring.learners import DIGITS
 from mooring.mechanisms.kernel import Upload
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection

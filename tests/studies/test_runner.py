@@ -21,6 +21,7 @@ from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
 from mooring_studies.images.row_writer import RowWriter
+from mooring_studies.networks import ensemble as ensembles
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.progress import expected_stages
 from mooring_studies.storage.store import ResultStore
@@ -29,7 +30,6 @@ from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import reconstruct
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
-from mooring.learners import ensemble as ensembles
 from mooring.randomness import Streams
 from tests.studies.support import stand_in_for_moments
 

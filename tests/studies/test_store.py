@@ -248,7 +248,7 @@ def test_the_key_tells_settings_and_code_apart_and_not_words() -> None:
 
 
 def test_the_code_digest_covers_what_results_depend_on_and_no_more(tmp_path: Path, monkeypatch: Any) -> None:
-    matters = ["mooring/attacks/moments.py", "mooring/learners/ensemble.py"]
+    matters = ["mooring/attacks/moments.py", "mooring/learners/registry.py"]
     matters += ["mooring_studies/runner.py", "mooring_studies/settings/spec.py"]
     told = ["mooring/cli/app.py", "mooring/report/frame.py", "mooring/demo.py", "mooring_studies/page.py"]
     told += ["mooring_studies/figures/chart.py", "mooring_studies/comparison/curves.py"]

@@ -15,9 +15,9 @@ from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.execution import BackgroundTask, pieces_that_fit
 from mooring_studies.images.utility import scored, trained, without_protection
+from mooring_studies.networks import DIGITS
 
 from mooring.errors import InputError
-from mooring.learners import DIGITS
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")

@@ -1,7 +1,5 @@
-"""What the analyst trains, and how well it predicts: one registry of learners, and the paper's networks."""
+"""What the analyst trains, and how well it predicts: one registry of learners."""
 
-from mooring.learners.convolution import DIGITS, FACES, Architecture
-from mooring.learners.ensemble import Ensemble, Schedule, train_ensemble
 from mooring.learners.fitting import Fitted, choose_learner, cross_validate, train_learner
 from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, Learner, require_learner
 from mooring.learners.scores import Score, balanced_accuracy, score, score_value
@@ -9,15 +7,10 @@ from mooring.learners.scores import Score, balanced_accuracy, score, score_value
 __all__ = [
     "AUTO",
     "CANDIDATES",
-    "DIGITS",
-    "FACES",
     "LEARNERS",
-    "Architecture",
-    "Ensemble",
     "Fitted",
     "Kind",
     "Learner",
-    "Schedule",
     "Score",
     "balanced_accuracy",
     "choose_learner",
@@ -25,6 +18,5 @@ __all__ = [
     "require_learner",
     "score",
     "score_value",
-    "train_ensemble",
     "train_learner",
 ]

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from mooring.attacks import LearnedDecoder, learn_decoder
 from mooring.audit import root_mean_square
-from mooring.learners import DIGITS
 from mooring.mechanisms import Projection, gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
@@ -21,6 +20,7 @@ from mooring_studies.data.downloads import find
 from mooring_studies.images.deployment import SPLITS, Deployment, Split, Tensor, deployed
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
+from mooring_studies.networks import DIGITS
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from mooring.audit import root_mean_square
-from mooring.learners import FACES
 from mooring.mechanisms import Projection, public_svd_projection
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
@@ -27,6 +26,7 @@ from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_fa
 from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
 from mooring_studies.images.evaluator import Decoder, Embedder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
+from mooring_studies.networks import FACES
 from mooring_studies.roles import TARGET
 from mooring_studies.settings.spec import Spec
 

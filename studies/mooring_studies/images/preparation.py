@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.learners import Architecture
 from mooring.mechanisms import Projection
 from mooring.typing import Indices
 from mooring_studies.images.deployment import Deployment, Tensor
 from mooring_studies.images.evaluator import ImageEvaluator
+from mooring_studies.networks import Architecture
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.learners import Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
+from mooring.learners import balanced_accuracy
 from mooring.mechanisms import map_rows
 from mooring_studies.images.deployment import Deployment, Split, Tensor
+from mooring_studies.networks import Architecture, Ensemble, Schedule, train_ensemble
 
 Labels = npt.NDArray[np.int64]
 _LEARNT_FROM: tuple[Split, Split] = ("train", "validation")

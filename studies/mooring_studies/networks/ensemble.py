@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.errors import InputError, MissingExtraError
-from mooring.geometry.backend import is_out_of_memory
-from mooring.learners.convolution import Architecture, Network, initial_parameters
-from mooring.learners.scores import balanced_accuracy
-from mooring.randomness import Streams
+from mooring import InputError, MissingExtraError, Streams
+from mooring.geometry import is_out_of_memory
+from mooring.learners import balanced_accuracy
 from mooring.typing import Progress
+from mooring_studies.networks.convolution import Architecture, Network, initial_parameters
 
 Tensor = Any
 
@@ -146,7 +145,7 @@ def train_ensemble(
     Examples
     --------
     >>> import torch
-    >>> from mooring.learners import DIGITS
+    >>> from mooring_studies.networks import DIGITS
     >>> rows = torch.zeros(2, 20, 100)
     >>> rows[:, 10:] = 1.0
     >>> labels = torch.arange(20) // 10

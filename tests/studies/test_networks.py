@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mooring_studies.networks import DIGITS, FACES, Architecture, Ensemble, Schedule, train_ensemble
+from mooring_studies.networks import ensemble as ensembles
+from mooring_studies.networks.convolution import PooledConvolution, initial_parameters
 from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks.training import module, one_at_a_time, predicted
-from mooring.learners import DIGITS, FACES, Architecture, Ensemble, Schedule, balanced_accuracy, train_ensemble
-from mooring.learners import ensemble as ensembles
-from mooring.learners.convolution import PooledConvolution, initial_parameters
+from mooring.learners import balanced_accuracy
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
