@@ -16,7 +16,7 @@ from mooring.typing import Indices, Matrix
 MOST_ROWS = 50_000
 """Rows that `mooring train` draws where there are more."""
 ROW_FOLDS = 5
-_MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 5, 1_000
+_MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
 Labels = npt.NDArray[Any]
 
 
@@ -102,7 +102,7 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
 
     Notes
     -----
-    The score is balanced accuracy or R² over up to 1,000 rows, an even share of everybody's, in five folds at most.
+    The score is balanced accuracy or R² over up to 600 rows, an even share of everybody's, in three folds.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
