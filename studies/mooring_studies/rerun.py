@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring import InputError, StorageError
-from mooring_studies.comparison.results import decode_rows
+from mooring_studies.comparison.results import Row, decode_rows
 from mooring_studies.settings.sections import convert, suggest_name
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
@@ -37,8 +37,6 @@ _NOT_FIGURES = (
 )  # times and words
 _NEAREST = 5
 _MORE_DRAWS_THAN_ANY = 10_000
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from mooring_studies.rerun import IDENTITY, find_rows, read_choice, rerun_rows, 
 from mooring_studies.settings.spec import STUDIES, Spec, read_spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.store import FACTS, ResultStore
-from mooring_studies.tabular import landscape
+from mooring_studies.tabular import jobs
 
 from mooring.errors import InputError, StorageError
 
@@ -69,13 +69,13 @@ def computed(folder: Path, choice: dict[str, Any], data_dir: Path | None = None)
 
 def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkeypatch: Any) -> None:
     before, measured = content(folder), []
-    measure = landscape.measured
+    measure = jobs.measured
 
     def noting(deployment: Any, point: Any, **options: Any) -> dict[str, Any]:
         measured.append((point.method, point.draw))
         return measure(deployment, point, **options)
 
-    monkeypatch.setattr(landscape, "measured", noting)
+    monkeypatch.setattr(jobs, "measured", noting)
     result = computed(folder, WANTED)
     assert measured == [("aa-i-gdp-anchor-noise", 1)]
     (row,) = result.rows

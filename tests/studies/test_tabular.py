@@ -13,9 +13,10 @@ import pytest
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.data.tables import TableRows, load_census, load_hospitals
+from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
-from mooring_studies.tabular import landscape
+from mooring_studies.tabular import jobs, landscape
 from mooring_studies.tabular.deployment import Deployment, Point, leakage, make_deployment
 from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
 from mooring_studies.tabular.scores import ranked, scored, utility
@@ -219,7 +220,7 @@ def test_a_label_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def dealt_of(tables: TableRows, **options: Any) -> Partition:
-    chosen = TableOptions.of(OPTIONS | {"public_share": 0.1} | options)
+    chosen = convert(OPTIONS | {"public_share": 0.1} | options, TableOptions)
     return partition_tables(tables, chosen, 0, Streams.for_experiment(4))[0]
 
 
@@ -419,8 +420,8 @@ def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
 
 
 def test_only_the_paper_s_score_has_noise_on_test_rows(deployment: Deployment) -> None:
-    quiet = utility(deployment.rows, played(deployment, "aa-i-gdp"), learner="linear", seed=0)
-    loud = utility(deployment.rows, played(deployment, "aa-i-gdp-data-noise", sigma=3.0), learner="linear", seed=0)
+    quiet = utility(deployment.rows, played(deployment, "aa-i-gdp"), learners=["linear"], seed=0)
+    loud = utility(deployment.rows, played(deployment, "aa-i-gdp-data-noise", sigma=3.0), learners=["linear"], seed=0)
     assert quiet["balanced_accuracy"] == quiet["balanced_accuracy_clean"]
     assert loud["balanced_accuracy"] < loud["balanced_accuracy_clean"] - 0.05
     assert loud["balanced_accuracy_clean"] > quiet["balanced_accuracy"] - 0.1
@@ -547,7 +548,7 @@ def test_rows_of_other_files_do_not_mix(heart: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"drawz": 3}, "drawz unknown"),
+        ({"drawz": 3}, "'drawz'"),
         ({"learners": ["wave"]}, "'wave'"),
         ({"attacks": ["procrustez"]}, "'procrustez'"),
         ({"source": "hospital"}, "'hospital'"),
@@ -560,16 +561,16 @@ def test_options_that_cannot_be_are_refused(heart: Path, tmp_path: Path, change:
 
 
 def test_an_option_that_is_missing_is_named() -> None:
-    with pytest.raises(InputError, match="draws missing"):
-        TableOptions.of({name: value for name, value in OPTIONS.items() if name != "draws"})
+    with pytest.raises(InputError, match="missing required field `draws`"):
+        convert({name: value for name, value in OPTIONS.items() if name != "draws"}, TableOptions)
 
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_options_of_the_shipped_studies_are_in_order(quick: bool) -> None:
     for study in ("hospitals", "census"):
-        points = list(TableOptions.of(read_spec(study, quick=quick).options).points(1.0))
+        points = list(convert(read_spec(study, quick=quick).options, TableOptions).points(1.0))
         assert len({(point.method, point.draw) for point in points}) == len(points)
-    landscape = LandscapeOptions.of(read_spec("landscape", quick=quick).options)
+    landscape = convert(read_spec("landscape", quick=quick).options, LandscapeOptions)
     sizes = landscape.sizes(0, 55_000)
     assert all(n * p <= landscape.most_rows for n, p in sizes)
     assert set(landscape.sizes(1, 55_000)) <= set(sizes)
@@ -646,9 +647,9 @@ def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: 
 def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = landscape.reference_jobs
+    references = jobs.reference_jobs
     with monkeypatch.context() as before:
-        before.setattr(landscape, "reference_jobs", lambda *given, **more: jobs(*given, **more)[:-1])
+        before.setattr(jobs, "reference_jobs", lambda *given, **more: references(*given, **more)[:-1])
         old, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
     new, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
     assert {row["method"] for row in new if row not in old} == {"pooled-raw"}

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from mooring.theory import transition_scale
+from mooring.typing import Vector
 from mooring_studies.comparison.claims_study import (
     NOT_MEASURED,
     NOT_RECORDED,
@@ -23,7 +24,7 @@ from mooring_studies.comparison.claims_study import (
     require_values,
 )
 from mooring_studies.comparison.max_of_k_baseline import estimate_max_of_k
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.data.faces import HELD_OUT_SHARE
 
 
@@ -164,5 +165,5 @@ def _stopped(study: Study, method: str, converged: bool) -> Results:
     return study.draws(method).where(converged=float(converged))
 
 
-def _noise_where(study: Study, method: str, converged: bool, reason: str) -> Array:
+def _noise_where(study: Study, method: str, converged: bool, reason: str) -> Vector:
     return require_values(noise_of(_stopped(study, method, converged), method), reason)

@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
+from mooring.typing import Vector
 from mooring_studies.comparison.claims_counts import mean_of
 from mooring_studies.comparison.claims_study import NOT_MEASURED, NoAnswer, Study, column_of, noise_of, require_number
 from mooring_studies.comparison.curves import N_RESAMPLES, WIDEST_GAP, Curve, crossing, crossings, fit, fit_together
-from mooring_studies.comparison.results import Array
 
 End = Literal["low", "high"]
 UTILITY = "balanced_accuracy"
@@ -194,7 +194,7 @@ def _read(curve: Curve, at: float) -> float:
     return _share(float(curve.at(at)))
 
 
-def _over(curve: Curve, low: float, high: float, of: Callable[[Array], float]) -> float:
+def _over(curve: Curve, low: float, high: float, of: Callable[[Vector], float]) -> float:
     """A curve between two points, by one number."""
     _require_draws(curve, low, high)
     return _share(of(curve.at(np.linspace(low, high, _GRID))))

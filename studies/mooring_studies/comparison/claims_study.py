@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mooring.mechanisms import METHODS
-from mooring_studies.comparison.results import KINDS, Array, Results
+from mooring.typing import Vector
+from mooring_studies.comparison.results import KINDS, Results
 
 NOT_RECORDED = "not recorded"
 NOT_MEASURED = "not measured"
@@ -90,12 +91,12 @@ class Study:
         return self.results.where(method=method)
 
 
-def noise_of(rows: Results, method: str) -> Array:
+def noise_of(rows: Results, method: str) -> Vector:
     """The noise that a method's curves are drawn over: on the anchor if it has that, else on the private data."""
     return rows["anchor_noise_scale" if METHODS[method].anchor_noise else "data_noise_scale"]
 
 
-def column_of(rows: Results, column: str) -> Array:
+def column_of(rows: Results, column: str) -> Vector:
     """A column, or "envelope:linkage" and the like for the strongest attack on each row (see `Results.strongest`)."""
     kind = next((kind for kind in KINDS if column == f"envelope:{kind}"), None)
     return rows[column] if kind is None else rows.strongest(kind)
@@ -108,7 +109,7 @@ def require_number(value: float | None, reason: str) -> float:
     return float(value)
 
 
-def require_values(values: Array, reason: str = NOT_MEASURED) -> Array:
+def require_values(values: Vector, reason: str = NOT_MEASURED) -> Vector:
     """The finite ones of some values; where there are none, there is no answer for this reason."""
     finite = values[np.isfinite(values)]
     if not len(finite):

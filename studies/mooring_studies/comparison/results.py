@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 from mooring import InputError, StorageError
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.metrics import strongest_value
+from mooring.typing import Vector
 
 Kind = Literal["linkage", "match", "error"]
 Column = NDArray[Any]
-Array = NDArray[np.float64]
+Row = dict[str, Any]
+"""One row of a table of results."""
 
 KINDS: tuple[Kind, ...] = ("linkage", "match", "error")
 BASELINES = ("guessing",)  # measured beside the attacks, and no attack
@@ -109,12 +111,12 @@ class Results:
             cure=f"Did you mean {' or '.join(near)}?" if near else "`columns` has their names.",
         )
 
-    def numbers(self, name: str) -> Array:
+    def numbers(self, name: str) -> Vector:
         """One column of numbers; NaN throughout where the table does not have it."""
         known = name in self.columns or name in COLUMNS
         return np.asarray(self[name], dtype=float) if known else np.full(len(self), np.nan)
 
-    def percent(self, name: str) -> Array:
+    def percent(self, name: str) -> Vector:
         """A column of shares, in percent."""
         return 100 * self.numbers(name)
 
@@ -144,13 +146,13 @@ class Results:
         names = [name.removeprefix(f"{kind}:") for name in self.columns if _kind_of(name) == kind]
         return [name for name in names if name not in BASELINES and np.isfinite(self[f"{kind}:{name}"]).any()]
 
-    def envelope(self, kind: Kind = "linkage") -> Array:
+    def envelope(self, kind: Kind = "linkage") -> Vector:
         """The strongest attack on each row: the highest share linked or matched, the lowest error; NaN where none ran."""
         measured = [self[f"{kind}:{name}"] for name in self.attacks(kind)]
         nothing = np.full(len(self), np.nan)
         return strongest_value([nothing, *measured], higher_is_worse=kind != "error")
 
-    def strongest(self, kind: Kind = "linkage") -> Array:
+    def strongest(self, kind: Kind = "linkage") -> Vector:
         """The envelope on the draws on which every attack was run, NaN on the others; shares, not percent.
 
         The costly attacks run on some of the draws only, and the strongest of fewer attacks would make the others look
@@ -159,7 +161,7 @@ class Results:
         marked = self["strongest_attacks"]
         return np.where((marked == 1) | np.isnan(marked).all(), self.envelope(kind), np.nan)
 
-    def leakage(self, kind: Kind) -> Array:
+    def leakage(self, kind: Kind) -> Vector:
         """`strongest` as figures show it: in percent for linkage and match, as it is for error."""
         return self.strongest(kind) * (1 if kind == "error" else 100)
 

@@ -5,7 +5,6 @@ None of the data comes with mooring. Every message names the file, says what is 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from mooring import StorageError
 
 ENVIRONMENT_VARIABLE = "MOORING_DATA"
 DEFAULT_FOLDER = "data"
-_BLOCK_BYTES = 2**20
 
 WHERE = {
     "mnist": "the MNIST home page or any mirror of it",
@@ -93,15 +91,6 @@ def require_checksum(path: Path, name: str, *, checksum: str, expected: str) -> 
     if checksum != expected:
         reason = f"its content has the SHA-256 {checksum[:16]}…, where {expected[:16]}… is known"
         raise changed(path, name, reason=reason)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as it lies on disk, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def source_of(name: str) -> str:

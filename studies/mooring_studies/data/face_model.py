@@ -20,6 +20,7 @@ import numpy as np
 
 from mooring import MissingExtraError
 from mooring.metrics import OnnxEmbedding, onnx_embedding
+from mooring.typing import Array
 from mooring_studies.data.downloads import cut_short, missing
 from mooring_studies.data.faces import IMAGE_SHAPE
 
@@ -27,8 +28,7 @@ FILE_NAME = "w600k_mbf.onnx"
 REFERENCE_CHECKSUM = "9cc6e4a75f0e2bf0b1aed94578f144d15175f357bdc05e815e5c4a02b319eb4f"
 INPUT_SIZE = (112, 112)
 
-Tensor = Any
-Layer = Callable[..., Tensor]
+Layer = Callable[..., Array]
 
 _FACES_AT_ONCE = 1024
 _PROBES = 8
@@ -101,7 +101,7 @@ class FaceModelOnGpu:
     first: str
     last: str
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, images: Array) -> Array:
         """Turn images of shape (n, 12288), float32 in [0, 1], into unit vectors of shape (n, k), on their device."""
         import torch
 
@@ -111,7 +111,7 @@ class FaceModelOnGpu:
             vectors = torch.cat(parts)
             return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
 
-    def _vectors(self, images: Tensor) -> Tensor:
+    def _vectors(self, images: Array) -> Array:
         from torch.nn.functional import interpolate
 
         pixels = images.reshape(-1, *IMAGE_SHAPE).movedim(3, 1)
@@ -185,7 +185,7 @@ def _read(path: Path, device: str) -> FaceModelOnGpu | None:
     return FaceModelOnGpu(steps, free[0], graph.output[0].name)
 
 
-def _convolution(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _convolution(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     """A convolution in two dimensions; one without groups as a product of matrices, which no GPU rounds to fewer digits."""
     from torch.nn import functional
 
@@ -205,9 +205,7 @@ def _convolution(weights: list[Tensor], settings: dict[str, Any], n_inputs: int)
     return partial(_as_product, kernel=kernel, bias=bias, **how)
 
 
-def _as_product(
-    images: Tensor, *, kernel: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any
-) -> Tensor:
+def _as_product(images: Array, *, kernel: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any) -> Array:
     from torch.nn.functional import unfold
 
     size = kernel.shape[2:]
@@ -223,7 +221,7 @@ def _as_product(
     return product.reshape(len(images), kernel.shape[0], *across)
 
 
-def _prelu(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _prelu(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     from torch.nn.functional import prelu
 
     if n_inputs != 1 or len(weights) != 1:
@@ -232,17 +230,17 @@ def _prelu(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> La
     return partial(prelu, weight=slope.flatten()) if slope.shape[1:].numel() == 1 else None
 
 
-def _sum(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _sum(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     import torch
 
     return torch.add if n_inputs == 2 else None
 
 
-def _flatten(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _flatten(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     return (lambda images: images.flatten(1)) if n_inputs == 1 and settings.get("axis", 1) == 1 else None
 
 
-def _linear(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _linear(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     from torch.nn.functional import linear
 
     plain = settings.get("alpha", 1.0) == settings.get("beta", 1.0) == 1.0 and not settings.get("transA", 0)
@@ -252,7 +250,7 @@ def _linear(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> L
     return partial(linear, weight=matrix if settings.get("transB", 0) else matrix.T, bias=bias)
 
 
-def _normalisation(weights: list[Tensor], settings: dict[str, Any], n_inputs: int) -> Layer | None:
+def _normalisation(weights: list[Array], settings: dict[str, Any], n_inputs: int) -> Layer | None:
     from torch.nn.functional import batch_norm
 
     if n_inputs != 1 or len(weights) != 4 or settings.get("training_mode", 0):
@@ -262,7 +260,7 @@ def _normalisation(weights: list[Tensor], settings: dict[str, Any], n_inputs: in
     return partial(batch_norm, **how, eps=settings.get("epsilon", 1e-5))
 
 
-_LAYERS: dict[str, Callable[[list[Tensor], dict[str, Any], int], Layer | None]] = {
+_LAYERS: dict[str, Callable[[list[Array], dict[str, Any], int], Layer | None]] = {
     "Conv": _convolution,
     "PRelu": _prelu,
     "Add": _sum,

@@ -26,11 +26,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mooring import InputError
+from mooring.atomic_io import hash_file
 from mooring.metrics import Galleries, build_identity_galleries
 from mooring.randomness import Streams
 from mooring.tables import decode_images, open_table, read_columns
 from mooring.typing import Indices
-from mooring_studies.data.downloads import changed, cut_short, missing, sha256_of
+from mooring_studies.data.downloads import changed, cut_short, missing
 
 SIDE = 64
 IMAGE_SHAPE = (SIDE, SIDE, 3)
@@ -164,7 +165,7 @@ def load_faces(path: Path) -> FaceRows:
         raise _unfit(path, f"its pools are not {PUBLIC!r} and {PARTICIPANTS!r}")
     if (shared := np.intersect1d(identity[pool == PUBLIC], identity[pool == PARTICIPANTS]).size) > 0:
         raise _unfit(path, f"{shared} identities are in both pools")
-    checksum = sha256_of(path)
+    checksum = hash_file(path, what="the faces")
     notes = [] if checksum == REFERENCE_CHECKSUM else [f"the faces are another file than mooring's own: {checksum}"]
     faces = FaceRows(
         file_numbers=table["file_no"].to_numpy().astype(np.int64),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.report import render_sentence
-from mooring_studies.comparison.results import Array
+from mooring.typing import Vector
 from mooring_studies.figures.fits import Line, Track
 from mooring_studies.figures.terms import BLACK, BLUE, GREY, GUESSING, INK, LINKAGE_CHANCE, PURPLE
 
@@ -103,7 +103,7 @@ def set_percent_axis(axes: Axes, *, across: bool = False, low: float = 0.0, high
         axes.set_ylim(low - room, high + room)
 
 
-def round_up(*series: Array) -> float:
+def round_up(*series: Vector) -> float:
     """A round percentage above everything, 50 at least: what is never above 40 % needs no axis up to 100 %.
 
     What comes near the top gets all of it: curves may rise a little above their draws.
@@ -112,7 +112,7 @@ def round_up(*series: Array) -> float:
     return 100.0 if top > 75 else float(max(50.0, 10.0 * np.ceil(top / 10 + 0.1)))
 
 
-def find_floor(chance: float, *series: Array) -> float:
+def find_floor(chance: float, *series: Vector) -> float:
     """Where an axis of balanced accuracy begins: 0; with two classes below guessing, where nothing else is to be seen."""
     lowest = min((float(np.nanmin(one, initial=100.0)) for one in series), default=0.0)
     return 40.0 if chance == 50.0 and lowest >= 40.0 else 0.0
@@ -129,8 +129,8 @@ def shade_below(axes: Axes, alone: float | None) -> None:
 
 def draw_points(
     axes: Axes,
-    x: Array,
-    y: Array,
+    x: Vector,
+    y: Vector,
     *,
     colour: str,
     filled: NDArray[np.bool_] | None = None,
@@ -340,7 +340,7 @@ def outline_track(track: Track) -> Outline | None:
     return Outline(closed, np.tile(steps, len(pieces)))
 
 
-def _same_way_round(pieces: Array) -> Array:
+def _same_way_round(pieces: Vector) -> Vector:
     """Four-cornered pieces of shape (n, 4, 2), turned to run anticlockwise; those without any area are left out."""
     x, y = pieces[..., 0], pieces[..., 1]
     area = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.typing import Vector
 from mooring_studies.comparison import curves
 from mooring_studies.comparison.max_of_k_baseline import describe_max_of_k
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import readings, terms
 
 _POINTS = 120
@@ -49,16 +50,16 @@ _LEARNED = "+learned"
 class Line:
     """A fitted curve on a grid and its pointwise 95 % band: NaN at ends where too few draws are near for one."""
 
-    x: Array
-    y: Array
-    lower: Array
-    upper: Array
+    x: Vector
+    y: Vector
+    lower: Vector
+    upper: Vector
 
     def capped(self, top: float | None) -> Line:
         """The same, curve and band, nowhere above a value; unchanged where there is none."""
         return self if top is None else self._with(self.x, lambda edge: np.minimum(edge, top))
 
-    def on(self, grid: Array) -> Line:
+    def on(self, grid: Vector) -> Line:
         """The same on another grid; NaN outside its range."""
         return self._with(grid, lambda edge: np.interp(grid, self.x, edge, left=np.nan, right=np.nan))
 
@@ -66,7 +67,7 @@ class Line:
         """The same where `there` says so, NaN elsewhere."""
         return self._with(self.x, lambda edge: np.where(there, edge, np.nan))
 
-    def _with(self, x: Array, change: Callable[[Array], Array]) -> Line:
+    def _with(self, x: Vector, change: Callable[[Vector], Vector]) -> Line:
         return Line(x, change(self.y), change(self.lower), change(self.upper))
 
 
@@ -74,7 +75,7 @@ class Line:
 class Track:
     """Two quantities that follow one noise scale, drawn against each other: `across` and `up`."""
 
-    noise: Array
+    noise: Vector
     across: Line
     up: Line
 
@@ -92,17 +93,17 @@ class Fits:
         self.n_resamples = n_resamples
         self._kept: dict[tuple[bytes, ...], list[Line]] = {}
 
-    def line(self, x: Array, y: Array) -> Line | None:
+    def line(self, x: Vector, y: Vector) -> Line | None:
         """Curve and band through the finite observations; None where there are too few for one."""
         found = self._lines(x, y)
         return found[0] if found else None
 
-    def track(self, noise: Array, across: Array, up: Array) -> Track | None:
+    def track(self, noise: Vector, across: Vector, up: Vector) -> Track | None:
         """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`."""
         found = self._lines(noise, across, up)
         return Track(found[0].x, *found) if found else None
 
-    def _lines(self, x: Array, *others: Array) -> list[Line]:
+    def _lines(self, x: Vector, *others: Vector) -> list[Line]:
         """One line a series, their bands from the same resamples; `curves` fixes the seed, so redrawing repeats them."""
         good = np.isfinite(np.stack([x, *others])).all(axis=0)
         x, *series = (each[good] for each in (x, *others))
@@ -169,7 +170,7 @@ class Material:
         )
 
 
-def has_band(x: Array, grid: Array) -> NDArray[np.bool_]:
+def has_band(x: Vector, grid: Vector) -> NDArray[np.bool_]:
     """Where on an ascending grid a band is drawn: from the first point with enough draws near to the last.
 
     In between, draws on both sides hold a curve, even where they are few.
@@ -184,7 +185,7 @@ def has_band(x: Array, grid: Array) -> NDArray[np.bool_]:
     return np.asarray(np.logical_or.accumulate(enough) & np.logical_or.accumulate(enough[::-1])[::-1], dtype=bool)
 
 
-def rests_on_draws(x: Array, grid: Array) -> NDArray[np.bool_]:
+def rests_on_draws(x: Vector, grid: Vector) -> NDArray[np.bool_]:
     """Where on a grid a curve rests on draws: not between two neighbours that are too far apart.
 
     Examples

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring.typing import Vector
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import chart, readings, terms
 
 NOTICEABLE = 0.5
@@ -21,7 +22,7 @@ _LOOKS = {
 }
 
 
-def find_frontier(leakage: Array, utility: Array) -> NDArray[np.intp]:
+def find_frontier(leakage: Vector, utility: Vector) -> NDArray[np.intp]:
     """The points that no other beats: from the least leakage to the most, each more useful than those before.
 
     Points that are not finite are left out.
@@ -62,7 +63,7 @@ def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
     return list(points.values())
 
 
-def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: float = 0.65) -> tuple[Array, Array]:
+def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: float = 0.65) -> tuple[Vector, Vector]:
     """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them."""
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, (words, marker) in terms.NOISY.items():
@@ -88,7 +89,7 @@ def mark_noiseless(axes: chart.Axes, points: Sequence[Point]) -> None:
 
 
 def draw_frontier(
-    axes: chart.Axes, x: Array, y: Array, points: Sequence[Point], kind: Kind, *, width: float = 2.4, level: float = 5
+    axes: chart.Axes, x: Vector, y: Vector, points: Sequence[Point], kind: Kind, *, width: float = 2.4, level: float = 5
 ) -> NDArray[np.intp]:
     """Steps along what no other point beats, noisy or not, and on from the last of them, level, to the greatest leakage.
 

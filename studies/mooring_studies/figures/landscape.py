@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mooring.typing import Vector
 from mooring_studies.comparison.findings_reading import RESOLVED_GAIN
-from mooring_studies.comparison.results import Array, Results
+from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, readings, terms
 
 _METHODS = {
@@ -34,7 +35,7 @@ class _Map:
     name: str
     words: str
     bar: str
-    measure: Callable[[Results], Array]
+    measure: Callable[[Results], Vector]
     colours: str
     number: str
     low: float = 0.0
@@ -141,7 +142,7 @@ def _panels(material: fits.Material) -> Iterator[tuple[str, Results]]:
             yield words.format(v=pair[0], sigma=pair[1]), results.only(chosen)
 
 
-def noise_levels(material: fits.Material) -> Array:
+def noise_levels(material: fits.Material) -> Vector:
     """σ of every row as a multiple of s, as the study's settings give it.
 
     Where the run noted a standard deviation for every cell, scales are absolute and are divided by it; otherwise they are
@@ -156,7 +157,7 @@ def noise_levels(material: fits.Material) -> Array:
     return np.asarray(np.round(sigma / size, 3), dtype=float)
 
 
-def gains(results: Results, rows: Results) -> Array:
+def gains(results: Results, rows: Results) -> Vector:
     """Percentage points over the mean of the participants' own models in the same cell of the same deployment."""
     worth, alone = rows.percent("balanced_accuracy_clean"), rows.percent("local_only")
     if np.isfinite(alone).any():
@@ -170,12 +171,12 @@ def gains(results: Results, rows: Results) -> Array:
     return worth - alone
 
 
-def error_share(rows: Results) -> Array:
+def error_share(rows: Results) -> Vector:
     """The strongest attack's error as a share of what guessing the mean record gives; NaN where either is missing."""
     return np.asarray(rows.leakage("error") / rows.numbers("error:guessing"), dtype=float)
 
 
-def compare_deployments(rows: Results, measured: Array) -> Array:
+def compare_deployments(rows: Results, measured: Vector) -> Vector:
     """How far a measure of one cell is apart in two deployments, of every cell that the first two have."""
     sizes, counts, deployment = rows.values("rows_each"), rows.values("n_participants"), rows.numbers("deployment")
     each = [
@@ -186,7 +187,7 @@ def compare_deployments(rows: Results, measured: Array) -> Array:
     return np.asarray(apart[np.isfinite(apart)])
 
 
-def _cells(rows: Results, measured: Array, sizes: list[float], counts: list[float]) -> Array:
+def _cells(rows: Results, measured: Vector, sizes: list[float], counts: list[float]) -> Vector:
     """Means over deployments and draws, rows of a participant by participants; NaN where a cell was not run."""
     cells = np.full((len(sizes), len(counts)), np.nan)
     across, up = rows.numbers("n_participants"), rows.numbers("rows_each")
@@ -197,7 +198,7 @@ def _cells(rows: Results, measured: Array, sizes: list[float], counts: list[floa
     return cells
 
 
-def _numbers(axes: chart.Axes, cells: Array, shown: _Map) -> None:
+def _numbers(axes: chart.Axes, cells: Vector, shown: _Map) -> None:
     """Every cell's number: white on dark colours, grey where a gain is not resolved."""
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):

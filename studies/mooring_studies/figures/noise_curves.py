@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mooring.typing import Vector
 from mooring_studies.comparison.curves import WIDEST_GAP
-from mooring_studies.comparison.results import Array, Results
+from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, readings, terms
 from mooring_studies.figures.frontier import NOTICEABLE
 
@@ -221,7 +222,7 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
     canvas, axes = chart.make_axes(material.title("other deployments, other noise"), 2, 2, height=7.6)
     chance, widths = terms.guessing_level(material.study), []
     floor = chart.find_floor(chance, results.where(method=list(_PAPER)).percent("balanced_accuracy_clean"))
-    measures: tuple[tuple[str, str, Callable[[Results], Array]], ...] = (
+    measures: tuple[tuple[str, str, Callable[[Results], Vector]], ...] = (
         ("accuracy", terms.CLEAN_AXIS, lambda rows: rows.percent("balanced_accuracy_clean")),
         ("leakage", "matched by the strongest attack, %", lambda rows: rows.leakage("match")),
     )
@@ -263,7 +264,7 @@ def _split(results: Results, deployments: list[float]) -> list[Results]:
 
 
 def _draw_spread(
-    axes: chart.Axes, material: fits.Material, found: list[tuple[Array, Array]], first: int | None
+    axes: chart.Axes, material: fits.Material, found: list[tuple[Vector, Vector]], first: int | None
 ) -> tuple[float | None, float | None]:
     """Draw the curves of all deployments, given noise and measure of each, and the place of the paper's among them.
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring.typing import Vector
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import terms
 
 _OTHER_SIZE = 1.5  # as many times more rows make another group; splits of one study differ by a row or two
 
 
-def mean(series: Array) -> float | None:
+def mean(series: Vector) -> float | None:
     """The mean of what is finite; None where nothing is."""
     good = series[np.isfinite(series)]
     return float(good.mean()) if len(good) else None
@@ -76,7 +77,7 @@ ACCURACY = Worth("balanced_accuracy_clean", "balanced_accuracy", terms.CLEAN_AXI
 RANKING = Worth("auc_own_clean", None, terms.AUC_AXIS)
 
 
-def match_levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
+def match_levels(rows: Results, scale: str, name: str) -> tuple[Vector, Vector]:
     """Noise levels, and a percentage at each: one row a deployment, draws averaged.
 
     The k-th level of every deployment is one level: σ is a multiple of the rows' size, which differs a little between
@@ -98,7 +99,7 @@ def match_levels(rows: Results, scale: str, name: str) -> tuple[Array, Array]:
     return np.mean([across[k] for k in kept], axis=0), np.stack([up[k] for k in kept])
 
 
-def average_by_setting(rows: Results, *series: Array) -> list[Array]:
+def average_by_setting(rows: Results, *series: Vector) -> list[Vector]:
     """Every series averaged over the runs of one setting of the noise, whatever their deployment and draw.
 
     A setting is v and the place of σ among a deployment's: σ is a multiple of the rows' size, which differs a little.
@@ -115,7 +116,7 @@ def average_by_setting(rows: Results, *series: Array) -> list[Array]:
     return [np.bincount(which, weights=each[good]) / np.bincount(which) for each in series]
 
 
-def pair_gains(rows: Results, joint: Results, name: str) -> Array:
+def pair_gains(rows: Results, joint: Results, name: str) -> Vector:
     """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
     found = []
     for deployment in rows.values("deployment"):

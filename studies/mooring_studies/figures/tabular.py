@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring.typing import Vector
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import chart, fits, frontier, readings, terms
 from mooring_studies.figures.readings import ACCURACY, RANKING, Worth
 
@@ -161,7 +162,7 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     chart.write_end_labels(axes, [*labels, *_draw_alone(axes, rows, _CLEAN)])
 
 
-def _set_leakage_axis(axes: chart.Axes, rows: Results, kind: Kind, x: Array) -> None:
+def _set_leakage_axis(axes: chart.Axes, rows: Results, kind: Kind, x: Vector) -> None:
     """Percent, or errors that run backwards; with what guessing gives."""
     if kind == "match":
         chart.set_percent_axis(axes, across=True)

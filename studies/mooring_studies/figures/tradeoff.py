@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.results import Array, Kind, Results
+from mooring.typing import Vector
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import chart, fits, frontier, readings, terms
 
 _PAPER: tuple[tuple[str, str, str, Any, str], ...] = (
@@ -145,7 +146,7 @@ def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[s
     return {name: int((owners == name).sum()) for name in [*names, *(one.words for one in quiet)]}
 
 
-def _select_draws(paper: Results, own: Results, measure: Callable[[Results], Array]) -> tuple[Array, Array, Array]:
+def _select_draws(paper: Results, own: Results, measure: Callable[[Results], Vector]) -> tuple[Vector, Vector, Vector]:
     """Draws of both noises, and those of one noise within the same ranges: the surface's edges."""
     parts = []
     top_sigma, top_v = np.nanmax(own.numbers("data_noise_scale")), np.nanmax(own.numbers("anchor_noise_scale"))
@@ -158,7 +159,9 @@ def _select_draws(paper: Results, own: Results, measure: Callable[[Results], Arr
     return sigma, v, z
 
 
-def _draw_surface(canvas: Any, axes: chart.Axes, draws: tuple[Array, Array, Array], heading: str, colours: str) -> None:
+def _draw_surface(
+    canvas: Any, axes: chart.Axes, draws: tuple[Vector, Vector, Vector], heading: str, colours: str
+) -> None:
     """A measure over both scales: draws as dots, and a smooth surface through them."""
     sigma, v, z = draws
     axes.set(title=heading, xlabel="private-data noise, σ", ylabel="anchor noise, v")
@@ -182,7 +185,7 @@ def _draw_surface(canvas: Any, axes: chart.Axes, draws: tuple[Array, Array, Arra
     bar.outline.set_visible(False)
 
 
-def _draw_bands(axes: chart.Axes, smooth: Any, levels: Array, colours: str) -> None:
+def _draw_bands(axes: chart.Axes, smooth: Any, levels: Vector, colours: str) -> None:
     """The surface in steps, with upright numbers on its lines.
 
     A step has the colour of the surface's own mean within it, not of its middle: where all is 100 %, the surface is as dark
@@ -205,7 +208,7 @@ def _draw_bands(axes: chart.Axes, smooth: Any, levels: Array, colours: str) -> N
         number.set(rotation=0, transform_rotates_text=False, alpha=1.0)
 
 
-def smooth_surface(sigma: Array, v: Array, z: Array) -> Any:
+def smooth_surface(sigma: Vector, v: Vector, z: Vector) -> Any:
     """A smooth surface through the draws as (x, y, z) grids, hidden where no draw is near; None where draws are too few."""
     from scipy.interpolate import RBFInterpolator
 

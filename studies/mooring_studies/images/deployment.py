@@ -19,10 +19,9 @@ import numpy.typing as npt
 from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
-from mooring.typing import Matrix
+from mooring.typing import Array, Matrix
 from mooring_studies.roles import COLLUDER
 
-Tensor = Any
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _FEWEST_STRONG = 12
@@ -51,11 +50,11 @@ class Deployment:
         Noise comes from here, named by draw.
     """
 
-    rows: Tensor = field(repr=False)
+    rows: Array = field(repr=False)
     labels: npt.NDArray[np.int64] = field(repr=False)
     sizes: Mapping[Split, npt.NDArray[np.int64]]
     maps: RigidMap = field(repr=False)
-    anchor: Tensor = field(repr=False)
+    anchor: Array = field(repr=False)
     query_places: npt.NDArray[np.int64] = field(repr=False)
     streams: Streams = field(repr=False)
 
@@ -91,7 +90,7 @@ class Deployment:
         own = [self.own(split, participant) for split in splits]
         return np.concatenate([np.arange(where.start, where.stop) for where in own])
 
-    def uploaded(self, *, common: bool = False) -> Tensor:
+    def uploaded(self, *, common: bool = False) -> Array:
         """Y without noise, in the order of `rows`; `common` gives everybody the reference's map, as C-GDP does."""
         import torch
 
@@ -105,7 +104,7 @@ class Deployment:
         """(O_i, Ψ_i) of one participant."""
         return RigidMap(self.maps.orthogonal[participant], self.maps.translation[participant])
 
-    def anchor_uploads(self, noise_scale: float | Tensor = 0.0, noise: NoiseStream | None = None) -> Tensor:
+    def anchor_uploads(self, noise_scale: float | Array = 0.0, noise: NoiseStream | None = None) -> Array:
         """B_i = A O_i + 1 Ψ_iᵀ + v W' of everybody: shape (p, r, h), behind the leading axes of `noise_scale`."""
         return represent_anchor(self.anchor, self.maps, noise_scale, noise)
 
@@ -139,7 +138,7 @@ def deployed(
     secrets = [RigidMap.sample(h, rng=streams.named(f"participant/{i}/transform")) for i in range(p)]
     anchor = make_anchor(n_anchor_rows, h, rng=streams.named("anchor"))
 
-    def moved(array: npt.NDArray[np.float64]) -> Tensor:
+    def moved(array: npt.NDArray[np.float64]) -> Array:
         return torch.as_tensor(array, dtype=torch.float64, device=device)
 
     return Deployment(

@@ -14,10 +14,10 @@ from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, gaussian_projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
-from mooring.typing import Indices
+from mooring.typing import Array, Indices
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
-from mooring_studies.images.deployment import SPLITS, Deployment, Split, Tensor, deployed
+from mooring_studies.images.deployment import SPLITS, Deployment, Split, deployed
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.networks import DIGITS
@@ -127,7 +127,7 @@ class DigitStudy:
     ) -> ImageEvaluator:
         """Galleries of ten test digits of one class; the first of every class is shown."""
 
-        def tensor(array: npt.NDArray[Any]) -> Tensor:
+        def tensor(array: npt.NDArray[Any]) -> Array:
             return on_device(array, self.device, "float32")
 
         labels, clean = self.digits.test_labels[queries], self.digits.test_images[queries] / 255.0

@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit import BatchEvaluator
-from mooring.typing import Matrix
-from mooring_studies.images.deployment import Tensor
+from mooring.typing import Array, Matrix
 from mooring_studies.images.execution import pieces_that_fit
 
 _NUMBERS_AT_ONCE = 2**26
 LEARNED = "+learned"
 """Behind the name of an attack whose rebuilt rows were decoded by the attacker's own decoder."""
 
-Embedder = Callable[[Tensor], Tensor]
+Embedder = Callable[[Array], Array]
 """Turns float32 images of shape (n, d), clamped to [0, 1], into unit vectors of shape (n, k), on the images' device."""
 
 
@@ -36,10 +35,10 @@ class Decoder:
     offset : tensor of shape (d,), float32, or None
     """
 
-    matrix: Tensor = field(repr=False)
-    offset: Tensor | None = field(default=None, repr=False)
+    matrix: Array = field(repr=False)
+    offset: Array | None = field(default=None, repr=False)
 
-    def images(self, rows: Tensor) -> Tensor:
+    def images(self, rows: Array) -> Array:
         """Pixels in [0, 1] of rows of shape (n, h)."""
         pixels = rows.to(self.matrix.dtype) @ self.matrix
         if self.offset is not None:
@@ -71,19 +70,19 @@ class ImageEvaluator(BatchEvaluator):
     learned_decoder: Decoder | None = field(default=None, repr=False)
     works_beside: bool = False
 
-    def linkages(self, attack: str, rebuilt: Tensor) -> dict[str, Matrix]:
+    def linkages(self, attack: str, rebuilt: Array) -> dict[str, Matrix]:
         """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""
         columns = {f"linkage:{attack}": self.linkage(rebuilt)}
         if self.learned_decoder is not None:
             columns[f"linkage:{attack}{LEARNED}"] = self.linkage(rebuilt, self.learned_decoder)
         return columns
 
-    def linkage(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Matrix:
+    def linkage(self, rebuilt: Array, decoder: Decoder | None = None) -> Matrix:
         """The share of galleries in which the auditor names the true candidate, a draw of shape (q, h)."""
         n_draws, q, h = rebuilt.shape
         return self.linkage_of(self.embedded(rebuilt.reshape(n_draws * q, h), decoder).reshape(n_draws, q, -1))
 
-    def embedded(self, rebuilt: Tensor, decoder: Decoder | None = None) -> Tensor:
+    def embedded(self, rebuilt: Array, decoder: Decoder | None = None) -> Array:
         """The auditor's view of reconstructions of shape (n, h); by F† unless another decoder is given."""
         import torch
 

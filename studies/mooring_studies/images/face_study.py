@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from mooring.atomic_io import hash_file
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, public_svd_projection
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
-from mooring_studies.data.downloads import find, sha256_of
+from mooring.typing import Array
+from mooring_studies.data.downloads import find
 from mooring_studies.data.face_model import (
     FILE_NAME,
     REFERENCE_CHECKSUM,
@@ -23,7 +25,7 @@ from mooring_studies.data.face_model import (
     open_face_model,
 )
 from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
-from mooring_studies.images.deployment import SPLITS, Split, Tensor, deployed
+from mooring_studies.images.deployment import SPLITS, Split, deployed
 from mooring_studies.images.evaluator import Decoder, Embedder, ImageEvaluator
 from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.networks import FACES
@@ -54,7 +56,7 @@ class FaceStudy:
         path = find(data_dir, f"faces/{FILE_NAME}") if face_model is None else face_model
         self.embed, notes = auditor(path, device)  # opened first: it is missing more often than the faces are
         self.faces: FaceRows = load_faces(find(data_dir, "celeba/celeba64.parquet"))
-        self.checksums = {"celeba64.parquet": self.faces.checksum, path.name: sha256_of(path)}
+        self.checksums = {"celeba64.parquet": self.faces.checksum, path.name: hash_file(path, what="the face model")}
         self.notes = [*self.faces.notes, *notes]
         if self.checksums[path.name] != REFERENCE_CHECKSUM:
             self.notes.append(f"the face model is another one than mooring's own: {self.checksums[path.name]}")
@@ -135,7 +137,7 @@ def auditor(path: Path, device: str) -> tuple[Embedder, list[str]]:
     return on_gpu, []
 
 
-def _embedded(model: OnnxEmbedding, images: Tensor) -> Tensor:
+def _embedded(model: OnnxEmbedding, images: Array) -> Array:
     """The face model's unit vectors; it runs on the CPU, wherever the images are, one thread a core."""
     import torch
 

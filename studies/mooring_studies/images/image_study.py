@@ -11,8 +11,9 @@ import numpy as np
 
 from mooring.attacks import Reconstruction
 from mooring.mechanisms import ArrayNoise, add_noise
-from mooring.typing import Matrix
-from mooring_studies.images.deployment import Levels, Tensor, strong_draws
+from mooring.typing import Array, Matrix
+from mooring_studies.comparison.results import Row
+from mooring_studies.images.deployment import Levels, strong_draws
 from mooring_studies.images.execution import pieces_that_fit
 from mooring_studies.images.leakage import Attacker, Findings
 from mooring_studies.images.preparation import PreparedDeployment
@@ -23,7 +24,7 @@ from mooring_studies.images.representations import (
     coupled_draws,
     data_noise,
 )
-from mooring_studies.images.row_writer import Draws, Parts, Row, RowWriter
+from mooring_studies.images.row_writer import Draws, Parts, RowWriter
 from mooring_studies.images.utility import scored, trained, without_protection
 from mooring_studies.settings.spec import Spec, noise_draws
 
@@ -228,7 +229,7 @@ class ImageStudy:
         every = self.spec.attacks.every * (2 if kind == "both" else 1)
         return Levels(v, sigma, strong_draws(sigma if kind == "data" else v, every))
 
-    def _trained(self, rows: Tensor) -> Any:
+    def _trained(self, rows: Array) -> Any:
         return trained(rows, self.deployment, architecture=self.prepared.architecture, training=self._schedule)
 
     @property
@@ -268,10 +269,10 @@ class ImageStudy:
         self,
         method: str,
         aligned: AlignedDraws,
-        queries: Tensor,
+        queries: Array,
         levels: Levels,
         chunk: Draws,
-        target_rows: Callable[[int], Tensor],
+        target_rows: Callable[[int], Array],
     ) -> Findings:
         here = Levels(levels.anchor[chunk], levels.data[chunk], levels.strong[chunk])
         return self.attacker.on_noisy_anchor(

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from mooring.attacks import Colluder, CollusionView, Reconstruction, reconstruct
 from mooring.audit import run_attack, run_attack_batch, run_denoising
 from mooring.mechanisms import METHODS, Projection, Upload, map_rows
-from mooring.typing import Matrix
-from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Tensor
+from mooring.typing import Array, Matrix
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment
 from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.images.representations import AlignedDraws
 from mooring_studies.roles import COLLUDER, TARGET
@@ -54,9 +54,9 @@ class Findings:
         self.columns: list[dict[str, Any]] = [{} for _ in range(n_draws)]
         self.rebuilt: dict[str, npt.NDArray[np.float32]] = {}
         self._evaluator = evaluator
-        self._unaudited: list[tuple[str, Tensor, npt.NDArray[np.intp]]] = []
+        self._unaudited: list[tuple[str, Array, npt.NDArray[np.intp]]] = []
 
-    def add(self, attack: str, rebuilt: Tensor, draws: npt.NDArray[np.intp]) -> None:
+    def add(self, attack: str, rebuilt: Array, draws: npt.NDArray[np.intp]) -> None:
         """Take reconstructions of shape (len(draws), q, h) in, and measure all that needs no auditor."""
         shown = self._evaluator.shown
         empty = np.full((len(self.columns), len(shown), rebuilt.shape[2]), np.nan, dtype=np.float32)
@@ -112,7 +112,7 @@ class Attacker:
         """Where the target's rows stand whose labels the analyst sees."""
         return self.deployment.places(TARGET, LABELLED)
 
-    def on_known_map(self, method: str, queries: Tensor, scales: Matrix, strong: Flags) -> Findings:
+    def on_known_map(self, method: str, queries: Array, scales: Matrix, strong: Flags) -> Findings:
         """Attack uploads of shape (D, q, h) whose map is known: C-GDP's from the colluder, AA-I-GDP's from the anchor.
 
         Where `strong` says so, the rebuilt rows are also drawn towards what the population makes likely.
@@ -137,11 +137,11 @@ class Attacker:
         self,
         method: str,
         aligned: AlignedDraws,
-        queries: Tensor,
+        queries: Array,
         anchor_scales: Matrix,
         data_scales: Matrix,
         strong: Flags,
-        uploaded_rows: Callable[[int], Tensor],
+        uploaded_rows: Callable[[int], Array],
         draws: Sequence[int],
     ) -> Findings:
         """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
@@ -235,17 +235,17 @@ class Attacker:
         upload = Upload(map_rows(rows, secret), None)
         return Colluder(COLLUDER, rows, rows, secret), upload, self.deployment.labels[own]
 
-    def _view_of_queries(self, method: str, queries: Tensor, **known: Any) -> CollusionView:
+    def _view_of_queries(self, method: str, queries: Array, **known: Any) -> CollusionView:
         """The view in which the queries are what the target uploaded."""
         return self._view(method, queries, self.deployment.labels[self.deployment.query_places], **known)
 
     def _view(
         self,
         method: str,
-        rows: Tensor,
+        rows: Array,
         labels: npt.NDArray[np.int64],
         *,
-        anchor_upload: Tensor | None = None,
+        anchor_upload: Array | None = None,
         anchor_noise_scale: float = 0.0,
         data_noise_scale: float = 0.0,
         **known: Any,

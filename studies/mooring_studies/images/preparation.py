@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.mechanisms import Projection
-from mooring.typing import Indices
-from mooring_studies.images.deployment import Deployment, Tensor
+from mooring.typing import Array, Indices
+from mooring_studies.images.deployment import Deployment
 from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.networks import Architecture
 
@@ -47,7 +47,7 @@ class PreparedDeployment:
     facts: dict[str, Any] = field(repr=False)
 
 
-def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Tensor:
+def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:
     """A NumPy array as a tensor of a type, there."""
     import torch
 

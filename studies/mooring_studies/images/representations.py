@@ -23,8 +23,8 @@ from mooring.alignment import Alignment, Solver, align_batch, align_to_reference
 from mooring.geometry import RigidMap
 from mooring.mechanisms import ArrayNoise, add_noise
 from mooring.randomness import Streams
-from mooring.typing import Matrix
-from mooring_studies.images.deployment import Deployment, Tensor
+from mooring.typing import Array, Matrix
+from mooring_studies.images.deployment import Deployment
 from mooring_studies.roles import COLLUDER, TARGET
 
 
@@ -46,9 +46,9 @@ class AlignedDraws:
         The solver's columns of each draw; seconds are the batch's, shared out by iterations.
     """
 
-    target_anchor: Tensor = field(repr=False)
-    orthogonals: Tensor = field(repr=False)
-    origins: Tensor = field(repr=False)
+    target_anchor: Array = field(repr=False)
+    orthogonals: Array = field(repr=False)
+    origins: Array = field(repr=False)
     alignments: tuple[Alignment, ...] = field(repr=False)
     diagnostics: tuple[dict[str, Any], ...] = field(repr=False)
 
@@ -94,7 +94,7 @@ def aligned_draws(
     return AlignedDraws(uploads[:, TARGET].clone(), orthogonals, uploads.mean(dim=2), seen, diagnostics)
 
 
-def aligned_rows(deployment: Deployment, uploaded: Tensor, aligned: AlignedDraws) -> Tensor:
+def aligned_rows(deployment: Deployment, uploaded: Array, aligned: AlignedDraws) -> Array:
     """Z of every draw, float32 of shape (D, n, h); `uploaded` is Y of shape (n, h), or (D, n, h) with noise of each."""
     import torch
 
@@ -121,12 +121,12 @@ class CoupledDraws:
         ‖Z_AA − Z_C‖_F / ‖Z_C‖_F in float64.
     """
 
-    common: Tensor = field(repr=False)
-    anchored: Tensor = field(repr=False)
-    common_clean: Tensor = field(repr=False)
-    anchored_clean: Tensor = field(repr=False)
-    target_common: Tensor = field(repr=False)
-    target_anchored: Tensor = field(repr=False)
+    common: Array = field(repr=False)
+    anchored: Array = field(repr=False)
+    common_clean: Array = field(repr=False)
+    anchored_clean: Array = field(repr=False)
+    target_common: Array = field(repr=False)
+    target_anchored: Array = field(repr=False)
     discrepancy: Matrix
 
 
@@ -160,7 +160,7 @@ def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) 
     )
 
 
-def data_noise(deployment: Deployment, draw: int) -> Tensor:
+def data_noise(deployment: Deployment, draw: int) -> Array:
     """E of one draw, of shape (n, h), standard normal; each participant's from a stream of its own."""
     places = {f"data-noise/{draw}/{split}/{i}": where for split, i, where in deployment.blocks()}
     return standard_normals(deployment.streams, tuple(deployment.rows.shape), places, device=deployment.device)

@@ -9,14 +9,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from mooring_studies.comparison.results import Row
 from mooring_studies.images.deployment import Levels
 from mooring_studies.images.execution import BackgroundTask
 from mooring_studies.images.leakage import Findings
 from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.storage.progress import Progress
 
-Row = dict[str, Any]
-"""One row of the result table."""
 Draws = npt.NDArray[np.intp]
 Parts = list[tuple[str, Findings, list[Row], list[Row]]]
 """Of each method: what attacks found, utilities, and the other columns."""

@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from mooring.learners import balanced_accuracy
 from mooring.mechanisms import map_rows
-from mooring_studies.images.deployment import Deployment, Split, Tensor
+from mooring.typing import Array, Indices
+from mooring_studies.images.deployment import Deployment, Split
 from mooring_studies.networks import Architecture, Ensemble, Schedule, train_ensemble
 
-Labels = npt.NDArray[np.int64]
 _LEARNT_FROM: tuple[Split, Split] = ("train", "validation")
 _N_WAYS = 3
 
 
-def trained(rows: Tensor, deployment: Deployment, *, architecture: Architecture, training: dict[str, Any]) -> Ensemble:
+def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, training: dict[str, Any]) -> Ensemble:
     """Train one network a draw on aligned rows of shape (D, n, h), all with the same first weights and batches."""
     labels = deployment.labels
     train, validation = deployment.span("train"), deployment.span("validation")
@@ -38,7 +38,7 @@ def trained(rows: Tensor, deployment: Deployment, *, architecture: Architecture,
     )
 
 
-def scored(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, deployment: Deployment) -> list[dict[str, Any]]:
+def scored(ensemble: Ensemble, rows: Array, clean_rows: Array | None, deployment: Deployment) -> list[dict[str, Any]]:
     """The utility columns of every member.
 
     Parameters
@@ -53,7 +53,7 @@ def scored(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, deployme
     return _columns(ensemble, rows[:, test], clean, deployment.labels[test])
 
 
-def _columns(ensemble: Ensemble, rows: Tensor, clean_rows: Tensor | None, labels: Labels) -> list[dict[str, Any]]:
+def _columns(ensemble: Ensemble, rows: Array, clean_rows: Array | None, labels: Indices) -> list[dict[str, Any]]:
     predicted = ensemble.predict(rows)
     as_in_paper = balanced_accuracy(predicted, labels)
     clean = as_in_paper if clean_rows is None else balanced_accuracy(ensemble.predict(clean_rows), labels)
@@ -110,7 +110,7 @@ def without_protection(
     return [found[k] for k in range(len(groups))]
 
 
-def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Array, Array, Array]:
     """A group's training and validation rows, and everybody's test rows, each in three ways: shape (3, n, h)."""
     import torch
 
@@ -119,7 +119,7 @@ def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Tensor, Tensor,
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
     own = deployment.map_of(group[0])
 
-    def three(rows: Tensor) -> Tensor:
+    def three(rows: Array) -> Array:
         return torch.stack([rows, map_rows(rows, own), (rows - centre) / spread]).float()
 
     return three(train), three(validation), three(deployment.rows[deployment.span("test")])

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Tensor = Any
+from mooring.typing import Array
 
 FILTER = 5
 """Side of a filter."""
@@ -79,7 +79,7 @@ class PooledConvolution:
         taps = np.where(inside, tap_row * FILTER + tap_column, -1).reshape(-1)
         return np.asarray(np.arange(FILTER * FILTER)[:, None] == taps, dtype=np.float64)
 
-    def matrix(self, filters: Tensor, places: Tensor) -> Tensor:
+    def matrix(self, filters: Array, places: Array) -> Array:
         """Lay filters of shape (E, O, C, 5, 5) out as (E, 4·outputs, inputs), given `places` as a tensor."""
         E, O, C = filters.shape[:3]
         # A product with 0 and 1 rather than an index: exact, and its gradient needs no unordered sums on a GPU.
@@ -88,7 +88,7 @@ class PooledConvolution:
         )
         return laid.permute(0, 3, 1, 4, 2, 5).reshape(E, -1, C * self.side * self.window)
 
-    def apply(self, inputs: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
+    def apply(self, inputs: Array, matrix: Array, bias: Array) -> Array:
         """Convolve, pool, add the bias and rectify: (E, C, side, side, B) to (E, O, pooled, pooled, B)."""
         import torch
 
@@ -179,21 +179,21 @@ class Network:
         Anything of the float type and on the device that the parameters have.
     """
 
-    def __init__(self, architecture: Architecture, like: Tensor) -> None:
+    def __init__(self, architecture: Architecture, like: Array) -> None:
         import torch
 
         self._layers = architecture.layers
         self._places = [torch.as_tensor(layer.places()).to(like) for layer in self._layers]
         self._side = architecture.side
 
-    def laid_out(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    def laid_out(self, parameters: dict[str, Array]) -> dict[str, Array]:
         """Parameters with both layers' filters as matrices: once for any number of forward passes."""
         ready = dict(parameters)
         for number, (layer, places) in enumerate(zip(self._layers, self._places, strict=True), start=1):
             ready[f"convolution{number}.weight"] = layer.matrix(parameters[f"convolution{number}.weight"], places)
         return ready
 
-    def logits(self, rows: Tensor, ready: dict[str, Tensor]) -> Tensor:
+    def logits(self, rows: Array, ready: dict[str, Array]) -> Array:
         """Logits of shape (E, outputs, B) from rows of shape (E, B, h) and what `laid_out` gave."""
         import torch
 
@@ -216,14 +216,14 @@ def _pooling() -> Any:
 
     class Pooling(torch.autograd.Function):
         @staticmethod
-        def forward(context: Any, sums: Tensor, bias: Tensor) -> Tensor:
+        def forward(context: Any, sums: Array, bias: Array) -> Array:
             largest = sums.amax(dim=1)
             outputs = (largest + bias[:, :, None]).relu_()
             context.save_for_backward(sums, largest, outputs)
             return outputs
 
         @staticmethod
-        def backward(context: Any, *gradients: Tensor) -> Any:
+        def backward(context: Any, *gradients: Array) -> Any:
             sums, largest, outputs = context.saved_tensors
             gradient = torch.where(outputs > 0, gradients[0], 0.0)
             first = sums == largest[:, None]

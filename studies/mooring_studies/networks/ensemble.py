@@ -21,10 +21,8 @@ import numpy.typing as npt
 from mooring import InputError, MissingExtraError, Streams
 from mooring.geometry import is_out_of_memory
 from mooring.learners import balanced_accuracy
-from mooring.typing import Progress
+from mooring.typing import Array, Progress
 from mooring_studies.networks.convolution import Architecture, Network, initial_parameters
-
-Tensor = Any
 
 _ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a training step of 256 needs
 
@@ -45,14 +43,14 @@ class Ensemble:
     """
 
     architecture: Architecture
-    parameters: dict[str, Tensor]
+    parameters: dict[str, Array]
     best_epoch: npt.NDArray[np.int64]
     validation_balanced_accuracy: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return int(self.best_epoch.size)
 
-    def predict(self, rows: Tensor) -> npt.NDArray[np.int64]:
+    def predict(self, rows: Array) -> npt.NDArray[np.int64]:
         """Predict classes, as an array of shape (E, m).
 
         Parameters
@@ -66,7 +64,7 @@ class Ensemble:
         _check_rows("rows", rows, self.architecture, None if shared else len(self))
         return _predicted(self.architecture, self.parameters, rows)
 
-    def predict_one(self, member: int, rows: Tensor) -> npt.NDArray[np.int64]:
+    def predict_one(self, member: int, rows: Array) -> npt.NDArray[np.int64]:
         """Predict classes by one member, from rows of shape (m, h), as an array of shape (m,)."""
         return np.asarray(self[member].predict(rows)[0])
 
@@ -106,10 +104,10 @@ class Schedule:
 
 
 def train_ensemble(
-    train_rows: Tensor,
-    train_labels: Tensor,
-    validation_rows: Tensor,
-    validation_labels: Tensor,
+    train_rows: Array,
+    train_labels: Array,
+    validation_rows: Array,
+    validation_labels: Array,
     *,
     architecture: Architecture,
     streams: Streams,
@@ -199,9 +197,9 @@ def train_ensemble(
 
 
 def _trained(
-    train_rows: Tensor,
-    train_labels: Tensor,
-    validation_rows: Tensor,
+    train_rows: Array,
+    train_labels: Array,
+    validation_rows: Array,
     validation_labels: npt.NDArray[np.int64],
     *,
     architecture: Architecture,
@@ -240,7 +238,7 @@ def _trained(
     return Ensemble(architecture, best, best_epoch, best_score)
 
 
-def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+def _loss_gradient(logits: Array, labels: Array) -> Array:
     """The gradient at logits (E, outputs, B) of the sum over members of the mean cross-entropy over rows.
 
     With a sum over members each gets its own gradient. The loss itself is not needed. Labels are (B,) or (E, B).
@@ -251,7 +249,7 @@ def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.softmax(dim=1) - wanted) / labels.shape[-1]
 
 
-def _predicted(architecture: Architecture, parameters: dict[str, Tensor], rows: Tensor) -> npt.NDArray[np.int64]:
+def _predicted(architecture: Architecture, parameters: dict[str, Array], rows: Array) -> npt.NDArray[np.int64]:
     torch, like = _torch(), parameters["output.weight"]
     E, m = like.shape[0], rows.shape[1]
     found = torch.empty((E, m), dtype=torch.uint8, device=like.device)  # small, for the way to the host
@@ -277,10 +275,10 @@ def _joined(parts: list[Ensemble]) -> Ensemble:
     )
 
 
-def _check_rows(what: str, rows: Tensor, architecture: Architecture, n_members: int | None) -> None:
+def _check_rows(what: str, rows: Array, architecture: Architecture, n_members: int | None) -> None:
     torch, h = _torch(), architecture.n_features
     members = "members" if n_members is None else str(n_members)
-    is_tensor = isinstance(rows, torch.Tensor)
+    is_tensor = isinstance(rows, torch.Array)
     fits = is_tensor and rows.ndim == 3 and rows.shape[2] == h and 0 not in rows.shape
     if not fits or rows.shape[0] != (n_members or rows.shape[0]) or not rows.is_floating_point():
         raise InputError(

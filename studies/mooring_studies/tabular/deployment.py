@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring import InputError
 from mooring.audit import (
@@ -34,11 +32,9 @@ from mooring.metrics import relative_error
 from mooring.randomness import Streams
 from mooring.tables import Partition
 from mooring.typing import Matrix
+from mooring_studies.comparison.results import Row
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.tabular.skipped_attacks import GUESSING, LEFT_OUT, skipped_columns
-
-Labels = npt.NDArray[Any]
-Row = dict[str, Any]
 
 _NEEDS_NOISY_ANCHOR = ("pseudoinverse", "procrustes", "alignment-map", "moments", "lattice")
 

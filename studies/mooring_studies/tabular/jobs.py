@@ -1,115 +1,160 @@
-"""Jobs of a table study: options checked, points and references measured unless the store has them, facts kept."""
+"""What tables and landscape have in common: their options, and points and references measured unless the store has them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from mooring import InputError
 from mooring.attacks import REGISTRY
 from mooring.learners import LEARNERS
 from mooring.randomness import Streams
 from mooring.tables import Partition
+from mooring_studies.comparison.results import Row
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import FACTS, ResultStore
-from mooring_studies.tabular.deployment import Deployment, Point, Row, leakage, noise_columns
-from mooring_studies.tabular.scores import alone, each_own, renamed, utility
+from mooring_studies.tabular.deployment import Deployment, Point, leakage, noise_columns
+from mooring_studies.tabular.scores import alone, each_own, utility
 from mooring_studies.tabular.skipped_attacks import facts_of, notes_of
 
 Job = tuple[Row, Callable[[], Row]]
 """The method and draw of a row, and what measures the rest of it."""
 
 _SECONDS_UNTIL_KEPT = 5.0  # rows of quick draws are kept together: one small file each would be thousands
+_OWN = ("own:", "n_own")
 
 
-def checked(options: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
-    """Options as keyword arguments, lists as tuples; refuse what is missing, unknown, or no learner or attack."""
-    names = list(wanted)
-    for what, found in (
-        ("missing", [name for name in names if name not in options]),
-        ("unknown", [name for name in options if name not in names]),
-    ):
-        if found:
-            raise InputError(
-                "[options]",
-                expected=f"to hold {', '.join(names)}",
-                got=f"{', '.join(found)} {what}",
-                cure="Correct the study's file.",
-            )
-    for name, known in (("learners", LEARNERS), ("attacks", REGISTRY)):
-        strangers = [one for one in options.get(name, ()) if one not in known]
-        if strangers:
-            raise InputError(
-                f"{name} of [options]", expected=f"among {', '.join(known)}", got=repr(strangers[0]), cure="Correct it."
-            )
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+@dataclass(frozen=True)
+class Options:
+    """The [options] that tables and landscape have in common.
 
-
-def append_missing(
-    jobs: Sequence[Job], identity: Row, *, store: ResultStore, progress: Progress, as_one: bool = False
-) -> None:
-    """Do the jobs whose rows the store does not have; `as_one` counts them as one step of progress."""
-    had = {method: store.done(**identity, method=method) for method in {job[0]["method"] for job in jobs}}
-    waiting: list[Row] = []
-    since = time.perf_counter()
-    for point, measure in jobs:
-        if point["draw"] not in had[point["method"]]:
-            waiting.append(identity | point | measure())
-        if waiting and time.perf_counter() - since > _SECONDS_UNTIL_KEPT:
-            store.append(waiting)
-            waiting, since = [], time.perf_counter()
-        if not as_one:
-            progress.advance()
-    if waiting:
-        store.append(waiting)
-    if as_one:
-        progress.advance()
-
-
-def measured(
-    deployment: Deployment, point: Point, *, attacks: Iterable[str], learners: Sequence[str], seed: int
-) -> Row:
-    """One point: its noise, what attacks recover, and what the joint model is worth with every learner.
-
-    Parameters
+    Attributes
     ----------
-    deployment : Deployment
-    point : Point
-    attacks : iterable of str
-    learners : sequence of str
-    seed : int
-    """
-    simulation = deployment.simulate(point)
-    columns = noise_columns(simulation) | leakage(deployment, simulation, attacks=attacks, seed=seed)
-    for k, learner in enumerate(learners):
-        found = utility(deployment.rows, simulation, learner=learner, seed=seed)
-        columns |= renamed(found, learner) if k else found
-    return columns
-
-
-def reference_jobs(rows: Partition, *, learners: Sequence[str], most_alone: int, seed: int) -> list[Job]:
-    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are.
-
-    Parameters
-    ----------
-    rows : Partition
-    learners : sequence of str
-    most_alone : int
+    rows_each : tuple of int
+        Most training rows a participant; one part of the study each.
+    n_components : int
+        h.
+    learners : tuple of str
+        See `mooring_studies.tabular.scores.by_learner`.
+    anchor_noise, data_noise : tuple of float
+        The grids; private-data noise as a multiple of the unit that the study names.
+    alone : int
         Most participants whose own models are trained.
-    seed : int
     """
+
+    rows_each: tuple[int, ...]
+    n_components: int
+    learners: tuple[str, ...]
+    anchor_noise: tuple[float, ...]
+    data_noise: tuple[float, ...]
+    attacks: tuple[str, ...]
+    n_queries: int
+    alone: int
+
+    def __post_init__(self) -> None:
+        for name, found, known in (
+            ("learners", self.learners, LEARNERS),
+            ("attacks", self.attacks, REGISTRY),
+        ):
+            strangers = [one for one in found if one not in known]
+            if strangers:
+                raise ValueError(f"Expected {name} among {', '.join(known)}, not {strangers[0]!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Measurer:
+    """Measures what the store does not have yet.
+
+    Attributes
+    ----------
+    options : Options
+    store : ResultStore
+    progress : Progress
+    own_scores : bool
+        Whether to keep what participants score on their own test rows.
+    """
+
+    options: Options
+    store: ResultStore
+    progress: Progress
+    own_scores: bool = True
+
+    def measure(
+        self,
+        deployment: Deployment,
+        points: Iterable[tuple[Point, int]],
+        identity: Row,
+        *,
+        references: Partition,
+        seed: int,
+    ) -> None:
+        """Append the references, which are one step of progress, and then every point.
+
+        Parameters
+        ----------
+        deployment : Deployment
+        points : iterable of (Point, int)
+            Each with the seed of its attacks and models.
+        identity : dict
+            What all rows of the deployment have in common.
+        references : Partition
+            The rows that participants learn from alone.
+        seed : int
+            That of the references.
+        """
+        self._append_missing(reference_jobs(references, self.options, seed=seed), identity)
+        self.progress.advance()
+        jobs: list[Job] = [
+            (
+                {"method": point.method, "draw": point.draw},
+                partial(measured, deployment, point, options=self.options, seed=own),
+            )
+            for point, own in points
+        ]
+        self._append_missing(jobs, identity, after_each=self.progress.advance)
+
+    def _append_missing(
+        self, jobs: Sequence[Job], identity: Row, *, after_each: Callable[[], None] = lambda: None
+    ) -> None:
+        had = {method: self.store.done(**identity, method=method) for method in {job[0]["method"] for job in jobs}}
+        waiting: list[Row] = []
+        since = time.perf_counter()
+        for point, measure in jobs:
+            if point["draw"] not in had[point["method"]] and (self.own_scores or point["method"] != "local-own"):
+                columns = measure().items()
+                kept = {name: value for name, value in columns if self.own_scores or not name.startswith(_OWN)}
+                waiting.append(identity | point | kept)
+            if waiting and time.perf_counter() - since > _SECONDS_UNTIL_KEPT:
+                self.store.append(waiting)
+                waiting, since = [], time.perf_counter()
+            after_each()
+        if waiting:
+            self.store.append(waiting)
+
+
+def measured(deployment: Deployment, point: Point, *, options: Options, seed: int) -> Row:
+    """One point: its noise, what attacks recover, and what the joint model is worth with every learner."""
+    simulation = deployment.simulate(point)
+    return {
+        **noise_columns(simulation),
+        **leakage(deployment, simulation, attacks=options.attacks, seed=seed),
+        **utility(deployment.rows, simulation, learners=options.learners, seed=seed),
+    }
+
+
+def reference_jobs(rows: Partition, options: Options, *, seed: int) -> list[Job]:
+    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are."""
     p = rows.n_participants
-    chosen = np.unique(np.linspace(0, p - 1, min(most_alone, p)).round().astype(int)).tolist()
-    trained: dict[str, Any] = {"learners": learners, "seed": seed}
+    chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
+    train_alone = partial(alone, rows, learners=options.learners, seed=seed)
     return [
-        *(({"method": "local-only", "draw": i}, partial(alone, rows, [i], **trained)) for i in chosen),
-        ({"method": "local-own", "draw": 0}, partial(each_own, rows, **trained)),
-        ({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), **trained)),
+        *(({"method": "local-only", "draw": i}, partial(train_alone, [i])) for i in chosen),
+        ({"method": "local-own", "draw": 0}, partial(each_own, rows, learners=options.learners, seed=seed)),
+        ({"method": "pooled-raw", "draw": 0}, partial(train_alone, range(p))),
     ]
 
 

@@ -14,9 +14,8 @@ The rows are MNIST's. Where its files are absent, scikit-learn's small digits ta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,20 @@ from mooring.learners import LEARNERS
 from mooring.mechanisms import public_svd_projection
 from mooring.randomness import Streams
 from mooring.tables import Records, partition
+from mooring_studies.comparison.results import Row
 from mooring_studies.data.digits import SHAPES, load_digits
 from mooring_studies.data.downloads import data_folder
+from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
-from mooring_studies.tabular.deployment import Deployment, Point, Row, make_deployment
-from mooring_studies.tabular.jobs import (
-    Job,
-    append_missing,
-    checked,
-    deployment_streams,
-    keep_facts,
-    measured,
-    reference_jobs,
-)
+from mooring_studies.tabular.deployment import Deployment, Point, make_deployment
+from mooring_studies.tabular.jobs import Measurer, Options, deployment_streams, keep_facts
 
 
 @dataclass(frozen=True)
-class LandscapeOptions:
+class LandscapeOptions(Options):
     """The [options] of the landscape.
 
     Attributes
@@ -54,31 +47,14 @@ class LandscapeOptions:
         The grid of sizes; pairs with more rows in all than `most_rows` are left out.
     repeated_up_to : int
         Pairs with more rows in all than this are measured in the first deployment only.
-    learners : tuple of str
-        One learner for all.
-    alone : int
-        Most participants whose own models are trained.
     """
 
-    rows_each: tuple[int, ...]
     n_participants: tuple[int, ...]
     most_rows: int
     repeated_up_to: int
-    n_components: int
     n_anchor_rows: int
     n_public: int
     n_test: int
-    learners: tuple[str, ...]
-    anchor_noise: tuple[float, ...]
-    data_noise: tuple[float, ...]
-    attacks: tuple[str, ...]
-    n_queries: int
-    alone: int
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> LandscapeOptions:
-        """Check the options of a spec; all must be there and no other."""
-        return cls(**checked(options, cls.__annotations__))
 
     def sizes(self, deployment: int, available: int) -> list[tuple[int, int]]:
         """Pairs of rows a participant and participants, the smallest in all first."""
@@ -131,7 +107,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     store, progress
         Where rows and facts go, and who is told.
     """
-    options = LandscapeOptions.of(spec.options)
+    options = convert(spec.options, LandscapeOptions)
     began = time.perf_counter()
     digits = _load(data_folder(data_dir))
     if not digits.are_mnist:
@@ -143,6 +119,8 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     sizes = [options.sizes(deployment, n_train) for deployment in range(spec.deployments)]
     progress.stage("sizes", sum(len(part) for part in sizes) * (len(options.points(1.0)) + 1))
     cells = []
+    # Participants are dealt alike here, so what each scores on its own few rows is left out.
+    measurer = Measurer(options, store, progress, own_scores=False)
     for deployment, pairs in enumerate(sizes):
         streams = deployment_streams(spec, deployment)
         pool = _pool(digits, options, streams)
@@ -150,9 +128,8 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
             own = Streams(int(streams.named(f"size/{rows_each}/{p}").integers(2**62)))
             made = _deployment(pool, rows_each, p, options, own)
             identity = {"deployment": deployment, "n_participants": p, "rows_each": rows_each}
-            references, points = _jobs(made, options, spec.seed)
-            append_missing(references, identity, store=store, progress=progress, as_one=True)
-            append_missing(points, identity, store=store, progress=progress)
+            points = [(point, spec.seed) for point in options.points(made.standard_deviation)]
+            measurer.measure(made, points, identity, references=made.rows, seed=spec.seed)
             cells.append(identity | _facts_of(made))
     facts = {"rows_from": digits.name, "data": dict(digits.checksums), "n_train": n_train, "n_test": n_test}
     notes = [
@@ -165,26 +142,6 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
     ]
     keep_facts(store, "sizes", began, first_facts(spec) | facts | {"cells": cells, "notes": notes})
-
-
-def _jobs(deployment: Deployment, options: LandscapeOptions, seed: int) -> tuple[list[Job], list[Job]]:
-    """References and points; participants are dealt alike here, so what each scores on its own few rows is left out."""
-    learners = options.learners[:1]
-    references: list[Job] = [
-        (point, partial(_without_own, job))
-        for point, job in reference_jobs(deployment.rows, learners=learners, most_alone=options.alone, seed=seed)
-        if point["method"] != "local-own"
-    ]
-    measuring = partial(measured, deployment, attacks=options.attacks, learners=learners, seed=seed)
-    points: list[Job] = [
-        ({"method": point.method, "draw": point.draw}, partial(_without_own, partial(measuring, point)))
-        for point in options.points(deployment.standard_deviation)
-    ]
-    return references, points
-
-
-def _without_own(measure: Callable[[], Row]) -> Row:
-    return {name: value for name, value in measure().items() if not name.startswith(("own:", "n_own"))}
 
 
 def _facts_of(deployment: Deployment) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,13 +14,13 @@ from mooring.geometry import to_numpy
 from mooring.learners import Fitted, score_value, train_learner
 from mooring.tables import Partition
 from mooring.typing import Matrix
-from mooring_studies.tabular.deployment import Labels, Row
+from mooring_studies.comparison.results import Column, Row
 
 _FEW_PARTICIPANTS = 10  # of so many, each one's own score has a column
 _NO_NOISE: Row = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
 
 
-def utility(rows: Partition, simulation: Simulation, *, learner: str, seed: int) -> Row:
+def utility(rows: Partition, simulation: Simulation, *, learners: Sequence[str], seed: int) -> Row:
     """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed.
 
     Parameters
@@ -28,21 +28,22 @@ def utility(rows: Partition, simulation: Simulation, *, learner: str, seed: int)
     rows : Partition
         What the simulation was made from.
     simulation : Simulation
-    learner : str
+    learners : sequence of str
+        See `by_learner`.
     seed : int
     """
     labels, test_labels = _labels(rows)
-    fitted = train(learner, to_numpy(simulation.collaboration_matrix), np.concatenate(labels), seed=seed)
+    joint, joint_labels = to_numpy(simulation.collaboration_matrix), np.concatenate(labels)
 
     def tested(noise: float) -> Matrix:
         parts = [to_numpy(simulation.map_new_rows(i, own, data_noise_scale=noise)) for i, own in enumerate(rows.test)]
         return np.concatenate(parts)
 
-    clean_rows = tested(0.0)
-    clean = fitted.predict(clean_rows)
     noise = simulation.data_noise_scale
-    noisy = clean if noise == 0 else fitted.predict(tested(noise))
-    return scored(test_labels, clean=clean, noisy=noisy) | ranked(test_labels, leaning(fitted, clean_rows))
+    clean, noisy = tested(0.0), tested(noise) if noise > 0 else None
+    return by_learner(
+        learners, lambda name: _score(train(name, joint, joint_labels, seed=seed), test_labels, clean, noisy)
+    )
 
 
 def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed: int) -> Row:
@@ -53,19 +54,14 @@ def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed:
     rows : Partition
     who : sequence of int
     learners : sequence of str
-        The first one's scores have the usual columns; those of another have its name after a colon.
+        See `by_learner`.
     seed : int
     """
     labels, test_labels = _labels(rows)
     own, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))
     tested = np.concatenate(rows.test)
-    columns: Row = {**_NO_NOISE, "n_own_rows": int(own.shape[0])}
-    for k, learner in enumerate(learners):
-        fitted = train(learner, own, own_labels, seed=seed)
-        said = fitted.predict(tested)
-        found = scored(test_labels, clean=said, noisy=said) | ranked(test_labels, leaning(fitted, tested))
-        columns |= renamed(found, learner) if k else found
-    return columns
+    scores = by_learner(learners, lambda name: _score(train(name, own, own_labels, seed=seed), test_labels, tested))
+    return {**_NO_NOISE, "n_own_rows": int(own.shape[0])} | scores
 
 
 def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
@@ -75,8 +71,8 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
     hospitals' patients is not to blame for failing on them.
     """
     labels, test_labels = _labels(rows)
-    columns: Row = dict(_NO_NOISE)
-    for k, learner in enumerate(learners):
+
+    def score(learner: str) -> Row:
         models = [train(learner, own, known, seed=seed) for own, known in zip(rows.train, labels, strict=True)]
         pairs = [(model, test) for model, test in zip(models, rows.test, strict=True) if len(test)]
         said = np.concatenate([model.predict(test) for model, test in pairs])
@@ -85,16 +81,27 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
         if len(leans) == len(pairs):
             found |= ranked(test_labels, np.concatenate(leans))
             found.pop("auc_clean", None)  # leanings of different models cannot be ranked together
-        columns |= renamed(found, learner) if k else found
+        return found
+
+    return _NO_NOISE | by_learner(learners, score)
+
+
+def by_learner(learners: Sequence[str], score: Callable[[str], Row]) -> Row:
+    """Scores of every learner: the first one's in the usual columns, those of another with its name after a colon."""
+    columns: Row = {}
+    for k, learner in enumerate(learners):
+        columns |= {f"{name}:{learner}" if k else name: value for name, value in score(learner).items()}
     return columns
 
 
-def renamed(columns: Row, learner: str) -> Row:
-    """Scores of a further learner, its name after a colon."""
-    return {f"{name}:{learner}": value for name, value in columns.items()}
+def _score(fitted: Fitted, test_labels: Sequence[Column], clean: Matrix, noisy: Matrix | None = None) -> Row:
+    """All columns of one model on everybody's test rows; without `noisy` ones, the clean ones stand for both."""
+    said = fitted.predict(clean)
+    with_noise = said if noisy is None else fitted.predict(noisy)
+    return scored(test_labels, clean=said, noisy=with_noise) | ranked(test_labels, leaning(fitted, clean))
 
 
-def train(learner: str, rows: Matrix, labels: Labels, *, seed: int) -> Fitted:
+def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
     """Train a learner for classes; a logistic regression that stops at its last step is no news here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -111,7 +118,7 @@ def leaning(fitted: Fitted, rows: Matrix) -> Matrix | None:
     return np.asarray(fitted.model.predict_proba(scaled)[:, -1])
 
 
-def ranked(test_labels: Sequence[Labels], leans: Matrix | None) -> Row:
+def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:
     """Areas under the ROC curve, as deployed: over all test rows, and the mean over participants of their own rows'.
 
     Balanced accuracy at the usual threshold also tells how many rows a model calls positive, which noise shifts, one way or
@@ -134,7 +141,7 @@ def ranked(test_labels: Sequence[Labels], leans: Matrix | None) -> Row:
     return columns
 
 
-def scored(test_labels: Sequence[Labels], *, clean: Labels, noisy: Labels) -> Row:
+def scored(test_labels: Sequence[Column], *, clean: Column, noisy: Column) -> Row:
     """Scores over all test rows, and where participants are few each one's own score as deployed."""
     truth = np.concatenate(list(test_labels))
     columns: Row = {
@@ -149,12 +156,12 @@ def scored(test_labels: Sequence[Labels], *, clean: Labels, noisy: Labels) -> Ro
     return columns
 
 
-def balanced(truth: Labels, predicted: Labels) -> float:
+def balanced(truth: Column, predicted: Column) -> float:
     """The mean over classes of the share recognised."""
     return score_value(truth, predicted, kind="classes")
 
 
-def _labels(rows: Partition) -> tuple[tuple[Labels, ...], tuple[Labels, ...]]:
+def _labels(rows: Partition) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     assert rows.train_labels is not None
     assert rows.test_labels is not None
     return rows.train_labels, rows.test_labels

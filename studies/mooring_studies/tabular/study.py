@@ -11,77 +11,50 @@ the projected rows, in the results absolute.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from mooring import InputError
 from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.tables import Partition, partition
+from mooring_studies.comparison.results import Row
 from mooring_studies.data.tables import TableRows, load_tables, standardise
+from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
-from mooring_studies.tabular.deployment import Deployment, Point, Row, make_deployment
-from mooring_studies.tabular.jobs import (
-    Job,
-    append_missing,
-    checked,
-    deployment_streams,
-    keep_facts,
-    measured,
-    reference_jobs,
-)
+from mooring_studies.tabular.deployment import Deployment, Point, make_deployment
+from mooring_studies.tabular.jobs import Measurer, Options, deployment_streams, keep_facts
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """The [options] of a study of tables.
+class TableOptions(Options):
+    """The [options] of a study of tables; a participant's rows are all there are where `rows_each` is 0.
 
     Attributes
     ----------
     source : str
         "hospitals", with one participant a hospital, or "census", dealt to `n_participants`.
-    rows_each : tuple of int
-        Most training rows a participant; 0 for all there are. One part of the study each.
     n_components : int
-        h; 0 shares all columns as they are. Otherwise they are projected by an SVD of public rows.
-    learners : tuple of str
-        The first one's scores have the usual columns; those of another have its name after a colon.
-    anchor_noise, data_noise, both_anchor, both_data : tuple of float
-        The grids; private-data noise as a multiple of the projected rows' root mean square.
+        0 shares all columns as they are. Otherwise they are projected by an SVD of public rows.
+    both_anchor, both_data : tuple of float
+        The grid of both noises; the unit of private-data noise is the projected rows' root mean square.
     draws : int
         Draws of noise at every point of a grid.
-    alone : int
-        Most participants whose own models are trained.
     """
 
     source: str
     n_participants: int
-    rows_each: tuple[int, ...]
     test_share: float
     public_share: float
-    n_components: int
-    learners: tuple[str, ...]
-    anchor_noise: tuple[float, ...]
-    data_noise: tuple[float, ...]
     both_anchor: tuple[float, ...]
     both_data: tuple[float, ...]
     draws: int
-    attacks: tuple[str, ...]
-    n_queries: int
-    alone: int
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> TableOptions:
-        """Check the options of a spec; all must be there and no other."""
-        return cls(**checked(options, cls.__annotations__))
 
     def points(self, rms: float) -> Iterator[Point]:
         """Every point with every draw, for rows of this root mean square; a method's draws are numbered through its grid."""
@@ -107,7 +80,7 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     store, progress
         Where rows and facts go, and who is told.
     """
-    options = TableOptions.of(spec.options)
+    options = convert(spec.options, TableOptions)
     began = time.perf_counter()
     tables = load_tables(options.source, data_dir)
     for name, checksum in tables.checksums.items():
@@ -116,7 +89,8 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
         progress.note(note)
     parts = list(product(range(spec.deployments), options.rows_each))
     progress.stage("points", len(parts) * (len(list(options.points(1.0))) + 1))
-    facts: dict[str, Any] = first_facts(spec) | {"parts": []}
+    facts: Row = first_facts(spec) | {"parts": []}
+    measurer = Measurer(options, store, progress)
     for deployment, rows_each in parts:
         streams, seed = deployment_streams(spec, deployment), spec.seed + 1000 * deployment
         partition, projection = partition_tables(tables, options, rows_each, streams)
@@ -127,14 +101,8 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
             "rows_each": max(part.shape[0] for part in partition.train),
         }
         facts["parts"].append(identity | _facts_of(made, partition))
-        references = reference_jobs(partition, learners=options.learners, most_alone=options.alone, seed=seed)
-        append_missing(references, identity, store=store, progress=progress, as_one=True)
-        measuring = partial(measured, made, attacks=options.attacks, learners=options.learners)
-        jobs: list[Job] = [
-            ({"method": point.method, "draw": point.draw}, partial(measuring, point, seed=seed + point.draw))
-            for point in options.points(made.rms)
-        ]
-        append_missing(jobs, identity, store=store, progress=progress)
+        points = [(point, seed + point.draw) for point in options.points(made.rms)]
+        measurer.measure(made, points, identity, references=partition, seed=seed)
     keep_facts(store, "points", began, facts | _facts_of_tables(tables, partition, options))
 
 
