@@ -125,7 +125,7 @@ def test_in_a_pipeline() -> None:
         (lambda: RigidPerturbation(random_state=np.random.default_rng(0)).fit(rows()), "random_state"),  # type: ignore[arg-type]
         (lambda: PublicProjection(2, kind="magic").fit(rows()), "kind"),  # type: ignore[arg-type]
         (lambda: PublicProjection(9).fit(rows()), "n_components"),
-        (lambda: AnchorAligner(template=rows(7)).fit(rows()), "template"),
+        (lambda: AnchorAligner(template=rows(7)).fit(rows()), "anchor_representation"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, what: str, refused: Any) -> None:

@@ -21,10 +21,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mooring.alignment import align
-from mooring.alignment.result import make_rigid_map
+from mooring.alignment import align, align_to_template
 from mooring.errors import InputError
-from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import GeneratorNoise, map_rows, represent_rows
 from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
@@ -221,20 +219,12 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: npt.ArrayLike, y: Any = None) -> AnchorAligner:
         """Find the rigid map that brings the anchor representation X closest to the template."""
         B = _checked(self, X)
-        mean = B.mean(axis=0)
-        d = B.shape[1]
         if self.template is None:  # Π(BᵀB) is I, also where B is rank-poor and a computed factor would not be
-            return self._settled(make_rigid_map(np.eye(d), mean, np.zeros(d)), B - mean)
+            mean, d = B.mean(axis=0), B.shape[1]
+            return self._settled(RigidMap(np.eye(d), -mean), B - mean)
         template = check_array(self.template, dtype=np.float64)
-        if template.shape != B.shape:
-            raise InputError(
-                "template",
-                expected=f"of shape {B.shape} like the anchor representation",
-                got=f"shape {template.shape}",
-                cure="Both are made from one anchor, row for row.",
-            )
         template = template - template.mean(axis=0)
-        return self._settled(make_rigid_map(polar_factor((B - mean).T @ template), mean, np.zeros(d)), template)
+        return self._settled(align_to_template(B, template), template)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """(X − 1 bᵀ) R: uploaded rows in the common space."""

@@ -162,31 +162,6 @@ def make_batch(anchor_representations: Array) -> ProcrustesProblem:
     return _centred(xp.asarray(xp.permute_dims(array, (0, 2, 1, 3)), copy=True))
 
 
-def centre_newcomer(anchor_representation: Array, *, template: Array) -> tuple[Array, Array]:
-    """Check one late joiner's anchor representation against the template; return it centred, and its mean row."""
-    array = as_float64(anchor_representation)
-    xp = namespace_of(array, template)
-    if tuple(array.shape) != tuple(template.shape):
-        raise InputError(
-            "anchor_representation",
-            expected=f"of shape {tuple(template.shape)} like the template",
-            got=f"shape {tuple(array.shape)}",
-            cure="A late joiner must use the study's anchor and projection.",
-        )
-    if not bool(xp.all(xp.isfinite(array))):
-        raise InputError("anchor_representation", expected="finite", got="NaN or Inf", cure="Ask for the upload again.")
-    mean = xp.mean(array, axis=0)
-    centred = array - mean
-    if not _have_full_rank(centred[None, ...]).all():
-        raise InputError(
-            "anchor_representation",
-            expected=f"of rank {array.shape[1]} after centring",
-            got="less",
-            cure="The newcomer's anchor is rank-poor: it must use the study's own.",
-        )
-    return centred, mean
-
-
 def _centred(stacked: Array) -> ProcrustesProblem:
     """Centre representations of shape (n_problems, r, p, d); the array is owned here and changed in place."""
     xp = namespace_of(stacked)
@@ -232,7 +207,7 @@ def _require_finite(stacked: Array) -> None:
 def _require_full_rank(stacked: Array) -> None:
     """Refuse centred blocks whose columns do not span d directions: they cannot fix an orthogonal map."""
     xp = namespace_of(stacked)
-    full = _have_full_rank(xp.permute_dims(stacked, (0, 2, 1, 3)))
+    full = have_full_rank(xp.permute_dims(stacked, (0, 2, 1, 3)))
     if full.all():
         return
     names = [str(index) for index in range(full.shape[1]) if not full[:, index].all()]
@@ -244,7 +219,8 @@ def _require_full_rank(stacked: Array) -> None:
     )
 
 
-def _have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:
+def have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:
+    """Say of each centred anchor representation of a batch (..., r, d) whether its columns span d directions."""
     xp = namespace_of(centred)
     gram = transpose(centred) @ centred
     typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / gram.shape[-1]

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.certificate import Certificate, prove_optimal
-from mooring.alignment.problem import ProcrustesProblem, centre_newcomer
-from mooring.geometry.backend import namespace_of, to_numpy
+from mooring.alignment.problem import ProcrustesProblem, have_full_rank
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
@@ -91,8 +92,7 @@ class Alignment:
         anchor_representation : array of shape (r, d)
             The newcomer's upload, made with the same anchor.
         """
-        centred, mean = centre_newcomer(anchor_representation, template=self.template)
-        return make_rigid_map(polar_factor(centred.T @ self.template), mean, self.origin)
+        return align_to_template(anchor_representation, self.template, origin=self.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class BatchSolution:
             objective, gap = unit**2 * float(xp.sum(S * S)), float(gaps[index])
             found.append(
                 Alignment(
-                    maps=tuple(make_rigid_map(maps[index, i], means[i], origin) for i in range(p)),
+                    maps=tuple(RigidMap.from_centre(maps[index, i], means[i], origin) for i in range(p)),
                     template=(unit / p) * S,  # eq. gopp_C_update
                     origin=origin,
                     objective=objective,
@@ -163,14 +163,36 @@ class BatchSolution:
         return tuple(found)
 
 
-def make_rigid_map(orthogonal: Array, mean: Array, origin: Array) -> RigidMap:
-    """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+def align_to_template(anchor_representation: Array, template: Array, *, origin: Array | None = None) -> RigidMap:
+    """Find the alignment map that brings one anchor representation closest to a template.
 
     Parameters
     ----------
-    orthogonal : array of shape (d, d)
-        R.
-    mean, origin : arrays of shape (d,)
-        b and o.
+    anchor_representation : array of shape (r, d)
+    template : array of shape (r, d)
+        Centred.
+    origin : array of shape (d,), optional
+        Where the common space puts the anchor's mean; zero by default.
     """
-    return RigidMap(orthogonal, origin - mean @ orthogonal)
+    array = as_float64(anchor_representation)
+    xp = namespace_of(array, template)
+    if tuple(array.shape) != tuple(template.shape):
+        raise InputError(
+            "anchor_representation",
+            expected=f"of shape {tuple(template.shape)} like the template",
+            got=f"shape {tuple(array.shape)}",
+            cure="Both are made from one anchor, row for row: use the study's anchor and projection.",
+        )
+    if not bool(xp.all(xp.isfinite(array))):
+        raise InputError("anchor_representation", expected="finite", got="NaN or Inf", cure="Ask for the upload again.")
+    mean = xp.mean(array, axis=0)
+    centred = array - mean
+    if not have_full_rank(centred):
+        raise InputError(
+            "anchor_representation",
+            expected=f"of rank {array.shape[1]} after centring",
+            got="less",
+            cure="The anchor is rank-poor: use the study's own.",
+        )
+    origin = xp.zeros_like(mean) if origin is None else origin
+    return RigidMap.from_centre(polar_factor(centred.T @ template), mean, origin)

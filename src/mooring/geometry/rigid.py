@@ -102,6 +102,19 @@ class RigidMap:
         return cls(orthogonal, rng.standard_normal((*batch_shape, n_components)))
 
     @classmethod
+    def from_centre(cls, orthogonal: Array, centre: Array, origin: Array) -> RigidMap:
+        """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+
+        Parameters
+        ----------
+        orthogonal : array of shape (d, d)
+            R.
+        centre, origin : arrays of shape (d,)
+            b, and o, where it goes.
+        """
+        return cls(orthogonal, origin - centre @ orthogonal)
+
+    @classmethod
     def identity(cls, n_components: int) -> RigidMap:
         """The map that changes nothing."""
         require_components(n_components)

@@ -24,7 +24,7 @@ from mooring.engines.dask.bundle_locations import (
 )
 from mooring.engines.dask.cluster import Client, Future
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.analyst.anchor_source import has_full_rank
+from mooring.protocol.analyst.anchor_source import centre_anchors, has_full_rank
 from mooring.protocol.analyst.intake import (
     INTAKE_FILE,
     MOST_BYTES,
@@ -239,9 +239,7 @@ def _stack(checked: Checked) -> Matrix:
 
 def centred_stack(checked: Checked) -> tuple[Matrix, Matrix]:
     """A group's anchor representations, centred, and their mean rows; these stay with the worker."""
-    stack = checked[1]
-    means = stack.mean(axis=1)
-    return stack - means[:, None, :], means
+    return centre_anchors(checked[1])
 
 
 def _write_record(folder: Path, study: Study, intake: Intake, remembered: dict[str, str], command: str) -> None:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import RefusedError, StorageError
-from mooring.geometry.rigid import RigidMap
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
@@ -78,11 +77,6 @@ class AlignmentState:
         """Bring one participant's rows into the common space."""
         moved = (rows.astype(np.float64) - self.means[index]) @ self.orthogonals[index] + self.origin
         return np.asarray(moved, dtype=np.float32)
-
-    def alignment_map(self, index: int) -> RigidMap:
-        """One participant's map."""
-        R = self.orthogonals[index]
-        return RigidMap(R, self.origin - self.means[index] @ R)
 
 
 def write_space(folder: Path, space: AlignmentState) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from mooring.alignment import align, align_to_reference
 from mooring.alignment.certificate import Certificate
-from mooring.alignment.problem import centre_newcomer
-from mooring.errors import InputError
+from mooring.alignment.problem import have_full_rank
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_fits
 from mooring.protocol.messages.bundle import Bundle
@@ -91,18 +90,15 @@ class LocalAnchors:
     def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
         """Align these by the study's method; the parameters are those of `AnchorSource.solve`."""
         uploads = [bundle.anchor_representation for bundle in bundles]
+        centred = [centre_anchors(upload) for upload in uploads]
         if study.method_described.alignment == "reference":
             found = align_to_reference(uploads)
         else:
             found = align(uploads, certify=certify)
-        aligned = [
-            (upload - upload.mean(axis=0)) @ np.asarray(map.orthogonal)
-            for upload, map in zip(uploads, found.maps, strict=True)
-        ]
-        h = study.n_components
+        orthogonals = np.stack([np.asarray(map.orthogonal) for map in found.maps])
         return AnchorSolution(
-            orthogonals=np.stack([np.asarray(map.orthogonal) for map in found.maps]).reshape(-1, h, h),
-            means=np.stack([upload.mean(axis=0) for upload in uploads]),
+            orthogonals=orthogonals,
+            means=np.stack([mean for _, mean in centred]),
             template=np.ascontiguousarray(found.template),
             origin=np.ascontiguousarray(found.origin),
             iterations=found.iterations,
@@ -111,21 +107,21 @@ class LocalAnchors:
             residual=found.residual,
             misfit=found.misfit,
             certificate=found.certificate,
-            fits=measure_fits(aligned),
+            fits=measure_fits([own @ R for (own, _), R in zip(centred, orthogonals, strict=True)]),
         )
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
-        return [fit_newcomer(template, *centre(bundle.anchor_representation)) for bundle in bundles]
+        return [fit_newcomer(template, *centre_anchors(bundle.anchor_representation)) for bundle in bundles]
 
 
-def centre(upload: Matrix) -> tuple[Matrix, Matrix]:
-    """An anchor representation centred, and its mean row."""
-    mean = upload.mean(axis=0)
-    return np.asarray(upload - mean), mean
+def centre_anchors(anchor_representations: Matrix) -> tuple[Matrix, Matrix]:
+    """Anchor representations of shape (..., r, h), centred, and their mean rows."""
+    means = anchor_representations.mean(axis=-2)
+    return np.asarray(anchor_representations - means[..., None, :]), means
 
 
-def fit_newcomer(template: Matrix, centre: Matrix, mean: Matrix) -> Newcomer:
+def fit_newcomer(template: Matrix, centred: Matrix, mean: Matrix) -> Newcomer:
     """Fit one anchor representation to a template.
 
     Parameters
@@ -135,13 +131,9 @@ def fit_newcomer(template: Matrix, centre: Matrix, mean: Matrix) -> Newcomer:
         The anchor representation without its mean row.
     mean : array of shape (h,)
     """
-    return Newcomer(measure_fit(template, centre), np.asarray(polar_factor(centre.T @ template)), mean)
+    return Newcomer(measure_fit(template, centred), np.asarray(polar_factor(centred.T @ template)), mean)
 
 
-def has_full_rank(upload: Matrix) -> bool:
-    """Whether an anchor representation spans all directions."""
-    try:
-        centre_newcomer(upload, template=upload)
-    except InputError:
-        return False
-    return True
+def has_full_rank(anchor_representation: Matrix) -> bool:
+    """Whether an anchor representation of finite numbers spans all directions."""
+    return bool(have_full_rank(centre_anchors(anchor_representation)[0]))

@@ -131,7 +131,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     if max(float(np.abs(array).max()) for array in found.arrays.values()) > _LARGEST:
         raise _refuse("the map", "it moves rows further than any map of mooring's")
     try:
-        alignment_map = RigidMap(R, origin - mean @ R)
+        alignment_map = RigidMap.from_centre(R, mean, origin)
     except InputError:
         raise _refuse("the map", "it is not orthogonal, and would distort rows") from None
     digest = str(found.fields["model"])
