@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mooring.atomic_io import make_folder
 from mooring.engines.dask.bundle_locations import RemoteBundle, list_bundles
-from mooring.engines.dask.cluster import SHARED_CURE, Client, explain_dask_errors, require_seen, require_shared
-from mooring.engines.dask.intake import IntakeResult, collect_on_workers
+from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explain_dask_errors, require_seen, require_shared
+from mooring.engines.dask.intake import collect_on_workers
 from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
@@ -55,7 +55,8 @@ class DaskEngine:
     passes: int | None = None
     reduced: bool = field(default=False, init=False)
     parts_kept: int = field(default=0, init=False)
-    _taken: IntakeResult | None = field(default=None, init=False, repr=False)
+    _intake: Intake | None = field(default=None, init=False, repr=False)
+    _stacks: tuple[Future, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.rows_at_once is not None and self.rows_at_once < 1:
@@ -83,11 +84,11 @@ class DaskEngine:
             anchors = 8 * len(places) * study.n_anchor_rows * study.n_components
             asked = self.reduce_over_workers
             reduced = anchors > MOST_ANCHOR_BYTES if asked is None else asked
-            taken = collect_on_workers(
+            self._intake, self._stacks = collect_on_workers(
                 self.client, study, places, folder, anchors_here=not reduced, command=command, progress=progress
             )
-        self.reduced, self._taken = reduced, taken
-        return taken.intake
+        self.reduced = reduced
+        return self._intake
 
     def align(
         self,
@@ -101,20 +102,17 @@ class DaskEngine:
         progress: Progress | None = None,
     ) -> Aligned:
         """Align bundles that this engine collected, and map them on the workers."""
-        taken, folder = self._taken, Path(folder).absolute()
-        known = {bundle.digest for bundle in taken.intake.bundles} if taken else set()
-        if taken is None or not all(isinstance(each, RemoteBundle) and each.digest in known for each in bundles):
+        folder = Path(folder).absolute()
+        known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
+        if self._intake is None or not all(isinstance(one, RemoteBundle) and one.digest in known for one in bundles):
             raise InputError(
                 "bundles",
                 expected="those that this engine collected last",
-                got="none so far" if taken is None else "others",
+                got="none so far" if self._intake is None else "others",
                 cure="Collect them with the same engine: Analyst(…, engine=engine).collect(source).",
             )
         table = PartsOnWorkers(self.client, rows_at_once=self.rows_at_once)
-        backend = Backend(table=table)
-        if self.reduced:
-            anchors = AnchorsOnWorkers(self.client, taken.stacks, taken.where, taken.usable)
-            backend = Backend(anchors, table)
+        backend = Backend(AnchorsOnWorkers(self.client, self._stacks), table) if self.reduced else Backend(table=table)
         with explain_dask_errors():
             aligned = align_bundles(
                 study,

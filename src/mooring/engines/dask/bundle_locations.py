@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,17 +9,13 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from mooring.atomic_io import explain_os_errors
-from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import make_printable
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
-from mooring.protocol.transport.inbox import Copy
-from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
-
-_WHAT = "the folder of bundles"
+from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
+from mooring.protocol.transport.object_stores import download, open_file_system
 
 
 @dataclass(frozen=True)
@@ -45,9 +40,22 @@ class BundleLocation:
 
 @dataclass(frozen=True, eq=False)
 class RemoteBundle(Bundle):
-    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
+    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process.
+
+    Attributes
+    ----------
+    place : BundleLocation
+    has_full_rank : bool
+        Whether its anchor representation spans all directions.
+    row : int
+        Where that is in the stack of its group.
+    group : int
+    """
 
     place: BundleLocation
+    has_full_rank: bool
+    row: int
+    group: int = 0
 
 
 class CachedStudy(Study):
@@ -77,39 +85,25 @@ class CachedStudy(Study):
 def list_bundles(source: str | Path) -> list[BundleLocation]:
     """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
     if is_url(source):
-        address = str(source)
-        system, root = open_file_system(address)
-        try:
-            system.invalidate_cache()  # a client that lives long would be told an old listing
-            listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
-        except Exception as problem:
-            raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
-        return sorted(
-            (
-                BundleLocation(
-                    address,
-                    str(entry["name"]),
-                    make_printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
-                    entry.get("size") if isinstance(entry.get("size"), int) else None,
-                    entry.get("type") == "directory",
-                )
-                for entry in listed
-            ),
-            key=lambda place: place.path,
-        )
-    folder = local_path(source).absolute()
-    with explain_os_errors(_WHAT):
-        if not folder.is_dir():
-            raise StorageError(_WHAT, reason="it is not there", cure="Check the path.")
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+        return [
+            BundleLocation(
+                str(source),
+                str(entry["name"]),
+                make_printable(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]),
+                listed_size(entry),
+                entry.get("type") == "directory",
+            )
+            for entry in list_objects(str(source))[1]
+        ]
     return [
-        BundleLocation(str(folder), str(path), make_printable(path.name), _size(path), path.is_dir()) for path in paths
+        BundleLocation(str(path.parent), str(path), make_printable(path.name), _size(path), path.is_dir())
+        for path in list_files(local_path(source).absolute())
     ]
 
 
 def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mapping[str, Copy]) -> list[BundleLocation]:
     """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
-    shown = {hashlib.sha256(each.path.encode("utf-8", "replace")).hexdigest(): each for each in places if each.is_away}
+    shown = {hash_name(each.path): each for each in places if each.is_away}
     return [
         BundleLocation(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
         for name, copy in sorted(copies.items())

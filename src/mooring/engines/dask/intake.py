@@ -6,15 +6,12 @@ the worker that read them; whether they also come here is the caller's choice.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from mooring.atomic_io import make_folder, write_atomically
 from mooring.engines.dask.bundle_locations import (
     BundleLocation,
     CachedStudy,
@@ -23,64 +20,16 @@ from mooring.engines.dask.bundle_locations import (
     open_local_copy,
 )
 from mooring.engines.dask.cluster import Client, Future
-from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.analyst.anchor_source import centre_anchors, has_full_rank
-from mooring.protocol.analyst.intake import (
-    INTAKE_FILE,
-    MOST_BYTES,
-    RECEIVED,
-    Intake,
-    RejectedBundle,
-    _choose_bundle,
-    _read_accepted,
-    _read_copies,
-)
-from mooring.protocol.messages.bundle import Bundle, verify_bundle
+from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, IntakeRecord, RejectedBundle, try_verify
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix, Progress
 
 GROUP_BYTES, MOST_IN_GROUP = 2**25, 256
 _GROUP_FILE_BYTES = 2**26
-_MOST_RECORDED = 10_000
 
-
-@dataclass(frozen=True)
-class VerifiedBundle:
-    """What a worker says of a bundle that holds up: everything but its arrays."""
-
-    file: str
-    name: str
-    digest: str
-    n_rows: int
-    anchor_digest: str
-    place: BundleLocation
-    has_full_rank: bool
-    row: int
-    """Where its anchor representation is in the group's stack."""
-
-
-Checked = tuple[list[VerifiedBundle | RejectedBundle], Matrix]
-
-
-@dataclass(frozen=True, eq=False)
-class IntakeResult:
-    """What came, and where its anchor representations are.
-
-    Attributes
-    ----------
-    intake : Intake
-    stacks : tuple of futures
-        One a group, on some worker: anchor representations (k, r, h), centred, and their mean rows (k, h).
-    where : dict
-        Of each participant the group and the row in its stack.
-    usable : set of str
-        Whose anchor representation spans all directions.
-    """
-
-    intake: Intake
-    stacks: tuple[Future, ...]
-    where: dict[str, tuple[int, int]]
-    usable: frozenset[str]
+Found = list[RemoteBundle | RejectedBundle]
+Checked = tuple[Found, Matrix]
 
 
 def collect_on_workers(
@@ -90,88 +39,69 @@ def collect_on_workers(
     folder: Path,
     *,
     anchors_here: bool,
-    most_bytes: int = MOST_BYTES,
     command: str = "",
     progress: Progress | None = None,
-) -> IntakeResult:
-    """Take every bundle that holds up; the record of bundles is the one that the local intake writes."""
+) -> tuple[Intake, tuple[Future, ...]]:
+    """Take every bundle that holds up; the record of bundles is the one that the local intake writes.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    study : Study
+        With its roster.
+    places : sequence of BundleLocation
+    folder : Path
+        The work folder.
+    anchors_here : bool
+        Whether anchor representations come to this process.
+    command : str
+        For the record.
+    progress : callable, optional
+        Called with files looked at and files in all.
+
+    Returns
+    -------
+    Intake, and a tuple of futures
+        Unless anchors are here, one a group on some worker: its anchor representations (k, r, h), centred, and their mean
+        rows (k, h).
+    """
     from distributed import as_completed
 
-    study.require_roster()
-    make_folder(folder, mode=0o700, what="the work folder")
-    remembered = _read_accepted(folder, study)
-    kept = kept_places(places, folder.absolute() / RECEIVED, _read_copies(folder, remembered))
-    places = [*places, *kept]
+    record = IntakeRecord.read(folder, study)
+    places = [*places, *kept_places(places, folder.absolute() / RECEIVED, record.copies)]
     at_work = client.submit(CachedStudy.of, study, pure=False)
     groups = in_groups(places, study)
-    checked = [client.submit(check_group, at_work, group, most_bytes, pure=False) for group in groups]
-    told = {client.submit(_facts, future, pure=False): k for k, future in enumerate(checked)}
+    checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
+    told = {client.submit(_found, future, pure=False): k for k, future in enumerate(checked)}
     stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
-    facts: dict[int, list[VerifiedBundle | RejectedBundle]] = {}
+    found: dict[int, Found] = {}
     done = 0
     for future in as_completed(list(told)):
         k = told[future]
-        facts[k] = future.result()
+        found[k] = future.result()
         done += len(groups[k])
         if progress:
             progress(done, len(places))
-    stacks_here = [future.result() for future in stacks] if anchors_here else None
-    valid, aside, whereabouts = _sort_bundles(study, [facts[k] for k in range(len(groups))], stacks_here, remembered)
-    taken: list[RemoteBundle] = []
-    members = [member.name for member in study.participants]
-    for name in members:
-        one, refused = _choose_bundle(valid.get(name, []), name, remembered.get(name))
-        aside += refused
-        if isinstance(one, RemoteBundle):
-            taken.append(one)
-            remembered[name] = one.digest
-    here = {bundle.member.name for bundle in taken}
-    missing = tuple(name for name in members if name not in here)
-    intake = Intake(tuple(taken), tuple(aside), missing, tuple(name for name in missing if name in remembered))
-    _write_record(folder, study, intake, remembered, command)
-    found = {bundle.member.name: whereabouts[bundle.place.path] for bundle in taken}
-    return IntakeResult(
-        intake,
-        () if anchors_here else tuple(stacks),
-        {name: (k, one.row) for name, (k, one) in found.items()},
-        frozenset(name for name, (_, one) in found.items() if one.has_full_rank),
-    )
+    everything = [
+        replace(one, group=k) if isinstance(one, RemoteBundle) else one for k in range(len(groups)) for one in found[k]
+    ]
+    remote = [one for one in everything if isinstance(one, RemoteBundle)]
+    if anchors_here:
+        arrays = [future.result() for future in stacks]
+        remote = [replace(one, anchor_representation=arrays[one.group][one.row]) for one in remote]
+    valid = [(one.place.shown, one) for one in _without_spare_copies(remote, record.remembered)]
+    intake = record.settle(valid, [one for one in everything if isinstance(one, RejectedBundle)])
+    record.write(intake, command)
+    return intake, () if anchors_here else tuple(stacks)
 
 
-def _sort_bundles(
-    study: Study,
-    groups: Sequence[Sequence[VerifiedBundle | RejectedBundle]],
-    stacks: Sequence[Matrix] | None,
-    remembered: Mapping[str, str],
-) -> tuple[dict[str, list[tuple[str, Bundle]]], list[RejectedBundle], dict[str, tuple[int, VerifiedBundle]]]:
-    """Return valid bundles by participant, those set aside, and by path the group and the facts of each valid one."""
-    valid: dict[str, list[tuple[str, Bundle]]] = {}
-    aside: list[RejectedBundle] = []
-    whereabouts: dict[str, tuple[int, VerifiedBundle]] = {}
-    members = {member.name: member for member in study.participants}
-    for k, found in ((k, each) for k, group in enumerate(groups) for each in group):
-        if isinstance(found, RejectedBundle):
-            aside.append(found)
-            continue
-        theirs = valid.setdefault(found.name, [])
-        still_there = any(bundle.digest == found.digest for _, bundle in theirs)
-        if found.place.kept and (still_there or found.digest != remembered.get(found.name)):
-            continue
-        bundle = RemoteBundle(
-            members[found.name],
-            found.digest,
-            found.n_rows,
-            found.anchor_digest,
-            np.empty((0, study.n_components)) if stacks is None else stacks[k][found.row],
-            Path(found.place.path),
-            {},
-            study.n_components,
-            study.label.kind,
-            found.place,
-        )
-        theirs.append((found.file, bundle))
-        whereabouts[found.place.path] = (k, found)
-    return valid, aside, whereabouts
+def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[str, str]) -> Iterator[RemoteBundle]:
+    """A copy in the work folder counts only if it was accepted, and is not found at its source."""
+    seen: set[str] = set()
+    for one in bundles:  # copies come last
+        if not one.place.kept or (one.digest not in seen and one.digest == remembered.get(one.member.name)):
+            seen.add(one.digest)
+            yield one
 
 
 def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
@@ -191,45 +121,24 @@ def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[Bundl
 
 def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
     """Verify some bundles; runs on a worker."""
-    found: list[VerifiedBundle | RejectedBundle] = []
+    found: Found = []
     anchors: list[Matrix] = []
     for place in places:
         with open_local_copy(place, most_bytes=most_bytes) as path:
-            if isinstance(path, str):
-                bundle: Bundle | RejectedBundle = RejectedBundle(place.shown, path)
-            else:
-                bundle = _verified(path, study, place.shown)
-        if isinstance(bundle, RejectedBundle):
-            found += [] if place.kept else [bundle]  # of a copy that is broken, only the object counts
+            bundle = path if isinstance(path, str) else try_verify(path, study)
+        if isinstance(bundle, str):
+            found += [] if place.kept else [RejectedBundle(place.shown, bundle)]  # of a broken copy the object counts
             continue
+        elsewhere = {"anchor_representation": np.empty((0, study.n_components)), "path": Path(place.path)}
+        told = vars(bundle) | elsewhere
         whole = has_full_rank(bundle.anchor_representation)
-        found.append(
-            VerifiedBundle(
-                place.shown,
-                bundle.member.name,
-                bundle.digest,
-                bundle.n_rows,
-                bundle.anchor_digest,
-                place,
-                whole,
-                len(anchors),
-            )
-        )
+        found.append(RemoteBundle(**told, place=place, has_full_rank=whole, row=len(anchors)))
         anchors.append(bundle.anchor_representation)
     shape = (0, study.n_anchor_rows, study.n_components)
     return found, np.stack(anchors) if anchors else np.empty(shape)
 
 
-def _verified(path: Path, study: Study, shown: str) -> Bundle | RejectedBundle:
-    try:
-        return verify_bundle(path, study)
-    except (RefusedError, StorageError) as problem:
-        return RejectedBundle(shown, problem.reason)
-    except (MooringError, OSError, MemoryError):
-        return RejectedBundle(shown, "it cannot be read")
-
-
-def _facts(checked: Checked) -> list[VerifiedBundle | RejectedBundle]:
+def _found(checked: Checked) -> Found:
     return checked[0]
 
 
@@ -240,16 +149,3 @@ def _stack(checked: Checked) -> Matrix:
 def centred_stack(checked: Checked) -> tuple[Matrix, Matrix]:
     """A group's anchor representations, centred, and their mean rows; these stay with the worker."""
     return centre_anchors(checked[1])
-
-
-def _write_record(folder: Path, study: Study, intake: Intake, remembered: dict[str, str], command: str) -> None:
-    record: dict[str, Any] = {
-        "command": command,
-        **intake.as_dict(),
-        "study": study.digest,
-        "remembered": remembered,
-    }
-    copies = _read_copies(folder, remembered)  # of downloads that a local run made; there are none here
-    record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
-    record["set_aside"] = record["set_aside"][:_MOST_RECORDED]
-    write_atomically(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")

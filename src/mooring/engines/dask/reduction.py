@@ -15,10 +15,12 @@ import math
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from mooring.alignment.result import Termination
+from mooring.engines.dask.bundle_locations import RemoteBundle
 from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.anchor_source import AnchorSolution, Newcomer, fit_newcomer
@@ -45,15 +47,30 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """What the reduction gives back: the sum it rests at, and how it got there."""
+    """Where the reduction came to rest: maps follow from `weighted_sum`, and `total` from the maps.
+
+    Attributes
+    ----------
+    weighted_sum : array of shape (r, h)
+        S, from which R_j = Π(B̄_jᵀ S).
+    total : Sum
+        Σ B̄_j R_j.
+    iterations : int
+    termination : Termination
+    gap : float
+        How far one more step would move the maps.
+    """
 
     weighted_sum: Matrix
-    template: Matrix
+    total: Sum
     iterations: int
+    termination: Termination
     gap: float
-    objective: float
-    squares: float
-    converged: bool
+
+    @property
+    def objective(self) -> float:
+        """tr(Rᵀ G R)."""
+        return float((self.total.sum**2).sum())
 
 
 class AnchorsOnWorkers:
@@ -64,58 +81,49 @@ class AnchorsOnWorkers:
     client : distributed.Client
     stacks : sequence of futures
         One a group: anchor representations of shape (k, r, h), centred, and their mean rows (k, h).
-    where : dict
-        Of each participant the group and the row in its stack.
-    usable : set of str
     """
 
     can_certify = False
 
-    def __init__(
-        self, client: Client, stacks: Sequence[Future], where: dict[str, tuple[int, int]], usable: frozenset[str]
-    ) -> None:
-        self._client, self._stacks, self._where, self._usable = client, stacks, where, usable
+    def __init__(self, client: Client, stacks: Sequence[Future]) -> None:
+        self._client, self._stacks = client, stacks
 
     def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions."""
-        return [bundle.member.name in self._usable for bundle in bundles]
+        return [cast(RemoteBundle, bundle).has_full_rank for bundle in bundles]
 
     def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
         """Align these; no proof is tried."""
         parts, order = self._parts(bundles)
         p, h = len(bundles), study.n_components
+        origin = np.zeros(h)
         if study.method_described.alignment == "reference":
-            group, row = self._where[bundles[0].member.name]
-            S, origin = self._client.submit(_one, self._stacks[group], row, pure=False).result()
-            ended, iterations = Termination.REFERENCE, 0
+            first = cast(RemoteBundle, bundles[0])
+            S, origin = self._client.submit(_one, self._stacks[first.group], first.row, pure=False).result()
             total = _stepped(self._client, parts, S, None, "", 0)
             gap = _stepped(self._client, parts, total.sum, S, "", 0).moved
-            template, objective, squares = total.sum / p, float((total.sum**2).sum()), total.squares
+            found = Reduced(S, total, 0, Termination.REFERENCE, gap)
         else:
             found = reduce_over_workers(self._client, parts)
-            S, template, iterations, gap = found.weighted_sum, found.template / p, found.iterations, found.gap
-            ended = Termination.CONVERGED if found.converged else Termination.ITERATION_LIMIT
-            objective, squares, origin = found.objective, found.squares, np.zeros(h)
-        residual = gap / max(1.0, math.sqrt(p * h))
-        sums = [share_with_workers(self._client, each) for each in (S, p * template)]
+        sums = [share_with_workers(self._client, each) for each in (found.weighted_sum, found.total.sum)]
         told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
             orthogonals[places], means[places], values[places] = own, mean, fits
-        if ended is Termination.REFERENCE:
+        if found.termination is Termination.REFERENCE:
             orthogonals[0] = np.eye(h)
         return AnchorSolution(
             orthogonals,
             means,
-            np.ascontiguousarray(template),
+            np.ascontiguousarray(found.total.sum / p),
             np.ascontiguousarray(origin),
-            iterations,
-            str(ended),
-            ended is not Termination.ITERATION_LIMIT,
-            residual,
-            squares - objective / p,
+            found.iterations,
+            str(found.termination),
+            not found.termination.is_unfinished,
+            found.gap / max(1.0, math.sqrt(p * h)),
+            found.total.squares - found.objective / p,
             None,
-            Fits(values, *measure_random_fit(p * template)),
+            Fits(values, *measure_random_fit(found.total.sum)),
         )
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
@@ -132,9 +140,8 @@ class AnchorsOnWorkers:
     def _parts(self, bundles: Sequence[Bundle]) -> tuple[list[Part], list[list[int]]]:
         """The groups that hold these participants, and where each of a group's stands among them."""
         by_group: dict[int, list[tuple[int, int]]] = {}
-        for place, bundle in enumerate(bundles):
-            group, row = self._where[bundle.member.name]
-            by_group.setdefault(group, []).append((row, place))
+        for place, bundle in enumerate(cast(Sequence[RemoteBundle], bundles)):
+            by_group.setdefault(bundle.group, []).append((bundle.row, place))
         groups = sorted(by_group)
         parts = [Part(self._stacks[k], k, tuple(row for row, _ in by_group[k])) for k in groups]
         return parts, [[place for _, place in by_group[k]] for k in groups]
@@ -161,9 +168,8 @@ def reduce_over_workers(
         before, S = S, total.sum
         iteration += 1
     gap = _stepped(client, parts, total.sum, S, run, iteration + 1).moved
-    return Reduced(
-        S, total.sum, iteration, gap, float((total.sum**2).sum()), start.squares, converged or gap <= tolerance
-    )
+    converged = converged or gap <= tolerance
+    return Reduced(S, total, iteration, Termination.CONVERGED if converged else Termination.ITERATION_LIMIT, gap)
 
 
 def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import explain_os_errors, make_folder, write_atomically
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
+from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_url, local_path, redact_command
-from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles
+from mooring.protocol.transport.addresses import is_url, redact_command
+from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
@@ -96,45 +96,114 @@ def collect(
     study.require_roster()
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
-    remembered = _read_accepted(folder, study)
-    copies = _read_copies(folder, remembered)
+    record = IntakeRecord.read(folder, study)
     valid: list[tuple[str, Bundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[RejectedBundle] = []
-    for candidate in _list_candidates(source, folder, copies, most_bytes, progress):
+    for candidate in _list_candidates(source, folder, record.copies, most_bytes, progress):
         file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
-            taken = _verify(candidate.found, study)
+            taken = try_verify(candidate.found, study)
             origins[candidate.found] = candidate.origin
         if isinstance(taken, Bundle):
             valid.append((file, taken))
         else:
             aside.append(RejectedBundle(file, taken or str(candidate.found)))
-        for kept in (_verify(path, study) for path in candidate.kept):
+        for kept in (try_verify(path, study) for path in candidate.kept):
             if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
                 valid.append((file, kept))
-    bundles: list[Bundle] = []
-    for member in study.participants:
-        theirs = [(file, bundle) for file, bundle in valid if bundle.member.name == member.name]
-        taken, refused = _choose_bundle(theirs, member.name, remembered.get(member.name))
-        aside += refused
-        if taken is not None:
-            bundles.append(taken)
-            remembered[member.name] = taken.digest
-    here = {bundle.member.name for bundle in bundles}
-    missing = tuple(member.name for member in study.participants if member.name not in here)
-    intake = Intake(tuple(bundles), tuple(aside), missing, tuple(name for name in missing if name in remembered))
-    record = {"command": redact_command(command), **intake.as_dict(), "study": study.digest, "remembered": remembered}
-    copies = _list_copies(bundles, origins, copies)
-    record["copies"] = {name: copy.as_dict() for name, copy in copies.items()}
-    record["set_aside"] = record["set_aside"][
-        :_MOST_RECORDED
-    ]  # anybody can fill an inbox, and the record is read again
-    write_atomically(folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
-    for path in (path for path, (downloaded_from, _) in origins.items() if downloaded_from and path.name not in copies):
-        with suppress(OSError):
-            path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
+    intake = record.settle(valid, aside)
+    record.copies = _list_copies(intake.bundles, origins, record.copies)
+    record.write(intake, command)
+    for path, (downloaded_from, _) in origins.items():
+        if downloaded_from and path.name not in record.copies:
+            with suppress(OSError):
+                path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
     return intake
+
+
+@dataclass
+class IntakeRecord:
+    """The work folder's record of bundles, which decides whose bundle counts.
+
+    Attributes
+    ----------
+    folder : Path
+    study : Study
+    remembered : dict
+        Of each participant whose bundle was accepted, now or before, the bundle's digest.
+    copies : dict
+        Downloaded copies of accepted bundles, by their names in the work folder.
+    """
+
+    folder: Path
+    study: Study
+    remembered: dict[str, str]
+    copies: dict[str, Copy]
+
+    @classmethod
+    def read(cls, folder: Path, study: Study) -> IntakeRecord:
+        """Read what earlier runs accepted, of this study only."""
+        path = folder / INTAKE_FILE
+        try:
+            if not path.is_file():
+                return cls(folder, study, {}, {})
+            if path.stat().st_size > _MOST_MEMORY:
+                raise ValueError  # to forget whose bundle was accepted would let a second one in
+            plain = json.loads(path.read_bytes())
+            remembered = {str(name): str(digest) for name, digest in plain["remembered"].items()}
+            same = plain["study"] == study.digest
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise StorageError(
+                "the record of bundles",
+                reason="intake.json cannot be read",
+                cure="Restore it, or start with another folder.",
+            ) from None
+        if remembered and not same:  # writing here would forget whose bundle was accepted there
+            raise RefusedError(
+                "the work folder",
+                reason="it belongs to another study, or another version of this one",
+                cure="Check --study, or give another --folder; what is in this one stays.",
+            )
+        return cls(folder, study, remembered, _read_copies(plain, remembered))
+
+    def settle(self, valid: Iterable[tuple[str, Bundle]], aside: Sequence[RejectedBundle]) -> Intake:
+        """Take one bundle a participant, and remember it.
+
+        Parameters
+        ----------
+        valid : iterable of (str, Bundle)
+            Files and their bundles, verified.
+        aside : sequence of RejectedBundle
+            Those that do not hold up.
+        """
+        theirs: dict[str, list[tuple[str, Bundle]]] = {member.name: [] for member in self.study.participants}
+        for file, bundle in valid:
+            theirs[bundle.member.name].append((file, bundle))
+        bundles: list[Bundle] = []
+        refused = [*aside]
+        for name, own in theirs.items():
+            taken, others = _choose_bundle(own, name, self.remembered.get(name))
+            refused += others
+            if taken is not None:
+                bundles.append(taken)
+                self.remembered[name] = taken.digest
+        here = {bundle.member.name for bundle in bundles}
+        missing = tuple(name for name in theirs if name not in here)
+        gone = tuple(name for name in missing if name in self.remembered)
+        return Intake(tuple(bundles), tuple(refused), missing, gone)
+
+    def write(self, intake: Intake, command: str) -> None:
+        """Write it to the work folder, with what came this time."""
+        record = {
+            "command": redact_command(command),
+            **intake.as_dict(),
+            "study": self.study.digest,
+            "remembered": self.remembered,
+            "copies": {name: copy.as_dict() for name, copy in self.copies.items()},
+        }
+        record["set_aside"] = record["set_aside"][:_MOST_RECORDED]  # anybody can fill an inbox; this is read again
+        write_atomically(self.folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
 
 
 def _choose_bundle(
@@ -161,8 +230,8 @@ def _choose_bundle(
     return next((bundle for _, bundle in kept.values()), None), aside
 
 
-def _verify(path: Path, study: Study) -> Bundle | str:
-    """A bundle that holds up, or why it does not."""
+def try_verify(path: Path, study: Study) -> Bundle | str:
+    """A bundle that holds up, or the reason why it does not."""
     try:
         return verify_bundle(path, study)
     except (RefusedError, StorageError) as problem:
@@ -172,7 +241,7 @@ def _verify(path: Path, study: Study) -> Bundle | str:
 
 
 def _list_copies(
-    bundles: list[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
+    bundles: Sequence[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
     taken = {bundle.path: bundle.digest for bundle in bundles}
@@ -181,46 +250,17 @@ def _list_copies(
     return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
 
 
-def _read_copies(folder: Path, remembered: dict[str, str]) -> dict[str, Copy]:
+def _read_copies(plain: dict[str, Any], remembered: dict[str, str]) -> dict[str, Copy]:
     """Copies of accepted bundles, as the record names them; one that cannot be made out is downloaded again."""
-    if not remembered:
-        return {}
     try:
-        found = json.loads((folder / INTAKE_FILE).read_bytes()).get("copies", {})
         copies = {
             str(name): Copy(str(entry["object"]), str(entry["mark"]), str(entry["digest"]))
-            for name, entry in found.items()
+            for name, entry in plain.get("copies", {}).items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
     accepted = set(remembered.values())
     return {name: copy for name, copy in copies.items() if copy.digest in accepted and Path(name).name == name}
-
-
-def _read_accepted(folder: Path, study: Study) -> dict[str, str]:
-    """Whose bundle was accepted before, by its digest; of this study only."""
-    path = folder / INTAKE_FILE
-    try:
-        if not path.is_file():
-            return {}
-        if path.stat().st_size > _MOST_MEMORY:
-            raise ValueError  # to forget whose bundle was accepted would let a second one in
-        record = json.loads(path.read_bytes())
-        found = {str(name): str(digest) for name, digest in record["remembered"].items()}
-        same = record["study"] == study.digest
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise StorageError(
-            "the record of bundles",
-            reason="intake.json cannot be read",
-            cure="Restore it, or start with another folder.",
-        ) from None
-    if found and not same:  # writing here would forget whose bundle was accepted there
-        raise RefusedError(
-            "the work folder",
-            reason="it belongs to another study, or another version of this one",
-            cure="Check --study, or give another --folder; what is in this one stays.",
-        )
-    return found if same else {}
 
 
 def _list_candidates(
@@ -230,11 +270,7 @@ def _list_candidates(
     if is_url(source):
         yield from download_bundles(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
         return
-    place = local_path(source)
-    with explain_os_errors("the folder of bundles"):
-        if not place.is_dir():
-            raise StorageError("the folder of bundles", reason="it is not there", cure="Check the path.")
-        paths = sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))
+    paths = list_files(source)
     for index, path in enumerate(paths):
         if progress:
             progress(index, len(paths))

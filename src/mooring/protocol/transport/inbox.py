@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import hash_file, make_folder
+from mooring.atomic_io import explain_os_errors, hash_file, make_folder
 from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.transport.addresses import local_path
 from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
 from mooring.typing import Progress
 
@@ -88,14 +89,9 @@ def download_bundles(
     progress : callable, optional
         Called with files looked at and files in all.
     """
-    system, root = open_file_system(address)
-    try:
-        system.invalidate_cache()
-        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
-    except Exception as problem:  # every file system has errors of its own, and they may quote credentials
-        raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
+    system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
-    for index, entry in enumerate(sorted(listed, key=lambda entry: str(entry["name"]))):
+    for index, entry in enumerate(listed):
         if progress:
             progress(index, len(listed))
         yield _fetch_candidate(system, entry, received, copies, most_bytes)
@@ -103,12 +99,43 @@ def download_bundles(
         progress(len(listed), len(listed))
 
 
+def list_objects(address: str) -> tuple[Any, list[dict[str, Any]]]:
+    """The file system at a URL, and what it lists of every object that may be a bundle, sorted by name."""
+    system, root = open_file_system(address)
+    try:
+        system.invalidate_cache()  # a client that lives long would be told an old listing
+        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
+    except Exception as problem:  # every file system has errors of its own, and they may quote credentials
+        raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
+    return system, sorted(listed, key=lambda entry: str(entry["name"]))
+
+
+def list_files(folder: str | Path) -> list[Path]:
+    """Every file in a folder of this machine that may be a bundle, sorted by name."""
+    place, what = local_path(folder), "the folder of bundles"
+    with explain_os_errors(what):
+        if not place.is_dir():
+            raise StorageError(what, reason="it is not there", cure="Check the path.")
+        return sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))
+
+
+def hash_name(path: str) -> str:
+    """What the record calls an object: SHA-256 of its path at the store."""
+    return hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
+
+
+def listed_size(entry: Mapping[str, Any]) -> int | None:
+    """How large an object is, if the listing says so."""
+    size = entry.get("size")
+    return size if isinstance(size, int) else None
+
+
 def _fetch_candidate(
     system: Any, entry: dict[str, Any], received: Path, copies: Mapping[str, Copy], most_bytes: int
 ) -> Candidate:
     path = str(entry["name"])
     shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _hash_listing(entry)
-    identity = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
+    identity = hash_name(path)
     mine = {
         name: copy for name, copy in copies.items() if copy.object == identity and _is_intact(received / name, copy)
     }
@@ -122,10 +149,8 @@ def _fetch_candidate(
     while target.name in mine:  # what was accepted is not written over
         number += 1
         target = received / f"{identity[:32]}-{number}{SUFFIX}"
-    size = entry.get("size")
-    size = size if isinstance(size, int) else None
     try:
-        reason = download(system, path, target, size=size, most_bytes=most_bytes, what="the work folder")
+        reason = download(system, path, target, size=listed_size(entry), most_bytes=most_bytes, what="the work folder")
     except StorageError as problem:
         if problem.reason not in NO_ROOM:
             raise
