@@ -10,8 +10,9 @@ import hashlib
 import os
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,10 +20,12 @@ from mooring.errors import InputError, RefusedError, StorageError
 
 __all__ = [
     "PARTIAL",
+    "LockHeldError",
     "clear_partial_files",
     "copy_atomically",
     "explain_os_errors",
     "hash_file",
+    "hold_lock",
     "make_folder",
     "open_atomically",
     "open_plain_file",
@@ -172,6 +175,46 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class LockHeldError(StorageError):
+    """Another process holds a lock."""
+
+
+@contextmanager
+def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool = False) -> Iterator[None]:
+    """Hold a lock file while the block runs; a process that dies lets go. SQLite locks it, on every system alike.
+
+    Parameters
+    ----------
+    path : Path
+        Of the lock file, which is made if missing.
+    what : str
+        What an error calls the folder that is locked.
+    wait_seconds : float, default 0
+        How long to wait for others.
+    shared : bool, default False
+        Whether others may hold the lock at the same time, if they share it too.
+
+    Raises
+    ------
+    LockHeldError
+        If another process still holds the lock after that time.
+    """
+    with explain_os_errors(what), suppress(FileExistsError):  # closing a lock that another holds would let go of it
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
+    with closing(connection):
+        try:
+            connection.execute("BEGIN" if shared else "BEGIN EXCLUSIVE")
+            connection.execute("SELECT * FROM sqlite_master").fetchall()  # a shared lock begins with the first reading
+        except sqlite3.Error as problem:
+            if problem.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise LockHeldError(what, reason="another process is at work in it", cure="Try again later.") from None
+            raise StorageError(
+                what, reason="it cannot be locked", cure="Check that its folder can be written."
+            ) from None
+        yield
 
 
 def clear_partial_files(folder: Path) -> None:

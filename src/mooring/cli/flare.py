@@ -39,7 +39,7 @@ def job(
     Example: mooring flare job --study study.toml --output job
     """
     with run_command(format) as console:
-        from mooring.engines.flare.job import write_job
+        from mooring.engines.flare.configuration import write_job
         from mooring.protocol.messages.study import Study
 
         agreed = Study.read(study)
@@ -82,7 +82,7 @@ def site(
     Example: mooring flare site --study study.toml --data patients.csv --labels --output kit/local
     """
     with run_command(format) as console:
-        from mooring.engines.flare.policy import write_policy
+        from mooring.engines.flare.configuration import write_policy
         from mooring.engines.flare.settings import SiteSettings, opened_vault
         from mooring.errors import InputError
         from mooring.protocol.messages.study import Study
@@ -135,7 +135,7 @@ def server(
     Example: mooring flare server --study study.toml --vault vault --output kit/local
     """
     with run_command(format) as console:
-        from mooring.engines.flare.policy import write_policy
+        from mooring.engines.flare.configuration import write_policy
         from mooring.engines.flare.settings import ServerSettings, opened_vault
         from mooring.errors import RefusedError
         from mooring.learners import require_learner

@@ -18,7 +18,7 @@ from mooring.engines.flare.admission import (
     refusal_of_message,
     refusal_of_request,
 )
-from mooring.engines.flare.job import site_config, to_json
+from mooring.engines.flare.configuration import site_config, to_json
 
 JOB, OTHER = "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11", "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a12"
 SITE, SITES_JOB = "north", f"north.{JOB}"

@@ -20,8 +20,17 @@ from mooring.cli.app import app
 from mooring.engines.flare import chunks as pieces
 from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
-from mooring.engines.flare.job import ANCHOR_TASK, CONTROLLER, EXECUTOR, RESULT_TASK, SHARE_TASK, write_job
-from mooring.engines.flare.policy import GUARDS, ROLES, write_policy
+from mooring.engines.flare.configuration import (
+    ANCHOR_TASK,
+    CONTROLLER,
+    EXECUTOR,
+    GUARDS,
+    RESULT_TASK,
+    ROLES,
+    SHARE_TASK,
+    write_job,
+    write_policy,
+)
 from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
@@ -65,13 +74,15 @@ class World:
         return ClientWorkflow(replace(self.settings(name), **changes), name, self.study.digest)
 
     def deal(self) -> None:
-        self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.answer)
+        self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.counter.answer)
 
     def share(self, name: str, **changes: Any) -> dict[str, Any]:
-        return self.part(name, **changes).do(SHARE_TASK, self.analyst.for_participant(name), self.analyst.answer)
+        return self.part(name, **changes).do(
+            SHARE_TASK, self.analyst.for_participant(name), self.analyst.counter.answer
+        )
 
     def fetch_result(self, name: str) -> dict[str, Any]:
-        return self.part(name).do(RESULT_TASK, self.analyst.for_result(name), self.analyst.answer)
+        return self.part(name).do(RESULT_TASK, self.analyst.for_result(name), self.analyst.counter.answer)
 
 
 @pytest.fixture
@@ -127,9 +138,9 @@ def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
     world.deal()
     told = world.analyst.for_participant("south")
     with raising(RefusedError, "the job", reason="another study"):
-        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, told, world.analyst.answer)
+        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, told, world.analyst.counter.answer)
     with raising(RefusedError, "the job", reason="another study"):
-        world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.answer)
+        world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.counter.answer)
     with raising(RefusedError, "the job", reason="another study"):
         ServerWorkflow.opened(world.place / "kit", "0" * 64, lambda words: None)
     assert not world.analyst.bundle("south").exists()
@@ -139,9 +150,9 @@ def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
     world.deal()
     told = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
     with raising(InputError, "consent for labels", cure="labels = true"):
-        world.part("south", labels=False).do(SHARE_TASK, told, world.analyst.answer)
+        world.part("south", labels=False).do(SHARE_TASK, told, world.analyst.counter.answer)
     assert not world.analyst.bundle("south").exists()
-    own = world.part("south").do(SHARE_TASK, told, world.analyst.answer)
+    own = world.part("south").do(SHARE_TASK, told, world.analyst.counter.answer)
     assert own["digest"] == world.share("south")["digest"]
 
 
@@ -149,7 +160,7 @@ def test_a_site_under_another_name_than_the_rosters_does_nothing(world: World) -
     world.deal()
     with raising(InputError, "name of the site", expected="roster"):
         replace(world.part("south"), name="east").do(
-            SHARE_TASK, world.analyst.for_participant("east"), world.analyst.answer
+            SHARE_TASK, world.analyst.for_participant("east"), world.analyst.counter.answer
         )
 
 
@@ -158,18 +169,18 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
     world.share("south")
     sent = world.analyst.bundle("south")
     with raising(StorageError, "the server", reason="not east's"):
-        send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
+        send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.counter.answer)
     assert not world.analyst.bundle("east").exists()
 
 
 def test_only_the_dealers_anchor_is_carried(world: World) -> None:
     with raising(InputError, "dealer"):
-        world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.answer)
+        world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.counter.answer)
     another = replace(world.study, dealer="south")
     forged = world.place / "forged.anchor"
     Participant(another, Vault.open(world.place / "south" / "vault")).deal(forged)
     with raising(StorageError, "the server", reason="not the dealer's"):
-        send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.answer)
+        send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.counter.answer)
     assert not world.analyst.anchor.exists()
 
 
@@ -205,7 +216,7 @@ def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at
             leave()
             world.share("south")
             assert all(path.exists() for path in left)
-        return world.analyst.answer(request)
+        return world.analyst.counter.answer(request)
 
     world.part("south").do(SHARE_TASK, told, ask)
     world.share("south")
@@ -595,7 +606,7 @@ def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) 
     damaged = world.place / "damaged.bundle"
     damaged.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
     with pytest.raises(StorageError):
-        send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.answer)
+        send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.counter.answer)
     assert not taken.exists()
     world.share("east")
     assert taken.read_bytes() == whole

@@ -6,11 +6,13 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mooring.atomic_io import LockHeldError, hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.storage.vault import Floors, Vault
@@ -221,6 +223,15 @@ def test_records_can_be_written_while_others_take_the_lock(small_study, start):
     pids = [start(action) for action in (write, lock, lock)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
     assert (vault.study_folder(study.folder_name) / "check.json").read_bytes() == b"99"
+
+
+@pytest.mark.parametrize(("first", "second", "fine"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_a_lock_is_shared_only_by_those_who_share_it(tmp_path, first, second, fine):
+    held, asked = (hold_lock(tmp_path / "lock", what="the folder", shared=shared) for shared in (first, second))
+    with held, nullcontext() if fine else pytest.raises(LockHeldError), asked:
+        pass
+    with hold_lock(tmp_path / "lock", what="the folder", shared=second):
+        pass
 
 
 def test_a_process_that_dies_lets_go_of_the_lock(small_study, exit_code):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mooring.engines.flare.job import site_config, to_json
+from mooring.engines.flare.configuration import ROLES, site_config, to_json
 
 SERVER = "server"
 Way = Literal["server", "parent", "job", ""]
@@ -45,7 +45,6 @@ _KNOWN_IN_META = {
     *("mandatory_clients", "submit_time", "submit_time_iso", "start_time", "duration", "job_deploy_detail"),
     *("schedule_count", "cloned_from", "last_schedule_time", "schedule_history", "job_clients", "study"),
 }
-_ROLES = ("project_admin", "org_admin", "lead", "member")
 
 _CONFIG, _SERVERS_CONFIG = "config/config_fed_client.json", "config/config_fed_server.json"
 _SIGNATURES = {".__nvfl_sig.json", ".__nvfl_submitter.crt", "config/.__nvfl_sig.json", "config/.__nvfl_submitter.crt"}
@@ -242,7 +241,7 @@ def refusal_of_meta(meta: object, job: str) -> str:
     unknown = sorted(_shown(name) for name in meta if name not in {*_KNOWN_IN_META, *_EMPTY_IN_META})
     if unknown:
         return f"a job of mooring's has no {unknown[0]}"
-    if meta.get("submitter_role", "member") not in _ROLES:  # FLARE lets a role "super" do everything
+    if meta.get("submitter_role", "member") not in ROLES:  # FLARE lets a role "super" do everything
         return "its submitter has no role that is known"
     return ""
 

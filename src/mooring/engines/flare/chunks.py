@@ -22,7 +22,14 @@ PIECE = 2**22
 Value = str | int | bytes
 Message = Mapping[str, Value]
 Ask = Callable[[Message], Message]
+TOPIC = "mooring"
+"""Under which sites ask, as FLARE names messages."""
 _SEND_AGAIN = "Submit the job again: the same bytes are sent again, and what was accepted stays accepted."
+
+
+def plain_values(content: Mapping[str, object]) -> dict[str, Value]:
+    """What of a message is words, whole numbers and bytes."""
+    return {name: value for name, value in content.items() if isinstance(value, str | int | bytes)}
 
 
 def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int], None] | None = None) -> str:

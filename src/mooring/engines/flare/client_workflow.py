@@ -7,20 +7,26 @@ and digests of what can be fetched.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import clear_partial_files, copy_atomically, explain_os_errors, hash_file, make_folder
+from mooring.atomic_io import (
+    LockHeldError,
+    clear_partial_files,
+    copy_atomically,
+    hash_file,
+    hold_lock,
+    make_folder,
+)
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.settings import SiteSettings, opened_vault, require_same_study
 from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.messages.model import MOST_MODEL_BYTES
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, Result, read_result
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, Result, bound_result_files, read_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.prediction import require_own_map
@@ -29,9 +35,9 @@ from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
 from mooring.typing import Progress
 
-_HEADER, _A_RECIPIENT = 2**17, 512
 _COMMAND = "mooring flare"
 _ARRIVING, _LOCK = ".arriving", ".flare.lock"
+_CLEARING_SECONDS = 60.0
 
 
 class NoAnchorError(StorageError):
@@ -128,19 +134,18 @@ class ClientWorkflow:
                 cure="Submit the job again when the dealer's site is up, or name an anchor that came another way.",
             )
         path = self.settings.folder / f"{study.name}.anchor"
-        most = 9 * study.n_anchor_rows * study.n_components + _HEADER + _A_RECIPIENT * len(study.participants)
-        fetch_file("anchor", path, _ticket(told), ask, **_announced(told, "anchor"), most=most, what="the anchor file")
+        announced, most = _announced(told, "anchor"), most_anchor_bytes(study)
+        fetch_file("anchor", path, _ticket(told), ask, **announced, most=most, what="the anchor file")
         return path
 
     def _keep_result(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
-        study, vault, h = participant.study, participant.vault, participant.study.n_components
+        study, vault = participant.study, participant.vault
         arriving = self.settings.folder / _ARRIVING
         make_folder(arriving, mode=0o700, what="the site's folder")
-        most = {MAP_FILE: 8 * (h * h + 2 * h) + _HEADER, MODEL_FILE: MOST_MODEL_BYTES}
-        came = [name for name in most if f"{name}.size" in told]
-        for name in came:
-            announced = _announced(told, name)
-            fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most[name], what="the result")
+        for name, most in bound_result_files(study).items():
+            if f"{name}.size" in told:
+                announced = _announced(told, name)
+                fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
         delivered = read_result(arriving, study, participant.member)
         anchor = open_anchor(vault, study, used_anchor(vault, study))
         require_own_map(delivered, Perturbation(study, anchor, vault), vault)
@@ -162,24 +167,11 @@ class ClientWorkflow:
 @contextmanager
 def _tidied(folder: Path, *others: Path) -> Iterator[None]:
     """Remove what a killed job left of files that it was writing, unless another job is at work here."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: what was left stays
-        yield
-        return
-    with explain_os_errors("the site's folder"):
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for each in (folder, *others):
-                clear_partial_files(each)
-        except BlockingIOError:
-            pass
-        fcntl.flock(lock, fcntl.LOCK_SH)  # while this job is at work, nobody clears
-        yield
-    finally:
-        os.close(lock)
+    with suppress(LockHeldError), hold_lock(folder / _LOCK, what="the site's folder"):
+        for each in (folder, *others):
+            clear_partial_files(each)
+    with hold_lock(folder / _LOCK, what="the site's folder", wait_seconds=_CLEARING_SECONDS, shared=True):
+        yield  # while this job is at work, nobody clears
 
 
 def _ticket(told: Message) -> str:

@@ -15,11 +15,11 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from mooring.engines.flare.job import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
+from mooring.engines.flare.chunks import TOPIC, plain_values
+from mooring.engines.flare.configuration import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.errors import MooringError
 
-TOPIC = "mooring"
 _LOOK_SECONDS = 0.2
 Answers = dict[str, dict[str, Any]]
 
@@ -133,6 +133,5 @@ class MooringController(Controller):  # type: ignore[misc]
         """Answer a request about a file."""
         reply = make_reply(ReturnCode.OK)
         if self._part is not None:
-            asked = {name: value for name, value in request.items() if isinstance(value, str | int | bytes)}
-            reply.update(self._part.answer(asked))
+            reply.update(self._part.counter.answer(plain_values(request)))
         return reply

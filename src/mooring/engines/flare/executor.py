@@ -11,13 +11,12 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from mooring.engines.flare.chunks import Message
+from mooring.engines.flare.chunks import TOPIC, Message, plain_values
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.guard import is_guarded
 from mooring.engines.flare.settings import SiteSettings
 from mooring.errors import MooringError, RefusedError, StorageError
 
-TOPIC = "mooring"
 _ANSWER_SECONDS, _TRIES = 60.0, 5
 
 
@@ -51,7 +50,7 @@ class MooringExecutor(Executor):  # type: ignore[misc]
                 self._study,
                 lambda words: self.log_info(fl_ctx, words),
             )
-            told = {name: value for name, value in shareable.items() if isinstance(value, str | int | bytes)}
+            told = plain_values(shareable)
             reply.update(part.do(task_name, told, lambda request: self._asked(request, fl_ctx, abort_signal)))
             reply["outcome"] = "done"
         except MooringError as problem:

@@ -7,14 +7,14 @@ inbox, and the server holds no key that opens it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_plain_file, write_atomically
-from mooring.engines.flare.chunks import FileExchange, IncomingFile, Message
+from mooring.atomic_io import LockHeldError, hash_file, hold_lock, make_folder, open_plain_file, write_atomically
+from mooring.engines.flare.chunks import FileExchange, IncomingFile
 from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
@@ -23,6 +23,7 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import MOST_BYTES, collect, make_printable
 from mooring.protocol.analyst.training import TRAINING_FILE, train
 from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX, verify_bundle
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.signed_file import read_signed_header
@@ -30,10 +31,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.transfer import check_parcel
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
-_ANCHOR_FIELDS = ("study", "nonce", "bytes")
 _COMMAND = "mooring flare"
 _TOLD = ("outcome", "digest", "rows", "reissued", "model")
-_HEADER, _A_RECIPIENT = 2**17, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,7 @@ class ServerWorkflow:
     signing_key: SigningKey = field(repr=False)
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
     counter: FileExchange = field(default_factory=FileExchange, repr=False)
-    lock: int = field(default=-1, repr=False)
+    lock: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @classmethod
     def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> ServerWorkflow:
@@ -76,12 +75,20 @@ class ServerWorkflow:
             )
         make_folder(settings.folder, mode=0o700, what="the work folder")
         make_folder(settings.folder / INBOX, mode=0o700, what="the work folder")
-        return cls(settings, study, key, tell, lock=_held(settings.folder))
+        part = cls(settings, study, key, tell)
+        try:
+            part.lock.enter_context(hold_lock(settings.folder / LOCK, what="the work folder"))
+        except LockHeldError:
+            raise RefusedError(
+                "the job",
+                reason="another one is at work in the analyst's folder",
+                cure="Submit it again when that is over.",
+            ) from None
+        return part
 
     def close(self) -> None:
         """Let go of the work folder; a process that dies does, too."""
-        if self.lock >= 0:
-            os.close(self.lock)
+        self.lock.close()
 
     @property
     def anchor(self) -> Path:
@@ -94,9 +101,7 @@ class ServerWorkflow:
 
     def for_dealer(self) -> dict[str, str | int]:
         """What the dealer's task says."""
-        most = 9 * self.study.n_anchor_rows * self.study.n_components + _HEADER
-        most += _A_RECIPIENT * len(self.study.participants)
-        arrival = IncomingFile(self.anchor, most, self._accept_anchor)
+        arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor)
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival)}
 
     def for_participant(self, name: str) -> dict[str, str | int]:
@@ -150,10 +155,6 @@ class ServerWorkflow:
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
         write_atomically(self.settings.folder / RECORD, text, what="the record")
 
-    def answer(self, request: Message) -> Message:
-        """Answer a site's request about a file."""
-        return self.counter.answer(request)
-
     def known(self, sites: Iterable[str]) -> list[str]:
         """Those of the connected sites that take part in the study, in the roster's order."""
         here = set(sites)
@@ -161,7 +162,7 @@ class ServerWorkflow:
 
     def _accept_anchor(self, path: Path) -> None:
         with open_plain_file(path, what="the anchor file") as file:
-            _, fields = read_signed_header(file, kind="anchor", fields=_ANCHOR_FIELDS, what="the anchor file")
+            _, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what="the anchor file")
             check_parcel(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
         if fields["signer"] != self.study.dealing_member.signing_key or fields["study"] != self.study.digest:
             raise RefusedError(
@@ -184,23 +185,6 @@ def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
         elif isinstance(value, int):
             told[name] = value
     return told
-
-
-def _held(folder: Path) -> int:
-    import fcntl  # there is none on Windows, where the server does not run
-
-    with explain_os_errors("the work folder"):
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise RefusedError(
-            "the job",
-            reason="another one is at work in the analyst's folder",
-            cure="Submit it again when that is over.",
-        ) from None
-    return lock
 
 
 def _described(files: Mapping[str, Path]) -> dict[str, str | int]:

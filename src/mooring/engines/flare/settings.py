@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -66,36 +65,11 @@ class SiteSettings:
     @classmethod
     def read(cls, folder: Path) -> SiteSettings:
         """Read a site's settings from its local folder."""
-        plain = _read(folder)
-        paths = _paths(plain, folder, ("study", "vault", "data", "folder", "anchor"), needed=("study", "vault", "data"))
-        labels, ignore = plain.pop("labels", False), plain.pop("ignore", [])
-        _require_none_left(plain)
-        if not isinstance(labels, bool):
-            raise _wrong("labels", "true or false")
-        if not isinstance(ignore, list) or not all(isinstance(name, str) for name in ignore):
-            raise _wrong("ignore", "a list of columns' names")
-        return cls(
-            paths["study"],
-            paths["vault"],
-            paths["data"],
-            labels=labels,
-            folder=paths.get("folder", folder / "mooring"),
-            anchor=paths.get("anchor"),
-            ignore=tuple(ignore),
-        )
+        return cls(**_read(cls, folder))
 
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""
-        plain = {
-            "study": str(self.study),
-            "vault": str(self.vault),
-            "data": str(self.data),
-            "labels": self.labels,
-            "folder": str(self.folder),
-            "anchor": "" if self.anchor is None else str(self.anchor),
-            "ignore": list(self.ignore),
-        }
-        _write(folder, _SITE_HEAD, plain)
+        _write(self, folder, _SITE_HEAD)
 
 
 @dataclass(frozen=True)
@@ -122,47 +96,23 @@ class ServerSettings:
     vault: Path
     folder: Path = Path("analysis")
     learner: str = "auto"
-    seed: int = 0
-    least_sites: int = 2
-    wait_seconds: int = 3600
+    seed: int = field(default=0, metadata={"least": 0})
+    least_sites: int = field(default=2, metadata={"least": 2})
+    wait_seconds: int = field(default=3600, metadata={"least": 1})
     late: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:
         """Read the server's settings from its local folder."""
-        plain = _read(folder)
-        paths = _paths(plain, folder, ("study", "vault", "folder"), needed=("study", "vault"))
-        learner, late = plain.pop("learner", "auto"), plain.pop("late", False)
-        from mooring.learners import (
-            require_learner,  # a site, which reads its settings with this module, does not train
-        )
+        from mooring.learners import require_learner  # a site reads its settings with this module, and does not train
 
-        require_learner(learner, to_deliver=True)
-        if not isinstance(late, bool):
-            raise _wrong("late", "true or false")
-        numbers = {}
-        for name, fallback, least in (("seed", 0, 0), ("least_sites", 2, 2), ("wait_seconds", 3600, 1)):
-            value = plain.pop(name, fallback)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise _wrong(name, f"a whole number, {least} or more")
-            numbers[name] = value
-        _require_none_left(plain)
-        place = paths.get("folder", folder / "analysis")
-        return cls(paths["study"], paths["vault"], place, learner, late=late, **numbers)
+        found = cls(**_read(cls, folder))
+        require_learner(found.learner, to_deliver=True)
+        return found
 
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""
-        plain = {
-            "study": str(self.study),
-            "vault": str(self.vault),
-            "folder": str(self.folder),
-            "learner": self.learner,
-            "seed": self.seed,
-            "least_sites": self.least_sites,
-            "wait_seconds": self.wait_seconds,
-            "late": self.late,
-        }
-        _write(folder, _SERVER_HEAD, plain)
+        _write(self, folder, _SERVER_HEAD)
 
 
 def require_same_study(own: Study, digest: object) -> None:
@@ -181,41 +131,18 @@ def opened_vault(folder: Path) -> Vault:
     return Vault.open(folder, passphrase=os.environ.get("MOORING_PASSPHRASE"))
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(kind: type[SiteSettings] | type[ServerSettings], folder: Path) -> dict[str, Any]:
+    """The entries of a settings file as the fields of its class; an unknown or wrong one is an error."""
     path = folder / SETTINGS_FILE
     cure = "'mooring flare site' or 'mooring flare server' writes it to the kit's local folder."
     try:
         with path.open("rb") as file:
-            return tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
+            plain = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
     except OSError:
         raise StorageError("the settings", reason=f"there is no {SETTINGS_FILE} that can be read", cure=cure) from None
     except (ValueError, RecursionError):
         raise InputError("the settings", expected="TOML", got="something else", cure=cure) from None
-
-
-def _write(folder: Path, head: str, plain: Mapping[str, Any]) -> None:
-    words = {
-        name: str(value).lower() if isinstance(value, bool) else render_value(value) for name, value in plain.items()
-    }
-    text = head + "".join(f"{name} = {word}\n" for name, word in words.items())
-    write_atomically(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")
-
-
-def _paths(
-    plain: dict[str, Any], folder: Path, names: tuple[str, ...], *, needed: tuple[str, ...]
-) -> Mapping[str, Path]:
-    """Take the paths out; those that are not absolute count from the settings' folder."""
-    found = {}
-    for name in names:
-        value = plain.pop(name, "")
-        if not isinstance(value, str) or (name in needed and not value):
-            raise _wrong(name, "a path")
-        if value:
-            found[name] = folder / Path(value).expanduser()
-    return found
-
-
-def _require_none_left(plain: dict[str, Any]) -> None:
+    found = {entry.name: _value_of(entry, plain.pop(entry.name, None), folder) for entry in fields(kind)}
     if plain:
         raise InputError(
             "the settings",
@@ -223,7 +150,43 @@ def _require_none_left(plain: dict[str, Any]) -> None:
             got=repr(next(iter(plain)))[:80],
             cure="It may be a misspelt one that has.",
         )
+    return found
 
 
-def _wrong(name: str, expected: str) -> InputError:
-    return InputError(f"{name} in {SETTINGS_FILE}", expected=expected, got="something else", cure="Correct it.")
+def _value_of(entry: Field[Any], given: Any, folder: Path) -> Any:
+    """The value of a field, or its default; a path that is not absolute counts from the settings' folder."""
+    if given is None and entry.default is not MISSING:
+        given = entry.default
+    least = entry.metadata.get("least", 0)
+    match entry.type:
+        case "Path" | "Path | None":
+            expected = "a path"
+            if given == "" and entry.default is not MISSING:
+                given = entry.default
+            if given is None and entry.default is None:
+                return None
+            if given and isinstance(given, str | Path):
+                return folder / Path(given).expanduser()
+        case "tuple[str, ...]":
+            expected = "a list of columns' names"
+            if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
+                return tuple(given)
+        case "int":
+            expected = f"a whole number, {least} or more"
+            if type(given) is int and given >= least:
+                return given
+        case kind:
+            expected = "true or false" if kind == "bool" else "a word in quotes"
+            if type(given).__name__ == kind:
+                return given
+    raise InputError(f"{entry.name} in {SETTINGS_FILE}", expected=expected, got="something else", cure="Correct it.")
+
+
+def _write(settings: SiteSettings | ServerSettings, folder: Path, head: str) -> None:
+    words = {}
+    for name, value in vars(settings).items():
+        plain = list(value) if isinstance(value, tuple) else "" if value is None else value
+        plain = str(plain) if isinstance(plain, Path) else plain
+        words[name] = str(plain).lower() if isinstance(plain, bool) else render_value(plain)
+    text = head + "".join(f"{name} = {word}\n" for name, word in words.items())
+    write_atomically(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")

@@ -17,6 +17,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.anchors import check_anchor
 from mooring.protocol.crypto.keys import SealingKey, SigningKey, is_sealing_key, seal
 from mooring.protocol.messages.signed_file import (
+    MOST_HEADER_BYTES,
     Fields,
     TensorSpec,
     encode_file,
@@ -94,7 +95,7 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
     key : SealingKey
         Of a participant.
     """
-    most = study.n_anchor_rows * study.n_components * 9 + _OVERHEAD + _A_RECIPIENT * len(study.participants)
+    most = _most_sealed_bytes(study)
 
     def expect_tensors(fields: Fields) -> dict[str, TensorSpec]:
         n_bytes = fields["bytes"]
@@ -125,6 +126,15 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
             cure="Do not use it: with such an anchor the noise protects less than the study says.",
         ) from None
     return Anchor(matrix, hashlib.sha256(matrix.tobytes()).hexdigest(), found.digest)
+
+
+def most_anchor_bytes(study: Study) -> int:
+    """How large a study's anchor file can be."""
+    return _most_sealed_bytes(study) + MOST_HEADER_BYTES + 8
+
+
+def _most_sealed_bytes(study: Study) -> int:
+    return 9 * study.n_anchor_rows * study.n_components + _OVERHEAD + _A_RECIPIENT * len(study.participants)
 
 
 def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import clear_partial_files, explain_os_errors, make_folder, read_bounded, write_atomically
+from mooring.atomic_io import clear_partial_files, hold_lock, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, lock_with_passphrase, unlock_with_passphrase
 
@@ -139,22 +137,11 @@ class Vault:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
-        with (
-            explain_os_errors("the vault"),
-            suppress(FileExistsError),
-        ):  # closing a lock that another holds would let go of it
-            os.close(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        try:
-            with closing(sqlite3.connect(self.folder / "lock", timeout=_WAIT_SECONDS, isolation_level=None)) as lock:
-                lock.execute("BEGIN EXCLUSIVE")
-                clear_partial_files(self.folder)
-                for folder in (self.folder / "studies").glob("*/"):
-                    clear_partial_files(folder)
-                yield
-        except sqlite3.Error:
-            raise StorageError(
-                "the vault", reason="it cannot be locked", cure="Check that its folder can be written."
-            ) from None
+        with hold_lock(self.folder / "lock", what="the vault", wait_seconds=_WAIT_SECONDS):
+            clear_partial_files(self.folder)
+            for folder in (self.folder / "studies").glob("*/"):
+                clear_partial_files(folder)
+            yield
 
     def _contents(self) -> dict[str, Any]:
         plain = {

@@ -1,4 +1,4 @@
-"""A kit's policy: no code from outside, of installed classes mooring's alone, and a guard before everything that comes in.
+"""What FLARE is configured with: the job that is submitted, which holds no code, and the policy of a kit.
 
 FLARE 2.9 has two locks. `authorization.json` says what each role may do: without the right `byoc`, a job that carries code
 is refused. `class_allow_list` in `resources.json` says which installed classes the configuration of a job may name; the list
@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.atomic_io import write_atomically
-from mooring.engines.flare.job import CONTROLLER, EXECUTOR
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, StorageError
 
+if TYPE_CHECKING:  # the guard reads this module in every process of a site's, and needs little of mooring
+    from mooring.protocol.messages.study import Study
+
+ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
+EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
+CONTROLLER = "mooring.engines.flare.controller.MooringController"
+_FEWEST_SITES = 2  # alignment needs two; more is for the server's least_sites to ask
 ROLES = ("project_admin", "org_admin", "lead", "member")
 GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.engines.flare.guard.ServerGuard"}
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
@@ -26,6 +32,58 @@ _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_sec
 _MOST_BYTES = 2**22
 _CAN_SUBMIT = ("project_admin", "lead")
 _OWN_ORGANISATION = "o:site"
+
+
+def write_job(study: Study, folder: Path) -> None:
+    """Write the job's folder; everything in it follows from the study's digest."""
+    study.require_roster()
+    unfit = [member.name for member in study.participants if "." in member.name]
+    if unfit:
+        raise InputError(
+            "roster",
+            expected="names without dots, which FLARE's sites cannot have",
+            got=unfit[0],
+            cure="Another name makes another study.",
+        )
+    server = {
+        "format_version": 2,
+        "workflows": [{"id": "mooring", "path": CONTROLLER, "args": {"study": study.digest}}],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    meta = {
+        "name": f"mooring-{study.name}",
+        "resource_spec": {},
+        "min_clients": _FEWEST_SITES,
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    config = folder / "app" / "config"
+    make_folder(config, what="the job")
+    write_atomically(folder / "meta.json", to_json(meta), what="the job")
+    write_atomically(config / "config_fed_server.json", to_json(server), what="the job")
+    write_atomically(config / "config_fed_client.json", to_json(site_config(study.digest)), what="the job")
+
+
+def site_config(digest: str) -> dict[str, Any]:
+    """The part of a job that sites read. The guard lets in nothing else, to the byte."""
+    return {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": [ANCHOR_TASK, SHARE_TASK, RESULT_TASK],
+                "executor": {"path": EXECUTOR, "args": {"study": digest}},
+            }
+        ],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+
+
+def to_json(content: dict[str, Any]) -> bytes:
+    """As it is written."""
+    return json.dumps(content, indent=2).encode()
 
 
 def permissions() -> dict[str, Any]:
@@ -78,7 +136,7 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
     connections["internal"] = _INTERNAL
     files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
     for name, content in files.items():
-        write_atomically(folder / name, json.dumps(content, indent=2).encode(), what="the policy")
+        write_atomically(folder / name, to_json(content), what="the policy")
 
 
 def _resources(folder: Path) -> dict[str, Any]:
