@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +19,12 @@ from mooring.errors import InputError
 from mooring.mechanisms.methods import get_method
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
-from mooring.protocol.messages.study_file import (
-    COLUMNS,
-    FORMAT,
-    HEAD,
-    LABEL,
-    METHOD,
-    ROSTER,
-    ROWS,
-    render_table,
-    render_value,
-)
+from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
 
-TODO = "# TODO:"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WIDEST_WITHOUT_PROJECTION = 30
-_OPEN = {
-    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
-    "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
-    "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
-}
 
 
 @dataclass(frozen=True)
@@ -143,22 +126,24 @@ def draft_study(
     }
     if settings.image_shape:
         rows["image_shape"] = list(settings.image_shape)
-    parts = [
-        HEAD,
-        render_table({"format": FORMAT, "name": name, "nonce": settings.nonce or draw_nonce()}),
-        _render_method(columns, settings),
-        f"\n[rows]\n{ROWS}",
-        render_table(rows),
-        f"\n[label]\n{LABEL}",
-        _render_label(table, label, known),
-        f"\n{COLUMNS}",
-        *_render_columns(columns, settings.missing),
-        f"\n{ROSTER}",
-    ]
-    return "".join(parts)
+    for column in columns:
+        column |= {"missing": settings.missing, "outside": "refuse"}
+    method, above, below = _describe_method(columns, settings)
+    plain = {
+        "format": FORMAT,
+        "name": name,
+        "nonce": settings.nonce or draw_nonce(),
+        "method": method,
+        "rows": rows,
+        "label": _describe_label(table, label, known),
+        "columns": columns,
+        "participants": [],
+    }
+    return render_study(plain, above_method=above, below_method=below)
 
 
-def _render_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> str:
+def _describe_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> tuple[dict[str, Any], str, str]:
+    """The entries of [method], and comments above and below them."""
     described, components = get_method(settings.method), settings.components
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0
@@ -176,11 +161,11 @@ def _render_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings
         "components": "# components: as many as the encoded rows are wide, without a projection.\n",
         "anchor_rows": "# anchor_rows: four times the components.\n",
     }
-    text = f"\n[method]\n{METHOD}" + "".join(remarks[key] for key, value in optional.items() if value is None)
-    text += render_table(method)
-    if projection == "public-svd":
-        text += f"# projection_digest comes from: mooring study project  {TODO} run it\n"
-    return text
+    above = "".join(remarks[key] for key, value in optional.items() if value is None)
+    below = (
+        f"# projection_digest comes from: mooring study project  {TODO} run it\n" if projection == "public-svd" else ""
+    )
+    return method, above, below
 
 
 def count_open_entries(text: str) -> int:
@@ -223,39 +208,16 @@ def _infer_kind(table: TableFile, name: str) -> str:
     )
 
 
-def _render_label(table: TableFile, label: str | None, known: DeclaredColumns) -> str:
+def _describe_label(table: TableFile, label: str | None, known: DeclaredColumns) -> dict[str, Any]:
+    """The entries of [label]; an open one is an empty list."""
     if label is None:
-        return render_table({"kind": "none"})
+        return {"kind": "none"}
     is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)
     if known.label_range is not None or (is_float and not known.classes):
-        ends = [float(end) for end in known.label_range or ()]
-        return _render_entries({"kind": "number", "column": label, "range": ends})
+        return {"kind": "number", "column": label, "range": [float(end) for end in known.label_range or ()]}
     is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(label).type)
     classes = list(known.classes) or (["false", "true"] if is_truth else [])
-    return _render_entries({"kind": "classes", "column": label, "classes": classes})
-
-
-def _render_columns(columns: Sequence[Mapping[str, Any]], missing: MissingRule) -> list[str]:
-    """Columns alike share an entry, except open ones: each needs an answer of its own."""
-
-    def likeness(numbered: tuple[int, Mapping[str, Any]]) -> str:
-        k, column = numbered
-        rest = {key: value for key, value in column.items() if key != "name"}
-        return f"open {k}" if [] in rest.values() else repr(rest)
-
-    texts = []
-    for _, alike in groupby(enumerate(columns), key=likeness):
-        group = [column for _, column in alike]
-        names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        rest = {key: value for key, value in group[0].items() if key != "name"}
-        texts.append(
-            f"\n[[columns]]\n{_render_entries(names | rest)}" + render_table({"missing": missing, "outside": "refuse"})
-        )
-    return texts
-
-
-def _render_entries(entries: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_OPEN[key] if value == [] else render_value(value)}\n" for key, value in entries.items())
+    return {"kind": "classes", "column": label, "classes": classes}
 
 
 def _require_names_among(table: TableFile, names: Sequence[str]) -> None:

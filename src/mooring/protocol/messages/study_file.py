@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
@@ -19,25 +21,32 @@ FORMAT = 1
 _MOST_BYTES = 16 * 2**20
 _LARGEST_WHOLE = 2**63
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
-HEAD = """\
+TODO = "# TODO:"
+"""Marks the lines of a draft that are still open."""
+_OPEN = {
+    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
+    "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
+    "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
+}
+_HEAD = """\
 # A study of mooring: everybody who takes part holds this file, and nothing in it is secret.
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
 """
-METHOD = """\
+_METHOD = """\
 # data_noise_scale is in the units of the encoded rows, whose numbers lie between -1 and 1.
 """
-ROWS = """\
+_ROWS = """\
 # missing_words stand for a missing value, besides "?", "NA", "NaN", "null" and nothing at all.
 # A participant with fewer rows of a class than smallest_class (but some) does not share.
 """
-LABEL = """\
+_LABEL = """\
 # What is predicted: kind = "classes" with their names, "number" with a range, or "none". The analyst sees it.
 """
-COLUMNS = """\
+_COLUMNS = """\
 # Columns, in the order of the encoded rows. Ranges and categories follow from what a column means, not from anybody's
 # data. missing = "refuse", "fill" (the middle) or "indicate" (and a further column tells); outside = "refuse" or "clip".
 """
-ROSTER = """\
+_ROSTER = """\
 # Who takes part, by public keys: from the cards that 'mooring join' writes, entered by 'mooring study enrol'.
 """
 
@@ -49,16 +58,11 @@ def read_plain(path: Path) -> dict[str, Any]:
 
 def read_text(path: Path) -> str:
     """Read a study's file as text."""
+    what = "the study's file"
     try:
-        if not path.is_file():  # a pipe would be waited for
-            raise FileNotFoundError
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise InputError("study", expected="a small text file", got="a large one", cure="Check the path.")
-        return content.decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise StorageError("the study's file", reason="it cannot be read", cure="Check the path.") from None
+        return read_bounded(path, _MOST_BYTES, what=what).decode("utf-8")
+    except UnicodeDecodeError:
+        raise StorageError(what, reason="it is no text", cure="Check the path.") from None
 
 
 def parse_study(text: str) -> dict[str, Any]:
@@ -73,32 +77,50 @@ def parse_study(text: str) -> dict[str, Any]:
         raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
 
 
-def render_study(plain: Mapping[str, Any]) -> str:
-    """What `Study.as_dict` gave, as commented TOML that `Study.read` reads as the same study."""
+def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_method: str = "") -> str:
+    """What `Study.as_dict` gave, as commented TOML that `Study.read` reads as the same study.
+
+    Parameters
+    ----------
+    plain : mapping
+        Of a draft, a range, categories or classes that are still open are an empty list.
+    above_method, below_method : str
+        Comments around the entries of [method].
+    """
     parts = [
-        HEAD,
+        _HEAD,
         render_table({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
-        f"\n[method]\n{METHOD}",
-        render_table(plain["method"]),
-        f"\n[rows]\n{ROWS}",
+        f"\n[method]\n{_METHOD}{above_method}",
+        render_table(plain["method"]) + below_method,
+        f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
-        f"\n[label]\n{LABEL}",
-        render_table(plain["label"]),
-        f"\n{COLUMNS}",
+        f"\n[label]\n{_LABEL}",
+        _render_declaration(plain["label"]),
+        f"\n{_COLUMNS}",
     ]
-    for _, alike in groupby(plain["columns"], key=_without_name):
-        group = list(alike)
+    for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
+        group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        parts += ["\n[[columns]]\n", render_table(names | _without_name(group[0]))]
-    parts.append(f"\n{ROSTER}")
+        parts += ["\n[[columns]]\n", _render_declaration(names | _without_name(group[0]))]
+    parts.append(f"\n{_ROSTER}")
     parts += [render_member("[[participants]]", member) for member in plain["participants"]]
     if "analyst" in plain:
         parts.append(render_member("[analyst]", plain["analyst"]))
     return "".join(parts)
 
 
+def _likeness(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, dict[str, Any]]:
+    """Columns alike share an entry, except open ones: each needs an answer of its own."""
+    place, column = numbered
+    return (place if [] in column.values() else -1), _without_name(column)
+
+
 def _without_name(column: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in column.items() if key != "name"}
+
+
+def _render_declaration(table: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_OPEN[key] if value == [] else render_value(value)}\n" for key, value in table.items())
 
 
 def render_member(header: str, member: Mapping[str, str]) -> str:
@@ -154,85 +176,71 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
             got=repr(plain.get("format")),
             cure="This mooring reads no other; use the version the study was made with.",
         )
-    method, rows = _table(plain, "method"), _table(plain, "rows")
+    method, rows = _take(plain, "method", _TABLE, {}), _take(plain, "rows", _TABLE, {})
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape"})
     columns: list[Column] = []
     width = 0
-    for entry in _tables(plain, "columns"):
+    for entry in _take(plain, "columns", _TABLES, []):
         columns += (added := columns_from(entry))
         width += sum(column.width for column in added)
         require_width(width)
-    projection: Any = _word(method, "projection", "none")
-    n_components = _whole(method, "components", width if projection == "none" else None)
+    projection: Any = _take(method, "projection", _WORD, "none")
+    n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
     return {
-        "name": _word(plain, "name"),
-        "nonce": _word(plain, "nonce"),
+        "name": _take(plain, "name", _WORD),
+        "nonce": _take(plain, "nonce", _WORD),
         "columns": tuple(columns),
-        "label": label_from(_table(plain, "label")),
-        "method": _word(method, "name"),
+        "label": label_from(_take(plain, "label", _TABLE, {})),
+        "method": _take(method, "name", _WORD),
         "n_components": n_components,
-        "n_anchor_rows": _whole(method, "anchor_rows", 4 * n_components),
-        "data_noise_scale": _number(method, "data_noise_scale"),
-        "anchor_noise_scale": _number(method, "anchor_noise_scale"),
+        "n_anchor_rows": _take(method, "anchor_rows", _WHOLE, 4 * n_components),
+        "data_noise_scale": float(_take(method, "data_noise_scale", _NUMBER, 0.0)),
+        "anchor_noise_scale": float(_take(method, "anchor_noise_scale", _NUMBER, 0.0)),
         "projection": projection,
-        "projection_digest": _word(method, "projection_digest", ""),
-        "missing_words": _list(rows, "missing_words", str),
-        "smallest_class": _whole(rows, "smallest_class", 3),
-        "image_shape": _list(rows, "image_shape", int),
-        "participants": tuple(_member(entry) for entry in _tables(plain, "participants")),
-        "analyst": _member(_table(plain, "analyst")) if "analyst" in plain else None,
-        "dealer": _word(plain, "dealer", ""),
+        "projection_digest": _take(method, "projection_digest", _WORD, ""),
+        "missing_words": tuple(_take(rows, "missing_words", _WORDS, [])),
+        "smallest_class": _take(rows, "smallest_class", _WHOLE, 3),
+        "image_shape": tuple(_take(rows, "image_shape", _WHOLES, [])),
+        "participants": tuple(_member(entry) for entry in _take(plain, "participants", _TABLES, [])),
+        "analyst": _member(_take(plain, "analyst", _TABLE)) if "analyst" in plain else None,
+        "dealer": _take(plain, "dealer", _WORD, ""),
     }
 
 
 def _member(plain: Mapping[str, Any]) -> Member:
-    require_known("member", plain, {"name", "signing_key", "sealing_key"})
-    return Member(_word(plain, "name"), _word(plain, "signing_key"), _word(plain, "sealing_key", ""))
+    require_known("member", plain, set(_MEMBER))
+    return Member(*(_take(plain, name, _WORD, default) for name, default in _MEMBER.items()))
 
 
-def _table(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = plain.get(name, {})
-    if not isinstance(value, Mapping):
-        raise InputError(name, expected=f"a table, [{name}]", got="something else", cure="Correct the study.")
-    return value
+class _Kind(NamedTuple):
+    """What an entry must be, in words and as a test of its value."""
+
+    expected: str
+    fits: Callable[[Any], bool]
 
 
-def _tables(plain: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    value = plain.get(name, [])
-    if not (isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)):
-        raise InputError(name, expected=f"tables, [[{name}]]", got="something else", cure="Correct the study.")
-    return value
+def _list_of(one: _Kind, expected: str) -> _Kind:
+    return _Kind(expected, lambda value: isinstance(value, list) and all(map(one.fits, value)))
 
 
-def _list(plain: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:
-    value = plain.get(name, [])
-    if not (isinstance(value, list) and all(type(entry) is kind for entry in value)):
-        kinds = "words in quotes" if kind is str else "whole numbers"
-        raise InputError(name, expected=f"a list of {kinds}", got="something else", cure="Correct the study.")
-    return tuple(value)
+_MEMBER = {"name": None, "signing_key": None, "sealing_key": ""}
+_WORD = _Kind("a word in quotes", lambda value: isinstance(value, str))
+_WHOLE = _Kind("a whole number", lambda value: type(value) is int and abs(value) <= _LARGEST_WHOLE)
+_NUMBER = _Kind(  # whole numbers have no end in TOML
+    "a number", lambda value: type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
+)
+_TABLE = _Kind("a table, [{name}]", lambda value: isinstance(value, Mapping))
+_TABLES = _list_of(_TABLE, "tables, [[{name}]]")
+_WORDS = _list_of(_WORD, "a list of words in quotes")
+_WHOLES = _list_of(_WHOLE, "a list of whole numbers")
 
 
-def _word(plain: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def _take(plain: Mapping[str, Any], name: str, kind: _Kind, default: Any = None) -> Any:
+    """The value of an entry, or its default; one of another kind is refused."""
     value = plain.get(name, default)
-    if not isinstance(value, str):
-        raise InputError(name, expected="a word in quotes", got="something else", cure="Correct the study.")
+    if not kind.fits(value):
+        expected = kind.expected.format(name=name)
+        raise InputError(name, expected=expected, got="something else", cure="Correct the study.")
     return value
-
-
-def _whole(plain: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    value = plain.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST_WHOLE:
-        raise InputError(name, expected="a whole number", got="something else", cure="Correct the study.")
-    return value
-
-
-def _number(plain: Mapping[str, Any], name: str) -> float:
-    value = plain.get(name, 0.0)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError(name, expected="a number", got="something else", cure="Correct the study.")
-    try:
-        return float(value)
-    except OverflowError:  # whole numbers have no end in TOML
-        raise InputError(name, expected="a number", got="one too large", cure="Correct the study.") from None
