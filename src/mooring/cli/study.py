@@ -178,7 +178,7 @@ def project(
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
     with run_command(format) as console:
-        from mooring.protocol.designer.projection import project_study
+        from mooring.protocol.designer.revision import project_study
         from mooring.protocol.messages.projection import projection_file_name
 
         with show_progress("Reading public rows") as told:
@@ -204,7 +204,7 @@ def enrol(
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
     with run_command(format) as console:
-        from mooring.protocol.designer.enrolment import enrol_cards
+        from mooring.protocol.designer.revision import enrol_cards
 
         agreed = enrol_cards(study, cards)
 

@@ -10,8 +10,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
-from mooring.protocol.designer.enrolment import write_roster
-from mooring.protocol.designer.projection import project_study
+from mooring.protocol.designer.revision import project_study, write_roster
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study, draw_nonce

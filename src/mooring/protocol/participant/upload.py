@@ -11,15 +11,23 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from mooring.atomic_io import copy_atomically, hash_file, open_atomically, open_plain_file, require_writable
+from mooring.atomic_io import (
+    copy_atomically,
+    hash_file,
+    open_atomically,
+    read_bounded,
+    require_writable,
+    write_atomically,
+)
 from mooring.errors import RefusedError
 from mooring.mechanisms.kernel import add_noise, map_rows
+from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import (
     KIND,
     SUFFIX,
@@ -42,7 +50,6 @@ from mooring.typing import Progress
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
-_MOST_ANCHOR_BYTES = 2**33
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
@@ -148,7 +155,7 @@ def share_rows(
                 reason="these rows were shared under another one in this study",
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
-        _keep_anchor(vault.study_folder(study.folder_name) / _USED_ANCHOR, anchor, dealt.file_digest)
+        _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
         copy_atomically(kept, output, what="the bundle")
     assert entry.bundle is not None
     return ShareResult(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
@@ -283,15 +290,8 @@ def _settle(
     header = encode_signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
     file.seek(0)
     file.write(header)
-    return _digest_from_start(file)
-
-
-def _digest_from_start(file: BinaryIO) -> str:
-    whole = hashlib.sha256()
     file.seek(0)
-    while block := file.read(_STRETCH_BYTES):
-        whole.update(block)
-    return whole.hexdigest()
+    return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
 class _Checksum:
@@ -324,21 +324,13 @@ def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None
             )
 
 
-def _keep_anchor(kept: Path, given: Path, digest: str) -> None:
+def _keep_anchor(study: Study, kept: Path, given: Path, digest: str) -> None:
     """Keep the anchor file that was used; it lies where others can write, and may have been changed since it was opened."""
     if kept.exists() and hash_file(kept, what="the vault") == digest:
         return
-    copied = hashlib.sha256()
-    with (
-        open_plain_file(given, what="the anchor file") as source,
-        open_atomically(kept, mode=0o600, what="the vault") as target,
-    ):
-        for block in iter(lambda: source.read(2**20), b""):
-            copied.update(block)
-            target.write(block)
-            if target.tell() > _MOST_ANCHOR_BYTES:
-                break
-        if copied.hexdigest() != digest:
-            raise RefusedError(
-                "the anchor file", reason="it changed while it was being used", cure="Run the command again."
-            )
+    content = read_bounded(given, most_anchor_bytes(study), what="the anchor file")
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise RefusedError(
+            "the anchor file", reason="it changed while it was being used", cure="Run the command again."
+        )
+    write_atomically(kept, content, mode=0o600, what="the vault")
