@@ -25,7 +25,6 @@ from typer.testing import CliRunner
 
 from mooring.cli.app import app
 from mooring.engines.dask import learners as boosting
-from mooring.engines.dask import network_address as ways
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
@@ -368,8 +367,11 @@ class Elsewhere:
         self.scheduler = type("Scheduler", (), {"address": address})
         self._found = {f"tls://{workers}:{k}": each for k, each in enumerate(versions)}
 
-    def run(self, function: Any) -> dict[str, str]:
+    def run(self, function: Any, *given: Any) -> dict[str, str]:
         return self._found
+
+    def nthreads(self) -> dict[str, int]:
+        return dict.fromkeys(self._found, 1)
 
 
 def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,22 +392,22 @@ def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.M
 
 def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     here, away, unknown = "tcp://127.0.0.1:1", "tcp://10.0.0.6:2", "tcp://known-to-others:3"
-    assert ways.own_address([here, "inproc://a", here]) == "127.0.0.1"
-    assert ways.is_here(here)
-    assert ways.is_here("inproc://a")
+    assert together.own_address([here, "inproc://a", here]) == "127.0.0.1"
+    assert together.is_here(here)
+    assert together.is_here("inproc://a")
 
     def nowhere(*_: Any, **__: Any) -> None:
         raise socket.gaierror
 
     with monkeypatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", nowhere)
-        assert not ways.is_here(unknown)
-        assert ways.own_address([unknown]) == "127.0.0.1"
+        assert not together.is_here(unknown)
+        assert together.own_address([unknown]) == "127.0.0.1"
     found = {here: "127.0.0.1", away: "10.0.0.7", unknown: None}
-    monkeypatch.setattr(ways, "_way_to", found.get)
+    monkeypatch.setattr(together, "_way_to", found.get)
     for others in ([here, away], [away, here], [unknown, here, away]):
-        assert ways.own_address(others) == "10.0.0.7"
-    assert not ways.is_here(away)
+        assert together.own_address(others) == "10.0.0.7"
+    assert not together.is_here(away)
 
 
 def test_the_command_trains_it_and_names_it(client: Client, number: World, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import secrets
@@ -121,18 +122,23 @@ def require_shared(client: Client, folder: Path, *, what: str, cure: str) -> Non
     mark = folder / f"{_MARK}{secrets.token_hex(8)}"
     mark.touch()
     try:
-        seen = client.run(_is_there, str(mark))
+        require_seen(client, mark, what=what, cure=cure)
     finally:
         with suppress(OSError):
             mark.unlink()
-    if not all(seen.values()):
-        count = sum(not each for each in seen.values())
-        raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
 
 
-def require_seen(client: Client, folder: Path, *, what: str, cure: str) -> None:
-    """Refuse a folder to read from that some worker does not see."""
-    seen = client.run(_is_there, str(folder))
+def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
+    """Refuse a folder or file that some worker does not see.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    path : Path
+    what, cure : str
+        What an error calls it, and what to do about it.
+    """
+    seen = client.run(_is_there, str(path))
     if not all(seen.values()):
         count = sum(not each for each in seen.values())
         raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
@@ -215,29 +221,27 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
                 got="one without",
                 cure="Start workers with 'dask worker ADDRESS --nthreads 1'.",
             ) from None
-        _require_same_version(client)
+        require_same_version(client, "mooring", cure="Install the same mooring[dask] on every worker.")
         yield client
 
 
-def _require_same_version(client: Client) -> None:
-    from mooring import __version__
-
-    versions = client.run(_version)
-    if any(each != __version__ for each in versions.values()):
+def require_same_version(client: Client, package: str, *, cure: str) -> None:
+    """Refuse workers that have another version of a package than this process, or none."""
+    version = _version(package)
+    if any(each != version for each in client.run(_version, package).values()):
         raise InputError(
             "workers",
-            expected=f"with mooring {__version__}, as here",
+            expected=f"with {package} {version}, as here",
             got="another version, or none, on some of them",
-            cure="Install the same mooring[dask] on every worker.",
+            cure=cure,
         )
 
 
-def _version() -> str:
+def _version(package: str) -> str:
     try:
-        from mooring import __version__
+        return str(importlib.import_module(package).__version__)
     except ImportError:
         return "none"
-    return __version__
 
 
 def _is_there(path: str) -> bool:

@@ -7,6 +7,8 @@ are there. They have neither encryption nor a password: over a network that was 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.engines.dask.block_tasks import Piece
-from mooring.engines.dask.cluster import Client, Future
-from mooring.engines.dask.network_address import is_here, own_address
+from mooring.engines.dask.cluster import Client, Future, require_same_version
 from mooring.engines.dask.xgboost_tasks import Singles, has_joined, load_share, tracker_address, train_share
 from mooring.errors import InputError, StorageError
 from mooring.learners.boosted_trees import xgboost_here
@@ -60,16 +61,11 @@ class Boosting:
 
 def require_xgboost(client: Client) -> None:
     """Refuse, before any work, a cluster that cannot train boosted trees or should not."""
-    version = xgboost_here().__version__
-    found = client.run(_version)
-    if any(each != version for each in found.values()):
-        raise InputError(
-            "workers",
-            expected=f"with xgboost {version}, as here",
-            got="another version, or none, on some of them",
-            cure="Install the same on every worker: pip install 'mooring[dask,xgboost]'.",
-        )
-    _require_open(str(client.scheduler.address), list(found))
+    xgboost_here()
+    require_same_version(
+        client, "xgboost", cure="Install the same on every worker: pip install 'mooring[dask,xgboost]'."
+    )
+    _require_open(str(client.scheduler.address), list(client.nthreads()))
 
 
 def _require_open(scheduler: str, workers: Sequence[str]) -> None:
@@ -267,9 +263,33 @@ def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict
             tracker.free()
 
 
-def _version() -> str:
+def own_address(others: Sequence[str]) -> str:
+    """The address of this machine that all of these reach it at: loopback where they are all here."""
+    found = [way for each in others if (way := _way_to(each))]
+    return next((way for way in found if not _is_loopback(way)), found[0] if found else "127.0.0.1")
+
+
+def is_here(address: str) -> bool:
+    """Whether a scheduler or worker can only be on this machine."""
+    way = _way_to(address)
+    return way is not None and _is_loopback(way)
+
+
+def _way_to(address: str) -> str | None:
+    """The address of this machine on the way to another; None where there is no way from here."""
+    from distributed.comm import get_address_host
+
+    if address.startswith("inproc://"):
+        return "127.0.0.1"
     try:
-        import xgboost
-    except ImportError:
-        return "none"
-    return str(xgboost.__version__)
+        host = get_address_host(address)
+        family = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][0]
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect((host, 9))  # sends nothing
+            return str(way.getsockname()[0])
+    except OSError:  # a name or a network that only the others know
+        return None
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
