@@ -278,7 +278,7 @@ def _joined(parts: list[Ensemble]) -> Ensemble:
 def _check_rows(what: str, rows: Array, architecture: Architecture, n_members: int | None) -> None:
     torch, h = _torch(), architecture.n_features
     members = "members" if n_members is None else str(n_members)
-    is_tensor = isinstance(rows, torch.Array)
+    is_tensor = isinstance(rows, torch.Tensor)
     fits = is_tensor and rows.ndim == 3 and rows.shape[2] == h and 0 not in rows.shape
     if not fits or rows.shape[0] != (n_members or rows.shape[0]) or not rows.is_floating_point():
         raise InputError(
