@@ -1,12 +1,81 @@
-"""What tests of image studies share."""
+"""What tests of the studies share: a progress that counts, deployments of image studies, a stand-in for a slow attack."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from mooring_studies.images import leakage
+from mooring_studies.images.deployment import SPLITS, Deployment, deployed
+from mooring_studies.images.evaluator import Decoder, ImageEvaluator
+from mooring_studies.roles import TARGET
 
 from mooring.audit import Attempt
+from mooring.metrics import Galleries
+from mooring.randomness import Streams
+
+
+class Counting:
+    """A progress that counts the steps of every stage and keeps notes; it can end the run after some steps."""
+
+    def __init__(self, until: int | None = None) -> None:
+        self.totals: dict[str, int] = {}
+        self.steps: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self._until = until
+
+    def stage(self, name: str, total: int) -> None:
+        self._now, self.totals[name] = name, total
+
+    def advance(self, n: int = 1) -> None:
+        self.steps[self._now] += n
+        if self.steps.total() == self._until:
+            raise KeyboardInterrupt
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def dealt_images(p: int, h: int, sizes: Mapping[str, int]) -> tuple[dict[Any, list[Any]], dict[Any, list[Any]]]:
+    """Rows of three skewed classes, and labels; what participant i holds does not depend on p, nor are two of one size."""
+    rng = np.random.default_rng(4)
+    means, mixing = 2 * rng.standard_normal((3, h)), rng.standard_normal((3, h, h)) / 2
+    parts: dict[Any, list[Any]] = {split: [] for split in SPLITS}
+    labels: dict[Any, list[Any]] = {split: [] for split in SPLITS}
+    for i in range(p):
+        own = np.random.default_rng(100 + i)
+        for split in SPLITS:
+            codes = own.permutation(np.arange(sizes[split] + 3 * i) % 3)
+            spread = own.gamma(2.0, 1.0, (len(codes), h)) - 2
+            parts[split].append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], spread))
+            labels[split].append(codes)
+    return parts, labels
+
+
+def image_deployment(p: int, h: int, sizes: Mapping[str, int], *, n_anchor_rows: int, streams: Streams) -> Deployment:
+    """Such rows with secrets and an anchor; the target's test rows are the queries."""
+    parts, labels = dealt_images(p, h, sizes)
+    before = sum(map(len, (*parts["train"], *parts["validation"], *parts["test"][:TARGET])))
+    places = np.arange(before, before + len(parts["test"][TARGET]))
+    return deployed(parts, labels, places, n_anchor_rows=n_anchor_rows, streams=streams, device="cpu")
+
+
+def image_evaluator(queries: Any, galleries: Galleries, **changes: Any) -> ImageEvaluator:
+    """An auditor that sees the projected rows themselves."""
+    import torch
+
+    normalise = torch.nn.functional.normalize
+    settings: dict[str, Any] = {
+        "queries": queries,
+        "decoder": Decoder(torch.eye(queries.shape[1])),
+        "embed": lambda images: normalise(images, dim=1),
+        "references": normalise(queries.float().clamp(0, 1), dim=1),
+        "galleries": galleries,
+        "match_galleries": galleries,
+        "shown": np.arange(3),
+    }
+    return ImageEvaluator(**settings | changes)
 
 
 def stand_in_for_moments(patch: pytest.MonkeyPatch, attack: Callable[..., Any]) -> None:

@@ -471,36 +471,12 @@ def test_an_output_that_cannot_be_written_is_a_clear_error(official: dict[str, P
 # --- the face model
 
 
-@pytest.fixture
-def small_model(tmp_path: Path) -> Path:
-    """A model that returns the first pixel of every channel."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    helper, number = onnx.helper, onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        [
-            helper.make_node("Slice", ["pixels", "starts", "ends", "axes"], ["corner"]),
-            helper.make_node("Flatten", ["corner"], ["vector"]),
-        ],
-        "corner",
-        [helper.make_tensor_value_info("pixels", number, ["n", 3, 112, 112])],
-        [helper.make_tensor_value_info("vector", number, ["n", 3])],
-        [
-            helper.make_tensor(name, onnx.TensorProto.INT64, [2], value)
-            for name, value in (("starts", [0, 0]), ("ends", [1, 1]), ("axes", [2, 3]))
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
-    return tmp_path / "model.onnx"
-
-
-def test_pixels_reach_the_model_red_first_from_minus_one_to_one(small_model: Path) -> None:
+def test_pixels_reach_the_model_red_first_from_minus_one_to_one(corner_model: Path) -> None:
     rows = np.tile([1.0, 0.5, 0.25], (3, 64 * 64)).astype(np.float32)
     expected = np.array([1.0, 0.0, -0.5]) / np.linalg.norm([1.0, 0.0, -0.5])
-    vectors = open_face_model(small_model, n_threads=1, batch_size=2)(rows)
+    vectors = open_face_model(corner_model, n_threads=1, batch_size=2)(rows)
     assert vectors == pytest.approx(np.tile(expected, (3, 1)))
-    assert open_face_model(small_model, flip_channels=True)(rows) == pytest.approx(np.tile(expected[::-1], (3, 1)))
+    assert open_face_model(corner_model, flip_channels=True)(rows) == pytest.approx(np.tile(expected[::-1], (3, 1)))
 
 
 def test_a_missing_face_model_says_where_to_get_one(tmp_path: Path) -> None:
@@ -509,10 +485,10 @@ def test_a_missing_face_model_says_where_to_get_one(tmp_path: Path) -> None:
     assert str(tmp_path / "model.onnx") in str(caught.value)
 
 
-def test_a_face_model_that_ends_early_is_refused(small_model: Path) -> None:
-    small_model.write_bytes(small_model.read_bytes()[:-40])
+def test_a_face_model_that_ends_early_is_refused(corner_model: Path) -> None:
+    corner_model.write_bytes(corner_model.read_bytes()[:-40])
     with pytest.raises(StorageError, match=r"model\.onnx.*cut short"):
-        open_face_model(small_model)
+        open_face_model(corner_model)
 
 
 # --- tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,8 @@ from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
-from mooring_studies.images.deployment import SPLITS, Deployment, deployed
+from mooring_studies.images.deployment import SPLITS, Deployment, Levels
 from mooring_studies.images.digit_study import DigitStudy
-from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
@@ -53,10 +52,10 @@ from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams
-from tests.studies.support import stand_in_for_moments
+from tests.studies.support import Counting, image_deployment, image_evaluator, stand_in_for_moments
 
 torch = pytest.importorskip("torch")
-P, H, R, CLASSES = 3, 4, 8, 3
+P, H, R = 3, 4, 8
 SIZES = {"train": 24, "validation": 7, "test": 15}
 STREAMS = Streams.for_experiment(5)
 ANCHORED, BOTH = "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"
@@ -69,27 +68,8 @@ RANGES = {
 Row = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def deployment_of(p: int = P) -> Deployment:
-    """Rows of three classes; what participant i holds does not depend on p, and no two splits are of one size."""
-    means = 2 * np.random.default_rng(1).standard_normal((CLASSES, H))
-    parts: dict[Any, list[Any]] = {split: [] for split in SPLITS}
-    labels: dict[Any, list[Any]] = {split: [] for split in SPLITS}
-    for i in range(p):
-        own = np.random.default_rng(10 + i)
-        for split in SPLITS:
-            labels[split].append(own.permutation(np.arange(SIZES[split] + i) % CLASSES))
-            parts[split].append(means[labels[split][i]] + own.standard_normal((len(labels[split][i]), H)))
-    before = sum(map(len, (*parts["train"], *parts["validation"], *parts["test"][:TARGET])))
-    places = np.arange(before, before + len(parts["test"][TARGET]))
-    return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
+    return image_deployment(p, H, SIZES, n_anchor_rows=R, streams=STREAMS)
 
 
 def places_of(deployment: Deployment, participant: int, *splits: Any) -> Any:
@@ -100,16 +80,7 @@ def prepared_for(deployment: Deployment) -> PreparedDeployment:
     """An auditor that sees the projected rows themselves; pictures have four pixels."""
     queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(None, n_rows=len(queries), n_candidates=5, seed=2)
-    normalise = torch.nn.functional.normalize
-    evaluator = ImageEvaluator(
-        queries=queries,
-        decoder=Decoder(torch.eye(H)),
-        embed=lambda images: normalise(images, dim=1),
-        references=normalise(queries.float().clamp(0, 1), dim=1),
-        galleries=galleries,
-        match_galleries=galleries,
-        shown=np.arange(3),
-    )
+    evaluator = image_evaluator(queries, galleries)
     return PreparedDeployment(
         deployment=deployment,
         evaluator=evaluator,
@@ -134,14 +105,6 @@ def spec_of(every: int = 8, **draws: int) -> Spec:
         }
     )
     return replace(spec, noise=replace(spec.noise, **{kind: () for kind in RANGES if kind not in draws}))
-
-
-class Silent:
-    """A progress that tells nobody."""
-
-    def stage(self, name: str, total: int) -> None: ...
-    def advance(self, n: int = 1) -> None: ...
-    def note(self, text: str) -> None: ...
 
 
 @pytest.fixture
@@ -185,7 +148,7 @@ def run(
 ) -> list[Row]:
     """All rows in the store after a run."""
     with ResultStore(folder, "key", {}) as store:
-        writer = RowWriter(prepared, store, Silent(), 0, options.pop("keep_rebuilt", False))
+        writer = RowWriter(prepared, store, Counting(), 0, options.pop("keep_rebuilt", False))
         study = ImageStudy(spec, prepared, writer, reference_control=reference_control, **options)
         study.run()
         return store.rows()
@@ -233,7 +196,7 @@ def with_both(world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_with_both_noises_the_queries_carry_their_draws_noise(with_both: SimpleNamespace) -> None:
     assert [one["draws"] for one in with_both.attacked] == [[0, 1], [2, 3], [4]]
     for one in with_both.attacked:
-        np.testing.assert_array_equal(one["data_scales"], with_both.sigma[one["draws"]])
+        np.testing.assert_array_equal(one["levels"].data, with_both.sigma[one["draws"]])
         for k, draw in enumerate(one["draws"]):
             expected = with_both.noisy[draw][with_both.deployment.query_places]
             torch.testing.assert_close(one["queries"][k], expected, rtol=0, atol=1e-12)
@@ -363,7 +326,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
     uploads = coupled.target_common if attack == "known-secret" else coupled.target_anchored
     projection = no_projection(H).moved_to(deployment.rows)
     attacker = Attacker(deployment, prepared_for(deployment).evaluator, projection)
-    attacker.on_known_map(method, uploads, scales, np.array([True, True]))
+    attacker.on_known_map(method, uploads, Levels(np.zeros(2), scales, np.array([True, True])))
     own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
     known = deployment.rows[own]
     secrets = [deployment.map_of(i) for i in range(P)]
@@ -408,33 +371,11 @@ def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
 # ---------------------------------------------------------------------------------------------------------------- faces
 
 
-@pytest.fixture
-def face_model(tmp_path: Path) -> Path:
-    """A model that returns the first pixel of every channel."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    helper, number = onnx.helper, onnx.TensorProto.FLOAT
-    corners = {"starts": [0, 0], "ends": [1, 1], "axes": [2, 3]}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Slice", ["pixels", *corners], ["corner"]),
-            helper.make_node("Flatten", ["corner"], ["vector"]),
-        ],
-        "corner",
-        [helper.make_tensor_value_info("pixels", number, ["n", 3, 112, 112])],
-        [helper.make_tensor_value_info("vector", number, ["n", 3])],
-        [helper.make_tensor(name, onnx.TensorProto.INT64, [2], value) for name, value in corners.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
-    return tmp_path / "model.onnx"
-
-
-def test_the_face_auditor_gives_every_image_its_own_vector(face_model: Path) -> None:
+def test_the_face_auditor_gives_every_image_its_own_vector(corner_model: Path) -> None:
     """More images than are looked at in one piece, and no whole number of pieces."""
     images = np.random.default_rng(3).random((9, 64 * 64 * 3), dtype=np.float32)
-    vectors = auditor(face_model, "cpu")[0](torch.as_tensor(images)).numpy()
-    expected = open_face_model(face_model)(images)
+    vectors = auditor(corner_model, "cpu")[0](torch.as_tensor(images)).numpy()
+    expected = open_face_model(corner_model)(images)
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
     apart = np.linalg.norm(expected[:, None] - expected[None], axis=2) + 9 * np.eye(9)
     assert apart.min() > 0.01  # no two of them could be taken for each other

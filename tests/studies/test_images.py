@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mooring_studies.images import evaluator as evaluator_module
 from mooring_studies.images import leakage, representations
-from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, deployed, strong_draws
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels, strong_draws
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.representations import (
@@ -29,60 +29,23 @@ from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection
 from mooring.metrics import Galleries, build_galleries
 from mooring.randomness import Streams
+from tests.studies.support import dealt_images, image_deployment, image_evaluator
 
 torch = pytest.importorskip("torch")
-H, R, CLASSES = 16, 40, 3
+H, R = 16, 40
 SIZES = {"train": 60, "validation": 9, "test": 36}
 STREAMS = Streams.for_experiment(8)
 SCALES = np.array([0.05, 0.12, 0.3])
 ANCHORED = "aa-i-gdp-anchor-noise"
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def dealt(p: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Rows of three skewed classes; what participant i holds does not depend on p, and the splits are of uneven size."""
-    rng = np.random.default_rng(4)
-    means, mixing = 2 * rng.standard_normal((CLASSES, H)), rng.standard_normal((CLASSES, H, H)) / 2
-    parts: dict[str, list[Any]] = {split: [] for split in SPLITS}
-    labels: dict[str, list[Any]] = {split: [] for split in SPLITS}
-    for i in range(p):
-        own = np.random.default_rng(100 + i)
-        for split in SPLITS:
-            codes = np.arange(SIZES[split] + 3 * i) % CLASSES
-            spread = own.gamma(2.0, 1.0, (len(codes), H)) - 2
-            parts[split].append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], spread))
-            labels[split].append(codes)
-    return parts, labels
-
-
 def deployment_of(p: int = 3) -> Deployment:
-    parts, labels = dealt(p)
-    before = sum(map(len, (*parts["train"], *parts["validation"], *parts["test"][:TARGET])))
-    places = np.arange(before, before + len(parts["test"][TARGET]))
-    return deployed(parts, labels, places, n_anchor_rows=R, streams=STREAMS, device="cpu")
+    return image_deployment(p, H, SIZES, n_anchor_rows=R, streams=STREAMS)
 
 
 def auditing_of(deployment: Deployment) -> ImageEvaluator:
-    """An auditor that sees the projected rows themselves."""
-    queries = deployment.rows[deployment.query_places]
     galleries = build_galleries(deployment.labels[deployment.query_places], seed=2)
-    normalise = torch.nn.functional.normalize
-    return ImageEvaluator(
-        queries=queries,
-        decoder=Decoder(torch.eye(H)),
-        embed=lambda images: normalise(images, dim=1),
-        references=normalise(queries.float().clamp(0, 1), dim=1),
-        galleries=galleries,
-        match_galleries=galleries,
-        shown=np.arange(4),
-    )
+    return image_evaluator(deployment.rows[deployment.query_places], galleries, shown=np.arange(4))
 
 
 def attacker_on(deployment: Deployment, **options: Any) -> Attacker:
@@ -94,18 +57,19 @@ def aligned(deployment: Deployment, scales: Any = SCALES, draws: Any = (0, 1, 2)
     return aligned_draws(deployment, np.asarray(scales), list(draws), solver="gpm", max_iterations=500, tolerance=1e-7)
 
 
-def on_noisy_anchor(attacker: Attacker, found: AlignedDraws, *, strong: Any = (True,) * 3, **changes: Any) -> Any:
+def on_noisy_anchor(
+    attacker: Attacker, found: AlignedDraws, *, strong: Any = (True,) * 3, sigma: float = 0.0, **changes: Any
+) -> Any:
     own = attacker.deployment.uploaded()
     labelled = own[attacker.labelled_places]
     options = {
         "method": ANCHORED,
         "queries": own[attacker.deployment.query_places],
-        "anchor_scales": SCALES,
-        "data_scales": np.zeros(len(SCALES)),
         "uploaded_rows": lambda _: labelled,
         "draws": list(range(len(SCALES))),
     } | changes
-    return attacker.on_noisy_anchor(aligned=found, strong=np.array(strong), **options)
+    levels = Levels(SCALES, np.full(len(SCALES), sigma), np.array(strong))
+    return attacker.on_noisy_anchor(aligned=found, levels=levels, **options)
 
 
 @pytest.fixture
@@ -135,7 +99,7 @@ def norm(values: Any) -> float:
 
 
 def test_rows_stand_split_after_split_and_in_each_participant_after_participant() -> None:
-    parts, labels = dealt(3)
+    parts, labels = dealt_images(3, H, SIZES)
     deployment = deployment_of(3)
     for split in SPLITS:
         everybody = np.concatenate(parts[split])
@@ -260,7 +224,8 @@ def test_a_batch_of_draws_is_aligned_as_one_draw_at_a_time() -> None:
 def test_a_known_map_gives_every_row_back_without_noise(method: str, attack: str) -> None:
     deployment = deployment_of()
     uploads = deployment.uploaded(common=method == "c-gdp")[deployment.query_places]
-    found = attacker_on(deployment).on_known_map(method, uploads[None], np.zeros(1), np.ones(1, dtype=bool)).audit()
+    quiet = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
+    found = attacker_on(deployment).on_known_map(method, uploads[None], quiet).audit()
     assert found.columns[0][f"error:{attack}"] < 1e-12
     assert found.columns[0][f"match:{attack}"] == found.columns[0][f"linkage:{attack}"] == 1
     assert set(found.columns[0]) == {f"{kind}:{attack}" for kind in ("error", "match", "linkage")}  # nothing to denoise
@@ -269,12 +234,12 @@ def test_a_known_map_gives_every_row_back_without_noise(method: str, attack: str
 def test_rows_with_noise_are_denoised_on_the_strong_draws_alone() -> None:
     deployment, scales = deployment_of(), np.array([0.0, 2.0, 2.0])
     coupled = coupled_draws(deployment, scales, [0, 1, 2])
-    strong = np.array([True, True, False])
+    levels = Levels(np.zeros(3), scales, np.array([True, True, False]))
     for method, queries, attack in (
         ("c-gdp-data-noise", coupled.target_common, "known-secret"),
         ("aa-i-gdp-data-noise", coupled.target_anchored, "known-anchor"),
     ):
-        found = attacker_on(deployment).on_known_map(method, queries, scales, strong)
+        found = attacker_on(deployment).on_known_map(method, queries, levels)
         has = [f"error:{attack}+denoised" in columns for columns in found.columns]
         assert has == [False, True, False]
         shown = found.rebuilt[f"{attack}+denoised"]
@@ -424,7 +389,7 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
         method="aa-i-gdp-both-noise",
         queries=torch.stack([rows[deployment.query_places] for rows in noisy]),
         uploaded_rows=lambda k: noisy[k][labelled],
-        data_scales=np.full(3, 0.5),
+        sigma=0.5,
     )
     assert sorted(name for name, _ in seen) == ["moments", "procrustes"]
     for _, view in seen:
@@ -441,17 +406,7 @@ def hand_made(**changes: Any) -> ImageEvaluator:
     """Three queries in a plane. Gallery k shows query k beside one other: its true place is 0, 1, 0."""
     queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
     galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
-    normalise = torch.nn.functional.normalize
-    settings: dict[str, Any] = {
-        "queries": queries,
-        "decoder": Decoder(torch.eye(2)),
-        "embed": lambda images: normalise(images, dim=1),
-        "references": normalise(queries.float(), dim=1),
-        "galleries": galleries,
-        "match_galleries": galleries,
-        "shown": np.array([0]),
-    } | changes
-    return ImageEvaluator(**settings)
+    return image_evaluator(queries, galleries, **changes)
 
 
 def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> None:

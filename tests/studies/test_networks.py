@@ -23,15 +23,6 @@ STREAMS = Streams.for_experiment(5)
 BOTH = pytest.mark.parametrize("architecture", [DIGITS, FACES], ids=lambda architecture: architecture.name)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Small products are slower on several threads, and other tests may run beside these."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def problem(
     architecture: Architecture, *, members: int = 3, n: int = 200, m: int = 90, spread: float = 3.0, dtype: Any = None
 ) -> tuple[Any, Any, Any, Any]:

@@ -15,6 +15,7 @@ from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import jobs
 
 from mooring.errors import InputError, StorageError
+from tests.studies.support import Counting
 
 Refused = Callable[..., None]
 OPTIONS: dict[str, Any] = {
@@ -37,23 +38,13 @@ SPEC = Spec(name="landscape", title="", kind="landscape", seed=3, deployments=2,
 WANTED = {"deployment": 1, "n_participants": 3, "method": "aa-i-gdp-anchor-noise", "draw": 1}
 
 
-class Quiet:
-    """Progress that nobody sees."""
-
-    def stage(self, name: str, total: int) -> None: ...
-
-    def advance(self, n: int = 1) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small landscape of scikit-learn's digits, finished."""
     place = tmp_path_factory.mktemp("made") / "landscape"
     facts = first_facts(SPEC)
     with ResultStore(place, facts["key"], facts) as store:
-        runner.run_study(SPEC, data_dir=place, store=store, progress=Quiet())
+        runner.run_study(SPEC, data_dir=place, store=store, progress=Counting())
         store.finish(facts | (store.kept(FACTS) or {}))
     return place
 
@@ -64,7 +55,7 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 def computed(folder: Path, choice: dict[str, Any], data_dir: Path | None = None) -> rerun.Rerun:
     asked = find_rows(folder, "landscape", choice)
-    return rerun_rows(asked, data_dir=data_dir or folder, face_model=None, device="cpu", progress=Quiet())
+    return rerun_rows(asked, data_dir=data_dir or folder, face_model=None, device="cpu", progress=Counting())
 
 
 def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkeypatch: Any) -> None:

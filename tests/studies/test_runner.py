@@ -31,7 +31,7 @@ from mooring.attacks.reconstruction import reconstruct
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
 from mooring.randomness import Streams
-from tests.studies.support import stand_in_for_moments
+from tests.studies.support import Counting, stand_in_for_moments
 
 torch = pytest.importorskip("torch")
 P, H, R, SEED = 3, 100, 110, 4
@@ -100,9 +100,7 @@ def stand_in(view: Any, *, rng: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_world() -> Iterator[None]:
-    """Invented digits, an auditor that sees blurred pixels, a quick stand-in for the slowest attack, one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Invented digits, an auditor that sees blurred pixels, a quick stand-in for the slowest attack."""
     blur = torch.rand(784, 60, generator=torch.Generator().manual_seed(0)) - 0.5
     auditor = SimpleNamespace(
         embedded=lambda images: torch.nn.functional.normalize(images @ blur, dim=1), validation_accuracy=0.9
@@ -114,29 +112,11 @@ def small_world() -> Iterator[None]:
         patch.setattr(DigitStudy, "auditor", auditor)
         stand_in_for_moments(patch, stand_in)
         yield
-    torch.set_num_threads(threads)
-
-
-class Told:
-    """A progress that remembers: stages in order, and the steps of each."""
-
-    def __init__(self) -> None:
-        self.totals: dict[str, int] = {}
-        self.steps: Counter[str] = Counter()
-
-    def stage(self, name: str, total: int) -> None:
-        self.now, self.totals[name] = name, total
-
-    def advance(self, n: int = 1) -> None:
-        self.steps[self.now] += n
-
-    def note(self, text: str) -> None:
-        raise AssertionError(text)
 
 
 def run(folder: Path, spec: Spec | None = None) -> SimpleNamespace:
     """What a run leaves in the store: rows, facts, pictures; and what it told on the way."""
-    told = Told()
+    told = Counting()
     with ResultStore(folder, "key", {}) as store:
         runner.run_study(small_spec() if spec is None else spec, store=store, progress=told)
         return SimpleNamespace(
@@ -295,8 +275,6 @@ def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, mo
 
 
 def test_notes_of_the_data_are_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(Told, "note", lambda self, text: said.append(text))
     made = DigitStudy.__init__
 
     def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
@@ -304,8 +282,8 @@ def test_notes_of_the_data_are_told_and_kept(tmp_path: Path, monkeypatch: pytest
         self.notes = ["they are other digits"]
 
     monkeypatch.setattr(DigitStudy, "__init__", noted)
-    assert run(tmp_path, small_spec(draws={"data": 1, "anchor": 1})).facts["notes"] == ["they are other digits"]
-    assert said == ["they are other digits"]
+    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 1}))
+    assert found.facts["notes"] == found.told.notes == ["they are other digits"]
 
 
 def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: SimpleNamespace) -> None:
@@ -509,7 +487,7 @@ def one_network_too_many() -> Exception:
     [
         (out_of_memory, {"coupled_draws": 1, "aligned_draws": 2}),
         (one_network_too_many, {"scored": 1}),
-        (MemoryError, {"aligned_rows": 1, "_attacked": 1}),
+        (MemoryError, {"aligned_rows": 1, "on_noisy_anchor": 1}),
     ],
 )
 def test_a_chunk_that_does_not_fit_is_computed_in_halves(
@@ -536,7 +514,7 @@ def test_a_chunk_that_does_not_fit_is_computed_in_halves(
     def armed(self: ImageStudy) -> None:
         controls(self)  # what comes after it goes in chunks
         for name in places:
-            where = ImageStudy if name == "_attacked" else image_study
+            where = leakage.Attacker if name == "on_noisy_anchor" else image_study
             monkeypatch.setattr(where, name, short(name, getattr(where, name)))
 
     monkeypatch.setattr(ImageStudy, "without_anchor", armed)
@@ -578,7 +556,7 @@ def test_as_for_faces_noise_on_rows_is_one_methods_and_alignments_are_used_again
             study = ImageStudy(
                 spec,
                 prepared,
-                RowWriter(prepared, store, Told(), 0),
+                RowWriter(prepared, store, Counting(), 0),
                 reference_control=False,
                 alignments=alignments,
             )
@@ -635,7 +613,7 @@ def test_what_is_shared_between_numbers_of_participants_is_not_between_deploymen
     monkeypatch.setattr(runner, "ImageStudy", Study)
     monkeypatch.setattr(runner, "_facts_of", lambda prepared: {})
     with ResultStore(tmp_path, "key", {}) as store:
-        runner.run_study(spec_from(plain), store=store, progress=Told())
+        runner.run_study(spec_from(plain), store=store, progress=Counting())
     sizes = [(one["most"], one["identities_each"], one["n_participants"]) for one, _ in made]
     assert sizes == 2 * [(4, 19, 2), (4, 19, 4), (2, 98, 2)]
     assert [set(options["found_before"]) for _, options in made] == [{1, 2}, {1, 2}, {3}, {4, 5}, {4, 5}, {6}]

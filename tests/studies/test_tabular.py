@@ -27,6 +27,7 @@ from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
 from mooring.tables import Partition
+from tests.studies.support import Counting
 
 NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
 SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
@@ -47,24 +48,6 @@ OPTIONS: dict[str, Any] = {
     "n_queries": 20,
     "alone": 4,
 }
-
-
-class Quiet:
-    """Progress that counts, and that can be made to end the run after some steps."""
-
-    def __init__(self, until: int | None = None) -> None:
-        self.total, self.steps, self.until, self.notes = 0, 0, until, []
-
-    def stage(self, name: str, total: int) -> None:
-        self.total += total
-
-    def advance(self, n: int = 1) -> None:
-        self.steps += n
-        if self.steps == self.until:
-            raise KeyboardInterrupt
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def heart_line(rng: np.random.Generator, ill: bool) -> str:
@@ -113,12 +96,12 @@ def table_spec(**options: Any) -> Spec:
     return Spec(name="hospitals", title="", kind="tables", seed=3, deployments=2, options=OPTIONS | options)
 
 
-def run(spec: Spec, data_dir: Path, folder: Path, progress: Quiet | None = None) -> tuple[list[dict], dict]:
+def run(spec: Spec, data_dir: Path, folder: Path, progress: Counting | None = None) -> tuple[list[dict], dict]:
     """What the study leaves: its rows, and its facts."""
     study: Callable[..., None] = run_tables if spec.kind == "tables" else run_landscape
     with ResultStore(folder, "key", {}) as store:
         with contextlib.suppress(KeyboardInterrupt):
-            study(spec, data_dir=data_dir, store=store, progress=progress or Quiet())
+            study(spec, data_dir=data_dir, store=store, progress=progress or Counting())
         return store.rows(), store.kept(FACTS) or {}
 
 
@@ -455,10 +438,10 @@ def test_ranking_does_not_depend_on_how_many_rows_are_called_positive() -> None:
 
 
 def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_path: Path) -> None:
-    progress = Quiet()
+    progress = Counting()
     spec = table_spec(attacks=["known-secret", "known-anchor", "procrustes"])
     rows, facts = run(spec, heart, tmp_path / "out", progress)
-    assert progress.steps == progress.total
+    assert progress.steps == progress.totals
     results = Results.from_rows(rows)
     for deployment in (0, 1):
         part = results.where(deployment=deployment)
@@ -523,7 +506,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     spec = table_spec(anchor_noise=[0.2], data_noise=[0.5], both_anchor=[], learners=["linear"], draws=3)
     spec = replace(spec, options=spec.options | {"attacks": ["known-anchor", "procrustes"]})
     whole, told = run(spec, heart, tmp_path / "whole")
-    some, facts = run(spec, heart, tmp_path / "stopped", Quiet(until=steps))
+    some, facts = run(spec, heart, tmp_path / "stopped", Counting(until=steps))
     assert 0 < len(some) < len(whole)
     assert facts == {}
     again, facts = run(spec, heart, tmp_path / "stopped")
@@ -598,9 +581,9 @@ LANDSCAPE = Spec(name="landscape", title="", kind="landscape", seed=1, deploymen
 
 
 def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Path) -> None:
-    progress = Quiet()
+    progress = Counting()
     rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out", progress)
-    assert progress.steps == progress.total
+    assert progress.steps == progress.totals
     assert "scikit-learn" in progress.notes[0]
     assert "scikit-learn" in facts["notes"][0]
     results = Results.from_rows(rows)

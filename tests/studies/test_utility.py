@@ -15,22 +15,14 @@ from mooring_studies.images.deployment import SPLITS, Deployment, deployed
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.execution import BackgroundTask, pieces_that_fit
 from mooring_studies.images.utility import scored, trained, without_protection
-from mooring_studies.networks import DIGITS
+from mooring_studies.networks import DIGITS, Schedule
 
 from mooring.errors import InputError
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
 H = 100
-TRAINING = {"epochs": 2, "batch_size": 20, "learning_rate": 1e-3}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+TRAINING = Schedule(epochs=2, batch_size=20)
 
 
 def deployment_of(train: Sequence[int]) -> Deployment:
@@ -100,7 +92,7 @@ def test_without_protection_the_way_that_validates_best_is_tested(
 ) -> None:
     deployment, trainer = deployment_of([40, 40, 40]), Trainer([0.6 if k == best else 0.5 for k in range(3)])
     monkeypatch.setattr(utility, "train_ensemble", trainer)
-    (found,) = without_protection(deployment, [participants], architecture=DIGITS, training=TRAINING)
+    (found,) = without_protection(deployment, [participants], architecture=DIGITS, schedule=TRAINING)
     assert found["validation_balanced_accuracy"] == 0.6
     (call,) = trainer.calls
     places = {split: np.r_[tuple(deployment.own(split, i) for i in participants)] for split in SPLITS}
@@ -122,15 +114,15 @@ def test_who_trains_alone_takes_as_many_steps_as_the_joint_model(
     deployment, trainer = deployment_of(train), Trainer([0.5])
     monkeypatch.setattr(utility, "train_ensemble", trainer)
     groups = [[0], [1], [2], [0, 1, 2]]
-    found = without_protection(deployment, groups, architecture=DIGITS, training=TRAINING)
+    found = without_protection(deployment, groups, architecture=DIGITS, schedule=TRAINING)
     assert len(found) == len(groups)
-    joint = TRAINING["epochs"] * math.ceil(sum(train) / TRAINING["batch_size"])
+    joint = TRAINING.epochs * math.ceil(sum(train) / TRAINING.batch_size)
     for call in trainer.calls:
-        each = math.ceil(call.train_rows.shape[1] / TRAINING["batch_size"])
+        each = math.ceil(call.train_rows.shape[1] / TRAINING.batch_size)
         assert joint <= call.epochs * each < joint + each  # whole epochs: never fewer steps
-        assert (call.batch_size, call.learning_rate) == (TRAINING["batch_size"], TRAINING["learning_rate"])
+        assert (call.batch_size, call.learning_rate) == (TRAINING.batch_size, TRAINING.learning_rate)
         if call.train_rows.shape[1] == sum(train):
-            assert call.epochs == TRAINING["epochs"]
+            assert call.epochs == TRAINING.epochs
 
 
 @pytest.mark.parametrize("train", [[40, 40, 40], [30, 41, 30]])
@@ -138,9 +130,9 @@ def test_many_who_train_alone_are_what_each_is(train: list[int]) -> None:
     """Side by side where they have equally many rows, and in the order asked for."""
     deployment = deployment_of(train)
     groups = [[0], [1], [2], [0, 1, 2]]
-    together = without_protection(deployment, groups, architecture=DIGITS, training=TRAINING)
+    together = without_protection(deployment, groups, architecture=DIGITS, schedule=TRAINING)
     for group, found in zip(groups, together, strict=True):
-        (alone,) = without_protection(deployment, [group], architecture=DIGITS, training=TRAINING)
+        (alone,) = without_protection(deployment, [group], architecture=DIGITS, schedule=TRAINING)
         assert found == pytest.approx(alone, abs=0.02)  # rounding may move an answer or two
     assert together[3]["balanced_accuracy"] > 0.25
     assert len({tuple(found.values()) for found in together}) > 1
@@ -170,14 +162,14 @@ def test_networks_learn_from_training_rows_and_are_chosen_on_validation_rows(mon
     deployment, trainer = deployment_of([20, 30, 40]), Trainer([0.5])
     monkeypatch.setattr(utility, "train_ensemble", trainer)
     rows = torch.stack([deployment.rows, 2 * deployment.rows])
-    trained(rows, deployment, architecture=DIGITS, training=TRAINING)
+    trained(rows, deployment, architecture=DIGITS, schedule=TRAINING)
     (call,) = trainer.calls
     assert torch.equal(call.train_rows, rows[:, :90])
     assert torch.equal(call.validation_rows, rows[:, 90:150])
     np.testing.assert_array_equal(call.train_labels[1], deployment.labels[:90])
     np.testing.assert_array_equal(call.validation_labels[0], deployment.labels[90:150])
     assert call.streams is deployment.streams
-    assert {name: getattr(call, name) for name in TRAINING} == TRAINING
+    assert call.schedule == TRAINING
 
 
 def test_the_auditor_learns_from_as_many_clean_images_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:

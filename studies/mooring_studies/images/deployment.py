@@ -85,9 +85,10 @@ class Deployment:
         """One participant's rows of a split."""
         return next(where for name, i, where in self.blocks() if (name, i) == (split, participant))
 
-    def places(self, participant: int, splits: Sequence[Split]) -> npt.NDArray[np.int64]:
-        """Where a participant's rows of some splits stand in `rows`."""
-        own = [self.own(split, participant) for split in splits]
+    def places(self, participants: int | Sequence[int], splits: Sequence[Split]) -> npt.NDArray[np.int64]:
+        """Where the rows of one participant or of several stand in `rows`, split after split."""
+        who = [participants] if isinstance(participants, int) else participants
+        own = [self.own(split, participant) for split in splits for participant in who]
         return np.concatenate([np.arange(where.start, where.stop) for where in own])
 
     def uploaded(self, *, common: bool = False) -> Array:
@@ -164,6 +165,10 @@ class Levels:
 
     def __len__(self) -> int:
         return len(self.anchor)
+
+    def __getitem__(self, draws: npt.NDArray[np.intp]) -> Levels:
+        """Those of some draws."""
+        return Levels(self.anchor[draws], self.data[draws], self.strong[draws])
 
 
 def strong_draws(scales: Matrix, every: int) -> npt.NDArray[np.bool_]:

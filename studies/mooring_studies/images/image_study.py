@@ -15,7 +15,7 @@ from mooring.typing import Array, Matrix
 from mooring_studies.comparison.results import Row
 from mooring_studies.images.deployment import Levels, strong_draws
 from mooring_studies.images.execution import pieces_that_fit
-from mooring_studies.images.leakage import Attacker, Findings
+from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.representations import (
     AlignedDraws,
@@ -26,6 +26,7 @@ from mooring_studies.images.representations import (
 )
 from mooring_studies.images.row_writer import Draws, Parts, RowWriter
 from mooring_studies.images.utility import scored, trained, without_protection
+from mooring_studies.networks import Schedule
 from mooring_studies.settings.spec import Spec, noise_draws
 
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
@@ -99,16 +100,16 @@ class ImageStudy:
             parts.append(("anchor noise", self.anchor_noise))
         if self.spec.noise.both:
             parts.append(("both noises", self.both_noises))
-        with self._kept:
-            for name, part in [*parts, ("", self._kept.wait)]:
-                began = time.perf_counter() - self._kept.waited
+        with self._kept.background:
+            for name, part in [*parts, ("", self._kept.background.wait)]:
+                began = time.perf_counter() - self._kept.background.waited
                 try:
                     part()
                 finally:
-                    spent = time.perf_counter() - self._kept.waited - began
+                    spent = time.perf_counter() - self._kept.background.waited - began
                     if name:
                         self.seconds[name] = self.seconds.get(name, 0.0) + spent
-                    self.seconds["waiting for the auditor"] = self._kept.waited
+                    self.seconds["waiting for the auditor"] = self._kept.background.waited
                     after_each()
 
     def controls(self) -> None:
@@ -127,7 +128,7 @@ class ImageStudy:
         rows = torch.cat([coupled.common, anchored])
         utilities = scored(self._trained(rows), rows, None, self.deployment)
         found = [
-            self.attacker.on_known_map(method, queries, _NO_NOISE.data, _NO_NOISE.strong)
+            self.attacker.on_known_map(method, queries, _NO_NOISE)
             for method, queries in zip(methods, (coupled.target_common, coupled.target_anchored), strict=True)
         ]
         shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more]])
@@ -173,7 +174,7 @@ class ImageStudy:
             clean = torch.cat([side[1].expand(len(chunk), -1, -1) for side in sides])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
             found = [
-                self.attacker.on_known_map(method, side[2], levels.data[chunk], levels.strong[chunk])
+                self.attacker.on_known_map(method, side[2], levels[chunk])
                 for method, side in zip(methods, sides, strict=True)
             ]
             shares = [utilities[: len(chunk)], utilities[len(chunk) :]][: len(methods)]
@@ -193,7 +194,9 @@ class ImageStudy:
             rows = aligned_rows(self.deployment, own, aligned)
             utilities = scored(self._trained(rows), rows, None, self.deployment)
             queries = own[self.deployment.query_places]
-            found = self._attacked(method, aligned, queries, levels, chunk, lambda _: target_rows)
+            found = self.attacker.on_noisy_anchor(
+                method, aligned, queries, levels[chunk], lambda _: target_rows, chunk.tolist()
+            )
             return [(method, found, utilities, list(aligned.diagnostics))]
 
         left = self._kept.begin("anchor noise", (method,), len(levels))
@@ -217,7 +220,9 @@ class ImageStudy:
                 queries.append(noisy[self.deployment.query_places])
                 target_rows.append(noisy[labelled])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
-            found = self._attacked(method, aligned, torch.stack(queries), levels, chunk, target_rows.__getitem__)
+            found = self.attacker.on_noisy_anchor(
+                method, aligned, torch.stack(queries), levels[chunk], target_rows.__getitem__, chunk.tolist()
+            )
             return [(method, found, utilities, list(aligned.diagnostics))]
 
         left = self._kept.begin("both noises", (method,), len(levels))
@@ -230,19 +235,19 @@ class ImageStudy:
         return Levels(v, sigma, strong_draws(sigma if kind == "data" else v, every))
 
     def _trained(self, rows: Array) -> Any:
-        return trained(rows, self.deployment, architecture=self.prepared.architecture, training=self._schedule)
+        return trained(rows, self.deployment, architecture=self.prepared.architecture, schedule=self._schedule)
 
     @property
-    def _schedule(self) -> Row:
+    def _schedule(self) -> Schedule:
         network = self.spec.network
-        return {"epochs": network.epochs, "batch_size": network.batch_size, "learning_rate": network.learning_rate}
+        return Schedule(network.epochs, network.batch_size, network.learning_rate)
 
     def _without_protection(self, method: str, groups: Mapping[int, Sequence[int]]) -> None:
         utilities = without_protection(
             self.deployment,
             list(groups.values()),
             architecture=self.prepared.architecture,
-            training=self._schedule,
+            schedule=self._schedule,
         )
         rows = [self._kept.row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
         self._kept.now([row | utility for row, utility in zip(rows, utilities, strict=True)])
@@ -265,20 +270,6 @@ class ImageStudy:
             self._alignments[key] = solved()
         return self._alignments[key]
 
-    def _attacked(
-        self,
-        method: str,
-        aligned: AlignedDraws,
-        queries: Array,
-        levels: Levels,
-        chunk: Draws,
-        target_rows: Callable[[int], Array],
-    ) -> Findings:
-        here = Levels(levels.anchor[chunk], levels.data[chunk], levels.strong[chunk])
-        return self.attacker.on_noisy_anchor(
-            method, aligned, queries, here.anchor, here.data, here.strong, target_rows, chunk.tolist()
-        )
-
     def _in_chunks(self, computed: Callable[[Draws], Parts], left: Draws, levels: Levels, bytes_each: int) -> None:
         """Compute and keep as many draws at a time as memory holds well."""
         at_once = min(_MOST_AT_ONCE, max(1, _BYTES_OF_ROWS[self.deployment.device.type] // bytes_each))
@@ -286,11 +277,12 @@ class ImageStudy:
             self._kept.later(chunk, levels, parts)
             del parts
             if not self.prepared.evaluator.works_beside:
-                self._kept.wait()  # the next chunk's alignments are timed, and the auditor would share their device
+                # The next chunk's alignments are timed, and the auditor would share their device.
+                self._kept.background.wait()
 
     def _make_room(self) -> None:
         """Let go of what takes memory and can be had again: alignments, and what the auditor still looks at."""
-        self._kept.wait()
+        self._kept.background.wait()
         if self._alignments is not None:
             self._alignments.clear()
 

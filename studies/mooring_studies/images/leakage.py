@@ -21,12 +21,11 @@ from mooring.attacks import Colluder, CollusionView, Reconstruction, reconstruct
 from mooring.audit import run_attack, run_attack_batch, run_denoising
 from mooring.mechanisms import METHODS, Projection, Upload, map_rows
 from mooring.typing import Array, Matrix
-from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels
 from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.images.representations import AlignedDraws
 from mooring_studies.roles import COLLUDER, TARGET
 
-Flags = npt.NDArray[np.bool_]
 CLOSED_FORM = ("pseudoinverse", "procrustes", "alignment-map")
 """The paper's attacks on a noisy anchor, which are run on every draw."""
 NOT_SHOWN = frozenset({"pseudoinverse", "alignment-map"})
@@ -112,12 +111,12 @@ class Attacker:
         """Where the target's rows stand whose labels the analyst sees."""
         return self.deployment.places(TARGET, LABELLED)
 
-    def on_known_map(self, method: str, queries: Array, scales: Matrix, strong: Flags) -> Findings:
+    def on_known_map(self, method: str, queries: Array, levels: Levels) -> Findings:
         """Attack uploads of shape (D, q, h) whose map is known: C-GDP's from the colluder, AA-I-GDP's from the anchor.
 
-        Where `strong` says so, the rebuilt rows are also drawn towards what the population makes likely.
+        On strong draws the rebuilt rows are also drawn towards what the population makes likely.
         """
-        findings = Findings(len(scales), self.evaluator)
+        findings, scales = Findings(len(levels), self.evaluator), levels.data
         attack = "known-secret" if METHODS[method].transform == "common" else "known-anchor"
         anchor = {} if attack == "known-secret" else {"anchor_upload": self.deployment.anchor_uploads()[TARGET]}
 
@@ -129,7 +128,7 @@ class Attacker:
             return findings
         known = found.rigid_map
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
-        for k in np.flatnonzero(strong & (scales > 0)).tolist():
+        for k in np.flatnonzero(levels.strong & (scales > 0)).tolist():
             findings.add_denoised(attack, reconstruct(seen(k), known), seen(k), draw=k)
         return findings
 
@@ -138,9 +137,7 @@ class Attacker:
         method: str,
         aligned: AlignedDraws,
         queries: Array,
-        anchor_scales: Matrix,
-        data_scales: Matrix,
-        strong: Flags,
+        levels: Levels,
         uploaded_rows: Callable[[int], Array],
         draws: Sequence[int],
     ) -> Findings:
@@ -150,6 +147,8 @@ class Attacker:
 
         Parameters
         ----------
+        levels : Levels
+            Of these draws alone.
         uploaded_rows : callable
             Given the position of a draw, the target's uploaded rows whose labels are known: `labelled_places`.
         draws : sequence of int
@@ -158,7 +157,7 @@ class Attacker:
         import torch
 
         unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
-        findings = Findings(len(anchor_scales), self.evaluator, unaudited=unaudited)
+        findings = Findings(len(levels), self.evaluator, unaudited=unaudited)
         known = [
             {
                 "anchor_upload": B,
@@ -167,7 +166,7 @@ class Attacker:
                 "alignment": aligned.alignments[k],
                 "anchor_mean": aligned.origins[k, TARGET],
             }
-            for k, (B, v, sigma) in enumerate(zip(aligned.target_anchor, anchor_scales, data_scales, strict=True))
+            for k, (B, v, sigma) in enumerate(zip(aligned.target_anchor, levels.anchor, levels.data, strict=True))
         ]
         on_queries = [
             self._view_of_queries(method, queries if queries.ndim == 2 else queries[k], **of_draw)
@@ -179,7 +178,7 @@ class Attacker:
             found = {k: attempt.found.rows for k, attempt in enumerate(attempts) if attempt.found is not None}
             if found:
                 findings.add(attack, torch.stack(list(found.values())), np.array(list(found)))
-        chosen = [int(k) for k in np.flatnonzero(strong)]
+        chosen = [int(k) for k in np.flatnonzero(levels.strong)]
         views = [self._view(method, uploaded_rows(k), self._labels(), **known[k]) for k in chosen]
         if queries.ndim == 2:  # all draws share the target's rows, and its moments
             new = [(draws[k], view) for k, view in zip(chosen, views, strict=True) if draws[k] not in self.found_before]

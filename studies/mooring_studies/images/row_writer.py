@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,55 +13,36 @@ from mooring_studies.images.execution import BackgroundTask
 from mooring_studies.images.leakage import Findings
 from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.storage.progress import Progress
+from mooring_studies.storage.store import ResultStore
 
 Draws = npt.NDArray[np.intp]
 Parts = list[tuple[str, Findings, list[Row], list[Row]]]
 """Of each method: what attacks found, utilities, and the other columns."""
 
 
-class Store(Protocol):
-    """Where a study's rows go, and which of them are there."""
-
-    def append(self, rows: list[Row]) -> None:
-        """Keep rows for good."""
-
-    def done(self, **identity: Any) -> set[int]:
-        """Draws that are there."""
-
-    def keep(self, name: str, value: Any) -> None:
-        """Keep a named artefact."""
-
-
 @dataclass(frozen=True, eq=False)
 class RowWriter:
-    """Where the rows of one deployment with one number of participants go; to be used in a `with`.
+    """Where the rows of one deployment with one number of participants go.
 
     Attributes
     ----------
     prepared : PreparedDeployment
-    store : Store
+    store : ResultStore
     progress : Progress
     deployment : int
         Its number.
     keep_rebuilt : bool
         Whether to keep the rebuilt rows that pictures are made of.
+    background : BackgroundTask
+        Keeps rows behind the main thread; to be used in a `with`.
     """
 
     prepared: PreparedDeployment = field(repr=False)
-    store: Store
+    store: ResultStore
     progress: Progress
     deployment: int
     keep_rebuilt: bool = False
-    _background: BackgroundTask = field(default_factory=BackgroundTask, repr=False)
-
-    def __enter__(self) -> Self:
-        self._background.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._background.__exit__(kind, problem, trace)
+    background: BackgroundTask = field(default_factory=BackgroundTask, repr=False)
 
     @property
     def identity(self) -> Row:
@@ -74,18 +53,9 @@ class RowWriter:
             "identities_each": self.prepared.identities_each,
         }
 
-    @property
-    def waited(self) -> float:
-        """Seconds in which the main thread waited for the auditor and the store."""
-        return self._background.waited
-
-    def wait(self) -> None:
-        """Wait until all that was given is in the store."""
-        self._background.wait()
-
     def begin(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
         """Begin a stage, and say which of its draws are not in the store."""
-        self.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
+        self.background.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
         done = set(range(n_draws)).intersection(
             *(self.store.done(method=method, **self.identity) for method in methods)
         )
@@ -116,7 +86,7 @@ class RowWriter:
             self.store.append(rows)
             self.progress.advance(len(chunk))
 
-        self._background.run(finish)
+        self.background.run(finish)
 
     def row(self, method: str, draw: int, v: float, sigma: float, *, strong: bool) -> Row:
         """The first columns of a draw's row."""

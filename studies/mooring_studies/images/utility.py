@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.learners import balanced_accuracy
 from mooring.mechanisms import map_rows
 from mooring.typing import Array, Indices
-from mooring_studies.images.deployment import Deployment, Split
+from mooring_studies.images.deployment import LABELLED, Deployment
 from mooring_studies.networks import Architecture, Ensemble, Schedule, train_ensemble
 
-_LEARNT_FROM: tuple[Split, Split] = ("train", "validation")
 _N_WAYS = 3
 
 
-def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, training: dict[str, Any]) -> Ensemble:
+def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, schedule: Schedule) -> Ensemble:
     """Train one network a draw on aligned rows of shape (D, n, h), all with the same first weights and batches."""
     labels = deployment.labels
     train, validation = deployment.span("train"), deployment.span("validation")
@@ -34,7 +33,7 @@ def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, 
         labels[validation],
         architecture=architecture,
         streams=deployment.streams,
-        schedule=Schedule(**training),
+        schedule=schedule,
     )
 
 
@@ -74,7 +73,7 @@ def without_protection(
     groups: Sequence[Sequence[int]],
     *,
     architecture: Architecture,
-    training: dict[str, Any],
+    schedule: Schedule,
 ) -> list[dict[str, Any]]:
     """The model of each group of participants who see each other's rows, tested on everybody's test rows.
 
@@ -90,8 +89,8 @@ def without_protection(
         ways = [_ways(deployment, groups[k]) for k in alike]
         train_rows, validation_rows, test_rows = (torch.cat(parts) for parts in zip(*ways, strict=True))
         train_labels, validation_labels = (
-            np.repeat([deployment.labels[_rows_of(deployment, split, groups[k])] for k in alike], _N_WAYS, axis=0)
-            for split in _LEARNT_FROM
+            np.repeat([deployment.labels[deployment.places(groups[k], [split])] for k in alike], _N_WAYS, axis=0)
+            for split in LABELLED
         )
         ensemble = train_ensemble(
             train_rows,
@@ -100,7 +99,7 @@ def without_protection(
             validation_labels,
             architecture=architecture,
             streams=deployment.streams,
-            schedule=Schedule(**training | {"epochs": _epochs(deployment, train_rows.shape[1], training)}),
+            schedule=replace(schedule, epochs=_epochs(deployment, train_rows.shape[1], schedule)),
         )
         truth = deployment.labels[deployment.span("test")]
         for place, k in enumerate(alike):
@@ -114,7 +113,7 @@ def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Array, Array, A
     """A group's training and validation rows, and everybody's test rows, each in three ways: shape (3, n, h)."""
     import torch
 
-    train, validation = (deployment.rows[_rows_of(deployment, split, group)] for split in _LEARNT_FROM)
+    train, validation = (deployment.rows[deployment.places(group, [split])] for split in LABELLED)
     centre, spread = train.mean(dim=0), train.std(dim=0, correction=0)
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
     own = deployment.map_of(group[0])
@@ -129,19 +128,12 @@ def _of_one_size(deployment: Deployment, groups: Sequence[Sequence[int]]) -> lis
     """Positions of groups that have equally many rows, and so can be trained together."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for k, group in enumerate(groups):
-        size = tuple(len(_rows_of(deployment, split, group)) for split in _LEARNT_FROM)
+        size = tuple(int(sum(deployment.sizes[split][i] for i in group)) for split in LABELLED)
         alike.setdefault(size, []).append(k)
     return list(alike.values())
 
 
-def _epochs(deployment: Deployment, n_rows: int, training: dict[str, Any]) -> int:
+def _epochs(deployment: Deployment, n_rows: int, schedule: Schedule) -> int:
     """How often to go through these rows, for as many steps as the joint model takes."""
-    batch_size = training["batch_size"]
-    steps = training["epochs"] * math.ceil(int(deployment.sizes["train"].sum()) / batch_size)
-    own: int = math.ceil(n_rows / batch_size)
-    return -(-int(steps) // own)
-
-
-def _rows_of(deployment: Deployment, split: Split, group: Sequence[int]) -> npt.NDArray[np.int64]:
-    places = [deployment.own(split, participant) for participant in group]
-    return np.concatenate([np.arange(where.start, where.stop) for where in places])
+    steps = schedule.epochs * math.ceil(int(deployment.sizes["train"].sum()) / schedule.batch_size)
+    return -(-steps // math.ceil(n_rows / schedule.batch_size))
