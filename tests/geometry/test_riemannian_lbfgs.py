@@ -130,6 +130,26 @@ def test_problems_of_a_batch_go_the_way_they_would_go_alone() -> None:
     assert len(set(together.iterations)) > 2
 
 
+def test_problems_left_out_of_a_run_that_split_the_batch_go_on_with_their_memory() -> None:
+    n, h = 9, 6
+    M, c, starts = problems(n, h, seed=7, spread=1e4)
+
+    def run_twice(chosen: slice) -> tuple[RiemannianLBFGS, Linear]:
+        objective = Linear(M[chosen], c[chosen])
+        optimiser = minimise(objective, starts[chosen], max_iterations=300, tolerance=1e-2)
+        first = optimiser.iterations.copy()
+        optimiser.run(lambda at: at.iterations >= first[at.problems] + 4, max_iterations=300)
+        return optimiser, objective
+
+    together, objective = run_twice(slice(None))
+    assert min(objective.n_evaluated) < n / 2
+    for i in range(n):
+        alone, _ = run_twice(slice(i, i + 1))
+        assert together.iterations[i] == alone.iterations[0]
+        for mine, theirs in zip(together.points, alone.points, strict=True):
+            assert np.allclose(mine[i], theirs[0], atol=1e-9)
+
+
 def test_a_problem_that_is_relocated_starts_afresh_and_the_others_go_on() -> None:
     M, c, starts = problems(2, 5, seed=3)
     optimiser = minimise(Linear(M, c), starts, max_iterations=10)
