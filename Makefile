@@ -18,7 +18,8 @@ demo: .venv/.demo
 	rm -rf demo-report
 	$(BIN)/mooring demo --output demo-report
 
-test: lint types unit
+test: lint  # then types, on one core, beside the tests
+	$(MAKE) --jobs=2 types unit
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -30,8 +31,10 @@ types: .venv/.dev
 
 unit: export OMP_NUM_THREADS := 1
 unit: export OPENBLAS_NUM_THREADS := 1
-unit: .venv/.dev  # a process a core, each with files of its own: what a file's tests share is made once
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+# A process a core, each with files of its own: what a file's tests share is made once. In the order of the folders the
+# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end.
+unit: .venv/.dev
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test-distributed: .venv-distributed/.ready
 	$(BIN_DISTRIBUTED)/python -m pytest tests/distributed

@@ -45,7 +45,7 @@ def small_search() -> Iterator[None]:
         patch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.3,))
         patch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
         patch.setattr("mooring.audit.plan._MOST_NOISE", 1.0)
-        patch.setattr("mooring.audit.plan._HALVINGS", 1)
+        patch.setattr("mooring.audit.plan._HALVINGS", 0)
         yield
 
 
