@@ -52,7 +52,7 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
         ("one-hot", "3 of 5 columns take values on a grid"),
         ("constant", "1 of 12 columns are constant"),
         ("duplicates", "1 of 400 rows are duplicates"),
-        ("zero", "2 rows are zero throughout"),
+        ("zero", "2 of 400 rows are zero throughout"),
         ("few rows", "2 participants have no more rows (4 at least) than components (4)"),
         ("separated", "1 of the 4 gaps between the largest variances"),
     ],

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mooring.audit.result import PointResult
 from mooring.tables import Partition
+from mooring.typing import Matrix
 
 _FEW_VALUES = 2
 _STRANGE = 1.2
@@ -17,40 +18,91 @@ _MOST_COMPARED = 50_000_000
 SEPARATED = 1.5
 _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
+_MOST_NAMES = 8
+_MIXED = " The projection mixes the columns before they leave, which blunts this."
+_BLURRED = " Private-data noise blurs this."
 
 
 def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
-    """Sentences about the rows given, each a known way in; empty if none was found.
+    """Sentences about an audit's rows, each a known way in; empty if none was found.
 
-    Covers columns of whole numbers or of two values (a lattice, which lattice reduction can find: d = 14 has been broken in
-    under a second), constant columns, duplicate and zero rows (fixed points that an attacker recognises), fewer rows than
-    components, and widely separated variances (principal axes then give the map).
+    Columns are looked at only where no projection mixes them.
     """
     rows = np.concatenate(partition.train)
-    found = []
-    whole = is_unprojected(partition, n_components)
-    if whole:
-        found += _lattice(rows)
-    constant = constant_columns(rows).size
-    if constant and whole:
-        found.append(f"{constant} of {rows.shape[1]} columns are constant: they tie a direction of every map down.")
-    duplicates = count_duplicates(rows)
-    if duplicates:
-        found.append(
-            f"{duplicates} of {rows.shape[0]} rows are duplicates: equal rows stay equal in every upload, "
-            "and link participants."
-        )
-    zero = int((rows == 0).all(axis=1).sum())
-    if zero:
-        found.append(f"{zero} rows are zero throughout: their image is the secret translation itself.")
+    found = [] if n_components < partition.n_features else hazards_of_columns(rows)
     short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
         found.append(
             f"{len(short)} participants have no more rows ({min(short)} at least) than components ({n_components}): "
             "figures for them are uncertain, and every known row weighs more."
         )
-    found += _separated(rows)
-    return tuple(found)
+    return (*found, *hazards_of_rows(rows))
+
+
+def hazards_of_columns(
+    rows: Matrix, *, names: Sequence[str] = (), mixed: bool = False, noisy: bool = False
+) -> list[str]:
+    """Sentences about columns on a grid (a lattice, which lattice reduction can find) and constant ones; never a value.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m)
+    names : sequence of str
+        Of the columns; the first few are named, where given.
+    mixed : bool, default False
+        Whether a projection mixes the columns before they leave.
+    noisy : bool, default False
+        Whether rows carry private-data noise.
+    """
+    found, width = [], rows.shape[1]
+    gridded, constant = gridded_columns(rows), constant_columns(rows)
+    if gridded.size:
+        reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
+        found.append(
+            f"{gridded.size} of {width} columns take values on a grid (whole numbers, yes or no): without private-data "
+            f"noise the upload lies on a turned lattice, {reach} (the attack 'lattice'){_named(names, gridded)}."
+            + _MIXED * mixed
+            + _BLURRED * noisy
+        )
+    if constant.size:
+        found.append(
+            f"{constant.size} of {width} columns are constant, which ties a direction of a secret map down"
+            f"{_named(names, constant)}." + _MIXED * mixed
+        )
+    return found
+
+
+def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scale: float = 0.0) -> list[str]:
+    """Sentences about duplicate and zero rows, and about variances so far apart that principal axes give the map.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m)
+    projected : array of shape (n, h), optional
+        As they are mapped, if not as they are.
+    noise_scale : float, default 0
+        Of private-data noise.
+    """
+    found, n, blurred = [], rows.shape[0], _BLURRED * (noise_scale > 0)
+    if duplicates := count_duplicates(rows):
+        found.append(
+            f"{duplicates} of {n} rows are duplicates of another: without noise, equal rows stay equal in an upload, and "
+            f"link participants.{blurred}"
+        )
+    if zero := int((rows == 0).all(axis=1).sum()):
+        found.append(f"{zero} of {n} rows are zero throughout: their image is the secret translation itself.{blurred}")
+    mapped = rows if projected is None else projected
+    apart, gaps = separated_variances(mapped)
+    if apart:
+        words = (
+            f"{apart} of the {gaps} gaps between the largest variances exceed a factor of {SEPARATED:g}: the principal axes "
+            "of an upload can be paired with those of rows like these."
+        )
+        if noise_scale > 0:
+            left, _ = separated_variances(mapped, noise_scale=noise_scale)
+            words += " Private-data noise closes all of them." if left == 0 else f" With noise, {left} remain."
+        found.append(words)
+    return found
 
 
 def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ...]:
@@ -66,11 +118,6 @@ def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ..
                 f"{worst[1].control:.2f}, where 1 is the spread): these figures say little about an attacker whose do.",
             )
     return ()
-
-
-def is_unprojected(partition: Partition, n_components: int) -> bool:
-    """Whether columns reach the upload unmixed by a projection."""
-    return n_components == partition.n_features
 
 
 def constant_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -116,26 +163,8 @@ def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0
     return int((top[:-1] / top[1:] > SEPARATED).sum()), top.size - 1
 
 
-def reach_of_lattice_reduction(n_columns: int) -> str:
-    """How far lattice reduction gets with so many columns, in words."""
-    return "within reach of lattice reduction" if n_columns <= _LATTICE_WIDTH else "a start for lattice reduction"
-
-
-def _lattice(rows: npt.NDArray[np.float64]) -> list[str]:
-    gridded = gridded_columns(rows).size
-    if gridded == 0:
-        return []
-    return [
-        f"{gridded} of {rows.shape[1]} columns take values on a grid (whole numbers, yes/no): without private-data noise "
-        f"the upload lies on a turned lattice, {reach_of_lattice_reduction(rows.shape[1])} (the attack 'lattice')."
-    ]
-
-
-def _separated(rows: npt.NDArray[np.float64]) -> list[str]:
-    apart, gaps = separated_variances(rows)
-    if apart == 0:
-        return []
-    return [
-        f"{apart} of the {gaps} gaps between the largest variances exceed a factor of {SEPARATED}: "
-        "the principal axes of an upload can be paired with the population's."
-    ]
+def _named(names: Sequence[str], chosen: npt.NDArray[np.int64]) -> str:
+    if not names:
+        return ""
+    more = chosen.size - _MOST_NAMES
+    return f": {', '.join(names[k] for k in chosen[:_MOST_NAMES])}" + (f" and {more} more" if more > 0 else "")

@@ -20,12 +20,12 @@ from mooring.audit import (
     root_mean_square,
     run_audit,
 )
+from mooring.audit.hazards import hazards_of_columns, hazards_of_rows
 from mooring.learners import Score, choose_learner, cross_validate, score
 from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.row_hazards import hazards_of_labels, hazards_of_rows, standing_warnings
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.stratification import make_strata, split_stratified
@@ -140,7 +140,7 @@ def inspect(
     if counts is None and study.label.kind == "classes" and labels is not None:
         tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
         counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
-    hazards = (*hazards_of_rows(study, rows, projection), *hazards_of_labels(study, counts))
+    hazards = (*_hazards_of_rows(study, rows, projection), *_hazards_of_labels(study, counts))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
@@ -148,7 +148,7 @@ def inspect(
         n_rows=int(in_all),
         class_counts=counts,
         hazards=hazards,
-        warnings=(*standing_warnings(study), *result.warnings, *some),
+        warnings=(*_standing_warnings(study), *result.warnings, *some),
         local_only=_local_only(study, rows, labels, seed),
         data_noise_scale=study.data_noise_scale,
         anchor_noise_scale=study.anchor_noise_scale,
@@ -156,6 +156,52 @@ def inspect(
         self_attack=result,
         verdict=_verdict(study, result),
     )
+
+
+def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
+    """What in the rows makes the secret map easy to break, through the study's own projection and noise."""
+    n, h, scale = rows.shape[0], study.n_components, study.data_noise_scale
+    names, mixed = study.feature_names, projection.kind != "none"
+    found = hazards_of_columns(rows, names=names, mixed=mixed, noisy=scale > 0)
+    if n <= h:
+        found.append(
+            f"You have {n} rows, no more than the study's {h} components: every row that somebody knows weighs more, and "
+            "the self-attack's figures are uncertain."
+        )
+    return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
+
+
+def _hazards_of_labels(study: Study, class_counts: dict[str, int] | None) -> tuple[str, ...]:
+    """A sentence for each class that has rows, but fewer than the study allows: such rows stand out."""
+    few = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
+    return tuple(
+        f"Class {name!r} has {count} {'row' if count == 1 else 'rows'}, fewer than the study's smallest_class of "
+        f"{study.smallest_class}: labels travel as they are, and such rows stand out. Sharing them is refused."
+        for name, count in few.items()
+    )
+
+
+def _standing_warnings(study: Study) -> tuple[str, ...]:
+    """What holds whatever the rows are, and must be said before anything leaves."""
+    needed = study.n_components + 1
+    known = (
+        f"Known rows: somebody who knows {needed} of your rows from elsewhere (components + 1) recovers your secret "
+        "transform, and with it all your rows, exactly where rows carry no noise."
+    )
+    if study.data_noise_scale > 0:
+        known += (
+            " Here rows carry noise, so known rows give the transform approximately, and the noise stays on the rest."
+        )
+        noise = "What protects your rows is the private-data noise; the anchor noise protects the anchor only."
+    else:
+        noise = (
+            "This study puts no noise on the rows themselves: the upload is an exact image of them, and no anchor noise, "
+            "however strong, protects rows."
+        )
+    labels = "Labels travel as they are: the analyst sees the label of every row, and how many rows you have."
+    if study.label.kind == "none":
+        labels = "The analyst sees how many rows you have."
+    return known, noise, labels
 
 
 def point_of(study: Study, rms: float) -> OperatingPoint | None:
