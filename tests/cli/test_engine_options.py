@@ -11,7 +11,7 @@ import pytest
 
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState, write_space
-from mooring.protocol.analyst.collaboration_matrix import PART_KEY, PartFacts, export, list_parts, part_path, read_facts
+from mooring.protocol.analyst.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
 from tests.commands import flat, run
 from tests.raising import raising
 from tests.sites import numeric_study
@@ -81,8 +81,8 @@ def write_part(folder: Path, name: str, index: int, rows: range, *, sign: float 
     path.parent.mkdir(exist_ok=True)
     digest = space_of(sign, **{name: 0}).map_digest(0)
     facts = PartFacts(rows.start, rows.stop, "b" * 64, digest)
-    metadata = {PART_KEY: facts.as_metadata(), b"mooring maps": json.dumps({name: digest}).encode()}
-    pq.write_table(with_rows(name, rows, metadata), path)
+    marked = facts.mark(pa.schema([], {b"mooring maps": json.dumps({name: digest}).encode()}))
+    pq.write_table(with_rows(name, rows, marked.metadata), path)
     assert read_facts(path, name) == facts
     return path
 

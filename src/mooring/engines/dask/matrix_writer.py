@@ -8,12 +8,11 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pyarrow as pa
 
 from mooring.atomic_io import (
     PARTIAL,
@@ -23,12 +22,11 @@ from mooring.atomic_io import (
     open_atomically,
     sync_folder,
 )
-from mooring.engines.dask.bundle_locations import BundleLocation, CachedStudy, RemoteBundle, open_local_copy
+from mooring.engines.dask.bundle_locations import CachedStudy, RemoteBundle, open_local_copy
 from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.collaboration_matrix import (
-    PART_KEY,
     PARTS_FOLDER,
     WHAT,
     PartFacts,
@@ -44,7 +42,7 @@ from mooring.protocol.analyst.collaboration_matrix import (
     require_unchanged,
 )
 from mooring.protocol.analyst.intake import MOST_BYTES
-from mooring.protocol.messages.bundle import Bundle, bundle_offsets, find_data_start
+from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
 
@@ -55,14 +53,13 @@ _WORKS_A_TASK, _NUMBERS_A_TASK = 32, 2**17
 
 @dataclass(frozen=True, eq=False)
 class WriteTask:
-    """What a task is told: whose bundle, where it is, the map, and which parts to write."""
+    """What a task is told: which bundle, the map, and which parts to write."""
 
     folder: Path
-    place: BundleLocation
+    bundle: RemoteBundle
+    """Without its anchor representation."""
     space: AlignmentState
     """Of this participant alone."""
-    digest: str
-    anchor_digest: str
     block: int
     first: int
     last: int
@@ -70,24 +67,19 @@ class WriteTask:
     @property
     def name(self) -> str:
         """Whose rows these are."""
-        return self.space.names[0]
-
-    @property
-    def n_rows(self) -> int:
-        """All rows of the participant."""
-        return self.space.rows[self.name]
+        return self.bundle.member.name
 
     @property
     def rows_told(self) -> int:
         """Rows of the parts to write."""
         rows = self.block * _BLOCKS_A_PART
-        return min(self.n_rows, self.last * rows) - self.first * rows
+        return min(self.bundle.n_rows, self.last * rows) - self.first * rows
 
     def facts(self, index: int) -> PartFacts:
         """What part `index` must say of itself."""
         rows = self.block * _BLOCKS_A_PART
-        stop = min(self.n_rows, (index + 1) * rows)
-        return PartFacts(index * rows, stop, self.digest, self.space.map_digest(0))
+        stop = min(self.bundle.n_rows, (index + 1) * rows)
+        return PartFacts(index * rows, stop, self.bundle.digest, self.space.map_digest(0))
 
 
 class PartsOnWorkers:
@@ -154,29 +146,30 @@ def write_parts(study: Study, work: WriteTask) -> int:
     kept = work.last - work.first - len(wanted)
     if not wanted:
         return kept
-    with open_local_copy(work.place, most_bytes=MOST_BYTES) as path:
+    place, digest = work.bundle.place, work.bundle.digest
+    with open_local_copy(place, most_bytes=MOST_BYTES) as path:
         if isinstance(path, str):
             raise StorageError(
                 "the bundle",
                 reason=f"that of {work.name} was accepted, but now {path}",
                 cure="See that it is there again, and run the same command again; finished parts are kept.",
             )
-        if work.place.is_away:  # a copy of our own, which nobody changes
-            require_unchanged(path, work.digest, work.name)
-        bundle = _opened(path, study, work)
+        if place.is_away:  # a copy of our own, which nobody changes
+            require_unchanged(path, digest, work.name)
+        bundle = replace(work.bundle, path=path)
         schema = make_schema(study, work.space)
         staged: list[tuple[Path, Path]] = []
         try:
             for index in wanted:
                 facts, target = work.facts(index), part_path(work.folder, work.name, index)
-                own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
+                own = facts.mark(schema)
                 beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
                 staged.append((beside, target))
                 with open_atomically(beside, mode=0o600, what=WHAT) as file, open_table_writer(file, own) as writer:
                     for rows, labels in bundle.blocks(work.block, start=facts.start, stop=facts.stop):
                         writer.write_table(make_table(own, study, work.name, work.space.align_rows(0, rows), labels))
-            if not work.place.is_away:  # whoever can write there could have changed it while it was read
-                require_unchanged(path, work.digest, work.name)
+            if not place.is_away:  # whoever can write there could have changed it while it was read
+                require_unchanged(path, digest, work.name)
             with explain_os_errors(WHAT):
                 for beside, target in staged:
                     os.replace(beside, target)
@@ -187,40 +180,19 @@ def write_parts(study: Study, work: WriteTask) -> int:
     return kept
 
 
-def _opened(path: Path, study: Study, work: WriteTask) -> Bundle:
-    """A bundle that was verified before, without its anchor representation; its digest is compared apart."""
-    member = next(member for member in study.participants if member.name == work.name)
-    offsets = bundle_offsets(study, work.n_rows, find_data_start(study, n_rows=work.n_rows))
-    return Bundle(
-        member,
-        work.digest,
-        work.n_rows,
-        work.anchor_digest,
-        np.empty((0, study.n_components)),
-        path,
-        offsets,
-        study.n_components,
-        study.label.kind,
-    )
-
-
 def _works(
     folder: Path, space: AlignmentState, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
 ) -> Iterator[WriteTask]:
     for index, name in enumerate(space.names):
-        bundle = bundles.get(name)
-        if bundle is None:
+        if name not in bundles:
             continue
-        place = cast(RemoteBundle, bundle).place
+        bundle = replace(cast(RemoteBundle, bundles[name]), anchor_representation=np.empty((0, space.origin.size)))
         n_parts = max(1, math.ceil(bundle.n_rows / (block * _BLOCKS_A_PART)))
         counts[name] = n_parts
         # A download serves all parts; elsewhere a task ends with a look at the whole file, and there are four at most.
-        at_once = n_parts if place.is_away else max(_PARTS_A_TASK, math.ceil(n_parts / _TASKS_A_BUNDLE))
+        at_once = n_parts if bundle.place.is_away else max(_PARTS_A_TASK, math.ceil(n_parts / _TASKS_A_BUNDLE))
         for first in range(0, n_parts, at_once):
-            last = min(first + at_once, n_parts)
-            yield WriteTask(
-                folder, place, _alone(space, index), bundle.digest, bundle.anchor_digest, block, first, last
-            )
+            yield WriteTask(folder, bundle, _alone(space, index), block, first, min(first + at_once, n_parts))
 
 
 def _batches(works: Iterator[WriteTask], n_components: int) -> Iterator[list[WriteTask]]:
@@ -259,15 +231,11 @@ def _from_one_file(folder: Path, study: Study, space: AlignmentState, names: Seq
         index, start = reached[name]
         stop = start + found.num_rows
         facts = PartFacts(start, stop, digests[name], space.map_digest(places[name]))
-        schema = make_schema(study, space, [name])
-        own = schema.with_metadata({**schema.metadata, PART_KEY: facts.as_metadata()})
-        _write_whole(part_path(folder, name, index), found.cast(own))
+        table = found.cast(facts.mark(make_schema(study, space, [name])))
+        path = part_path(folder, name, index)
+        with open_atomically(path, mode=0o600, what=WHAT) as file, open_table_writer(file, table.schema) as writer:
+            writer.write_table(table)
         reached[name] = (index + 1, stop)
-
-
-def _write_whole(path: Path, table: pa.Table) -> None:
-    with open_atomically(path, mode=0o600, what=WHAT) as file, open_table_writer(file, table.schema) as writer:
-        writer.write_table(table)
 
 
 def _remove_others(folder: Path, counts: Mapping[str, int | None]) -> None:

@@ -30,7 +30,7 @@ from mooring.typing import Progress
 
 TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
 WHAT = "the collaboration matrix"
-PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
+_PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
 _NUMBERS_AT_ONCE = 2**22
 _PART_NAME = re.compile(r"part-(.+)-(\d{6,})\.parquet")
 
@@ -111,9 +111,10 @@ class PartFacts:
     bundle: str
     map: str
 
-    def as_metadata(self) -> bytes:
-        """As the part's metadata holds it; the map is there under a key of its own."""
-        return json.dumps({"start": self.start, "stop": self.stop, "bundle": self.bundle}).encode()
+    def mark(self, schema: pa.Schema) -> pa.Schema:
+        """A schema whose metadata say this, too; the map is there under a key of its own."""
+        plain = json.dumps({"start": self.start, "stop": self.stop, "bundle": self.bundle}).encode()
+        return schema.with_metadata({**schema.metadata, _PART_KEY: plain})
 
 
 def choose_block_rows(n_components: int) -> int:
@@ -274,7 +275,7 @@ def read_facts(path: Path, name: str) -> PartFacts | None:
     """What a part says, or None if it is not there or cannot be read."""
     try:
         metadata: Mapping[bytes, bytes] = pq.read_schema(path).metadata or {}
-        plain, maps = json.loads(metadata[PART_KEY]), json.loads(metadata[_MAPS_KEY])
+        plain, maps = json.loads(metadata[_PART_KEY]), json.loads(metadata[_MAPS_KEY])
         return PartFacts(int(plain["start"]), int(plain["stop"]), str(plain["bundle"]), str(maps[name]))
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
         return None
