@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison.results import Results, read_results
+from mooring_studies.comparison.results import read_results
 from mooring_studies.settings import spec as spec_module
 from mooring_studies.settings.spec import STUDIES, Spec, code_digest, digest, noise_draws, read_spec, spec_from
 from mooring_studies.storage.progress import StageClock, expected_stages
 from mooring_studies.storage.store import ResultStore
-from mooring_studies.summary import joining_pays, summarised
 
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
@@ -629,36 +628,6 @@ def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() ->
     assert stages["deployment 1, 10 participants: anchor noise"] == 500
     assert not [name for name in expected_stages(read_spec("participants")) if "private" in name]
     assert all(expected_stages(read_spec(name)) == {} for name in ("hospitals", "census", "landscape"))
-
-
-# In a few figures
-
-
-def test_the_summary_has_controls_truth_lines_and_the_strongest_attack() -> None:
-    base = {"deployment": 0, "n_participants": 10}
-    noisy = base | {"method": "aa-i-gdp-anchor-noise"}
-    rows = [
-        base | {"method": "c-gdp", "draw": 0, "balanced_accuracy": 0.9},
-        base | {"method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5},
-        base | {"method": "pooled-raw", "draw": 0, "balanced_accuracy": 0.95},
-        *(base | {"method": "local-only", "draw": k, "balanced_accuracy": 0.6 + 0.1 * k} for k in range(3)),
-        noisy
-        | {"draw": 0, "balanced_accuracy_clean": 0.8, "linkage:procrustes": 0.2, "linkage:moments": 0.4}
-        | {"strongest_attacks": True},
-        noisy  # moments did not run
-        | {"draw": 1, "balanced_accuracy_clean": 0.6, "linkage:procrustes": 0.1, "strongest_attacks": False},
-        base | {"deployment": 1, "method": "c-gdp", "draw": 0, "balanced_accuracy": 0.1},
-    ]
-    results = Results.from_rows(rows)
-    (size,) = summarised(results)
-    assert size["n_participants"] == 10
-    assert size["controls"] == {"c-gdp": pytest.approx(90), "i-gdp": pytest.approx(50)}
-    assert size["local_only"] == pytest.approx(70)
-    assert size["pooled_raw"] == pytest.approx(95)
-    (one,) = size["noisy"]
-    assert (one["strongest"], one["draws"]) == ("moments", 2)
-    assert one["leaked_least"] == one["leaked_most"] == pytest.approx(40)  # a draw with fewer attacks looks safer
-    assert joining_pays(results) == (1, 2)
 
 
 def test_a_grid_has_no_draws_to_ask_for() -> None:

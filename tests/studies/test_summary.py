@@ -172,7 +172,8 @@ def test_columns_without_a_number_are_left_out() -> None:
 
 
 def test_a_column_with_some_numbers_has_dashes_for_the_others() -> None:
-    sizes = summarised(Results.from_rows([control("c-gdp", 0.9), control("i-gdp", 0.5, n_participants=20)]))
+    rows = [control("c-gdp", 0.9), control("i-gdp", 0.5, n_participants=20), control("c-gdp", 0.1, deployment=1)]
+    sizes = summarised(Results.from_rows(rows))  # of the first deployment
     assert control_columns(sizes) == {"C-GDP": ["90.0 %", "–"], "I-GDP": ["–", "50.0 %"]}
 
 

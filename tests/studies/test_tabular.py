@@ -3,10 +3,13 @@
 import contextlib
 import gzip
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,6 +30,7 @@ from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
 from mooring.tables import Partition
+from tests.raising import raising
 from tests.studies.support import Counting
 
 NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
@@ -85,11 +89,25 @@ def write_heart(folder: Path, sizes: dict[str, int]) -> None:
         (folder / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_hospitals() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabular_data, "HOSPITALS", SIZES)
+        yield
+
+
+@pytest.fixture(scope="module")
+def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of files that no test changes."""
+    folder = tmp_path_factory.mktemp("data")
+    write_heart(folder / "heart_disease", SIZES)
+    return folder
+
+
 @pytest.fixture
-def heart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tabular_data, "HOSPITALS", SIZES)
-    write_heart(tmp_path / "data" / "heart_disease", SIZES)
-    return tmp_path / "data"
+def heart(hospitals: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(hospitals, tmp_path / "data"))
 
 
 def table_spec(**options: Any) -> Spec:
@@ -476,6 +494,8 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
     assert facts["participants"] == list(SIZES)
     assert set(facts["data"]) == {f"processed.{hospital}.data" for hospital in SIZES}
     assert facts["parts"][0]["match_ceiling"] == 1.0
+    assert facts["parts"][0]["rms"] != facts["parts"][1]["rms"]  # two deployments are two splits
+    assert len(set(results.where(method="c-gdp")["error:guessing"])) == 2
     attacked = results.where(method=["c-gdp", "aa-i-gdp", "i-gdp", *NOISY])
     assert facts["n_attacked"] == len(attacked) == 26
     noisy_anchor = len(results.where(method=[NOISY[0], NOISY[2]]))
@@ -489,43 +509,42 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
     assert set(results.where(method="local-only")["attacks_not_run"]) == {None}
 
 
-def test_two_deployments_are_two_splits(heart: Path, tmp_path: Path) -> None:
-    rows, facts = run(
-        table_spec(anchor_noise=[], data_noise=[], both_anchor=[], attacks=["known-anchor"]), heart, tmp_path / "out"
-    )
-    assert facts["parts"][0]["rms"] != facts["parts"][1]["rms"]
-    guessed = {row["error:guessing"] for row in rows if row["method"] == "c-gdp"}
-    assert len(guessed) == 2
+QUICK = {"anchor_noise": [0.2], "data_noise": [0.5], "both_anchor": [], "learners": ["linear"]}
+QUICK |= {"attacks": ["known-anchor", "procrustes"]}
+
+
+@pytest.fixture(scope="module")
+def finished(hospitals: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict], dict]:
+    return run(table_spec(**QUICK), hospitals, tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("steps", [1, 9])
 def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
-    heart: Path, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+    hospitals: Path, finished: tuple[list[dict], dict], tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mooring_studies.tabular.jobs._SECONDS_UNTIL_KEPT", 0.0)
-    spec = table_spec(anchor_noise=[0.2], data_noise=[0.5], both_anchor=[], learners=["linear"], draws=3)
-    spec = replace(spec, options=spec.options | {"attacks": ["known-anchor", "procrustes"]})
-    whole, told = run(spec, heart, tmp_path / "whole")
-    some, facts = run(spec, heart, tmp_path / "stopped", Counting(until=steps))
+    spec, (whole, told) = table_spec(**QUICK), finished
+    some, facts = run(spec, hospitals, tmp_path, Counting(until=steps))
     assert 0 < len(some) < len(whole)
     assert facts == {}
-    again, facts = run(spec, heart, tmp_path / "stopped")
+    again, facts = run(spec, hospitals, tmp_path)
     assert again[: len(some)] == some
     assert again == whole
     assert facts["n_train"] > 0
     assert facts["attacks_not_run"] == told["attacks_not_run"] != {}  # also of rows from before the stop
     assert facts["notes"] == told["notes"]
-    assert run(spec, heart, tmp_path / "stopped")[0] == whole  # a finished study does nothing more
+    with monkeypatch.context() as nothing:  # a finished study does nothing more
+        nothing.setattr(jobs, "measured", Mock(side_effect=AssertionError))
+        assert run(spec, hospitals, tmp_path)[0] == whole
 
 
 def test_rows_of_other_files_do_not_mix(heart: Path, tmp_path: Path) -> None:
-    spec = table_spec(anchor_noise=[], data_noise=[], both_anchor=[], learners=["linear"], attacks=["known-anchor"])
-    run(spec, heart, tmp_path / "out")
+    run(table_spec(**QUICK), heart, tmp_path / "out", Counting(until=1))
     path = heart / "heart_disease" / "processed.va.data"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], *reversed(lines[1:])]), encoding="utf-8")
-    with pytest.raises(InputError, match="another"):
-        run(spec, heart, tmp_path / "out")
+    with raising(InputError, "processed.va.data", got="another"):
+        run(table_spec(**QUICK), heart, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -580,9 +599,16 @@ SMALL = {
 LANDSCAPE = Spec(name="landscape", title="", kind="landscape", seed=1, deployments=2, options=SMALL)
 
 
-def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Path) -> None:
-    progress = Counting()
-    rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out", progress)
+@pytest.fixture(scope="module")
+def small_landscape(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A landscape where MNIST is not there, and its folder."""
+    folder, progress = tmp_path_factory.mktemp("landscape"), Counting()
+    rows, facts = run(LANDSCAPE, folder / "nothing", folder / "out", progress)
+    return SimpleNamespace(rows=rows, facts=facts, progress=progress, folder=folder)
+
+
+def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(small_landscape: SimpleNamespace) -> None:
+    rows, facts, progress = small_landscape.rows, small_landscape.facts, small_landscape.progress
     assert progress.steps == progress.totals
     assert "scikit-learn" in progress.notes[0]
     assert "scikit-learn" in facts["notes"][0]
@@ -608,12 +634,10 @@ def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(tmp_path: Pa
     assert facts["n_attacked"] == len(results) - len(results.where(method=["local-only", "pooled-raw"]))
     words = f"known-anchor did not apply at {noisy_anchor} of {facts['n_attacked']} points: The anchor"
     assert [note for note in facts["notes"] if note.startswith(words)]
-    assert run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")[0] == rows
 
 
-def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: Path) -> None:
-    rows, facts = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
-    results = Results.from_rows(rows)
+def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(small_landscape: SimpleNamespace) -> None:
+    results, facts = Results.from_rows(small_landscape.rows), small_landscape.facts
     for cell in facts["cells"]:
         here = results.where(**{name: cell[name] for name in ("deployment", "n_participants", "rows_each")})
         pooled = here.where(method="pooled-raw")
@@ -627,24 +651,25 @@ def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(tmp_path: 
     assert "local-only and pooled-raw learn from projected rows, as the joint model does" in facts["notes"]
 
 
-def test_pooled_raw_is_added_to_a_landscape_that_was_run_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_rows_that_a_landscape_lacks_are_added_and_no_other_is_computed(
+    small_landscape: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    references = jobs.reference_jobs
-    with monkeypatch.context() as before:
-        before.setattr(jobs, "reference_jobs", lambda *given, **more: references(*given, **more)[:-1])
-        old, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
-    new, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
-    assert {row["method"] for row in new if row not in old} == {"pooled-raw"}
-    assert len(new) == len(old) + 5  # four cells, one of them in two deployments
+    with ResultStore(tmp_path, "key", {}) as store:
+        store.append(row for row in small_landscape.rows if row["method"] != "pooled-raw")
+    monkeypatch.setattr(jobs, "measured", Mock(side_effect=AssertionError))
+    rows, _ = run(LANDSCAPE, tmp_path / "nothing", tmp_path)
+    assert [row["method"] for row in rows[-5:]] == ["pooled-raw"] * 5  # four cells, one of them in two deployments
+    assert len(rows) == len(small_landscape.rows)
+    assert all(row in small_landscape.rows for row in rows)
 
 
-def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
-    found = landscape._load(tmp_path / "nothing")
+def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(
+    small_landscape: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = landscape._load(small_landscape.folder / "nothing")
     monkeypatch.setattr(landscape, "_load", lambda folder: replace(found, name="MNIST"))
-    with pytest.raises(InputError, match="were made from"):
-        run(LANDSCAPE, tmp_path / "nothing", tmp_path / "out")
+    with raising(InputError, expected="were made from"):
+        run(LANDSCAPE, small_landscape.folder / "nothing", small_landscape.folder / "out")
 
 
 def test_half_of_mnist_is_an_error_and_no_reason_for_other_digits(tmp_path: Path) -> None:
