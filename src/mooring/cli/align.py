@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mooring.cli import engine as engines
 from mooring.cli import execution
+from mooring.cli.engine import PANEL, EngineOptions
+from mooring.cli.options import expand_options
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.alignment import Aligned
@@ -21,7 +21,9 @@ WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: wh
 DEFAULT_FOLDER = Path("analysis")
 
 
+@expand_options
 def align(
+    engine: EngineOptions,
     bundles: Annotated[
         str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
     ],
@@ -33,12 +35,9 @@ def align(
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
     ] = True,
-    engine: engines.Engine = "local",
-    scheduler: engines.Scheduler = None,
-    workers: engines.Workers = None,
     rows_at_once: Annotated[
         int | None,
-        typer.Option("--rows-at-once", help="Rows that a worker holds at a time.", rich_help_panel="Other engines"),
+        typer.Option("--rows-at-once", help="Rows that a worker holds at a time.", rich_help_panel=PANEL),
     ] = None,
     reduce_over_workers: Annotated[
         bool | None,
@@ -46,12 +45,9 @@ def align(
             "--reduce-over-workers/--no-reduce-over-workers",
             help="Leave anchor representations with the workers.",
             show_default="above 2 GB of them",
-            rich_help_panel="Other engines",
+            rich_help_panel=PANEL,
         ),
     ] = None,
-    tls_ca: engines.TlsCa = None,
-    tls_cert: engines.TlsCert = None,
-    tls_key: engines.TlsKey = None,
     format: execution.Format = "text",
 ) -> None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
@@ -70,19 +66,11 @@ def align(
         opened = Study.read(study)
         opened.require_roster()
         command = execution.quote_command()
-        options: dict[str, object] = {"scheduler": scheduler, "workers": workers, "rows_at_once": rows_at_once}
-        options |= {
-            "reduce_over_workers": reduce_over_workers,
-            "tls_ca": tls_ca,
-            "tls_cert": tls_cert,
-            "tls_key": tls_key,
-        }
-        with ExitStack() as stack:
-            collect_bundles, align_collected = collect, align_bundles
-            if engines.is_dask(engine, **options):
+        collect_bundles, align_collected = collect, align_bundles
+        with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as client:
+            if client is not None:
                 from mooring.engines.dask import DaskEngine
 
-                client = stack.enter_context(engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key))
                 on_dask = DaskEngine(client, reduce_over_workers=reduce_over_workers, rows_at_once=rows_at_once)
                 collect_bundles, align_collected = on_dask.collect, on_dask.align  # type: ignore[assignment]
             with execution.show_progress("Checking bundles") as tell:

@@ -1,15 +1,19 @@
-"""What `mooring audit` and `mooring plan` print: the findings to read first, and a table of operating points."""
+"""What `mooring audit` and `mooring plan` give: a page and its numbers, findings to read first, a table of points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mooring import METHODS, AuditResult
 from mooring.audit import OperatingPoint, PointResult
+from mooring.cli.execution import quote_command
 from mooring.metrics import Figure
 
 _CAPTION = (
@@ -31,6 +35,24 @@ _ASKED = {
     "identity_linkage": "Identity linkage, at worst",
     "attribute": "Attribute inference, at worst",
 }
+
+
+def write_page(folder: Path, render: Callable[..., str], result: Any, name: str) -> str:
+    """Write report.html and the numbers behind it; return the line that says where they are.
+
+    Parameters
+    ----------
+    folder : Path
+    render : callable
+        From a result, and the command that it came from, to a page.
+    result : AuditResult or Plan
+    name : str
+        Of the file with the numbers.
+    """
+    page, numbers = folder / "report.html", folder / name
+    page.write_text(render(result, command=quote_command()), encoding="utf-8")
+    numbers.write_text(result.to_json(), encoding="utf-8")
+    return f"Open [bold]{escape(str(page))}[/bold] in a browser; numbers are in {escape(str(numbers))}."
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:

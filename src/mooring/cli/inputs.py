@@ -1,25 +1,33 @@
-"""What `mooring audit` and `mooring plan` do alike: read a file, partition its rows, report progress and errors."""
+"""What `mooring audit` and `mooring plan` read: a file of rows, partitioned among participants, and who attacks whom."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import typer
-from rich.console import Console
-from rich.markup import escape
 
 from mooring import EvaluationSpec, InputError, Projection
-from mooring.audit import ProjectionKind
-from mooring.cli.execution import BAD_INPUT, REFUSED, STORAGE
+from mooring.audit import AuditSettings, ProjectionKind
+from mooring.cli.options import AuditOptions
 from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
-from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.metrics import onnx_embedding, train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_records
 
 _TEST_ROWS = 3000
+_SETTLED_BY_A_STUDY = (
+    "label",
+    "split_by",
+    "missing",
+    "size",
+    "public_share",
+    "components",
+    "projection",
+    "attribute",
+    "auditor",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,160 +42,116 @@ class AuditInputs:
     projection: ProjectionKind | Projection
     studied: StudiedRows | None = None
 
+    def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
+        """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""
+        return AuditSettings(
+            projection=self.projection,
+            colluders=self.colluders,
+            targets=self.targets,
+            learner=options.learner,
+            evaluation=self.evaluation,
+            seed=options.seed,
+            device=options.device,
+            folder=folder / "points",
+            **more,
+        )
 
-def read_and_partition(
-    path: Path,
-    *,
-    study: Path | None,
-    label: str | None,
-    participants: int,
-    split_by: str | None,
-    rows_each: int | None,
-    drop: list[str] | None,
-    missing: list[str] | None,
-    size: int | None,
-    public_share: float | None,
-    components: int | None,
-    projection: str,
-    attribute: str | None,
-    auditor: str | None,
-    examples: bool,
-    colluders: int,
-    colluder: list[str] | None,
-    target: list[str] | None,
-    seed: int,
-) -> AuditInputs:
+
+def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     """Read a file, hold an attribute out, partition the rows, and say how to evaluate what is rebuilt of them."""
-    if study is not None:
-        refuse_beside_a_study(
-            {
-                "label": label,
-                "split-by": split_by,
-                "missing": missing,
-                "size": size,
-                "public-share": public_share,
-                "components": components,
-                "projection": None if projection == "auto" else projection,
-                "attribute": attribute,
-                "auditor": auditor,
-            }
-        )
-        return _partition_by_study(
-            read_studied(path, study, ignore=drop or (), examples=examples),
-            participants=participants,
-            rows_each=rows_each,
-            colluders=colluders,
-            colluder=colluder,
-            target=target,
-            seed=seed,
-        )
-    kind_of_projection = projection_kind(projection)
-    records = read_records(path, label=label, group_by=split_by, drop=drop or (), missing=missing or (), size=size)
-    values, kind = None, "category"
-    if attribute is not None:
-        records, values, kind = hold_out(records, attribute)
-    h = components or min(30, records.n_features)
-    wants_public = projection == "public-svd" or (
-        projection == "auto" and h < records.n_features and records.n_rows > 20 * h
+    if options.study is not None:
+        given = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
+        refuse_beside_a_study(given | {"projection": None if options.projection == "auto" else options.projection})
+        studied = read_studied(path, options.study, ignore=options.drop or (), examples=options.examples)
+        parts = _partition(studied.records, options, options.participants)
+        colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
+        targets = _find_participants(options.target, parts)
+        return AuditInputs(studied.records, parts, studied.evaluation, colluders, targets, studied.projection, studied)
+    projection = _projection_kind(options.projection)
+    records = read_records(
+        path,
+        label=options.label,
+        group_by=options.split_by,
+        drop=options.drop or (),
+        missing=options.missing or (),
+        size=options.size,
     )
-    share = public_share if public_share is not None else 0.1 if wants_public else 0.0
-    rng = np.random.default_rng([seed, 11])
+    values, kind = None, "category"
+    if options.attribute is not None:
+        records, values, kind = hold_out(records, options.attribute)
     n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
-    if 0 < n_groups < participants:
-        participants = n_groups  # a natural split, one group each
-    parts = partition(
-        records,
-        n_participants=participants,
-        rows_each=rows_each,
-        test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
-        public_share=share,
-        by_group=n_groups > 0,
-        rng=rng,
+    participants = min(
+        options.participants, n_groups or options.participants
+    )  # fewer groups: a natural split, one each
+    parts = _partition(
+        records, options, participants, public_share=_public_share(options, records), by_group=n_groups > 0
     )
     evaluation = EvaluationSpec(
         image_shape=records.image_shape,
-        embedding=None if auditor is None else _embedding(auditor, records, parts, seed),
+        embedding=None if options.auditor is None else _embedding(options.auditor, records, parts, options.seed),
         groups=records.groups if n_groups > participants else None,
         attribute=values,
-        attribute_name=attribute or "attribute",
+        attribute_name=options.attribute or "attribute",
         attribute_kind=kind,  # type: ignore[arg-type]
-        n_examples=6 if examples else 0,
+        n_examples=6 if options.examples else 0,
         feature_names=records.feature_names,
     )
-    colluding = tuple(_numbered(name, parts) for name in colluder) if colluder else tuple(range(colluders))
-    targets = tuple(_numbered(name, parts) for name in target) if target else None
+    colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
+    targets = _find_participants(options.target, parts)
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
-        targets = tuple(i for i in range(participants) if i not in colluding)[:5]
-    return AuditInputs(records, parts, evaluation, colluding, targets, kind_of_projection)
+        targets = tuple(i for i in range(participants) if i not in colluders)[:5]
+    return AuditInputs(records, parts, evaluation, colluders, targets, projection)
 
 
-def _partition_by_study(
-    studied: StudiedRows,
-    *,
-    participants: int,
-    rows_each: int | None,
-    colluders: int,
-    colluder: list[str] | None,
-    target: list[str] | None,
-    seed: int,
-) -> AuditInputs:
-    records = studied.records
-    parts = partition(
+def _partition(records: Records, options: AuditOptions, n_participants: int, **more: Any) -> Partition:
+    return partition(
         records,
-        n_participants=participants,
-        rows_each=rows_each,
-        test_share=min(0.25, max(_TEST_ROWS, participants) / records.n_rows),
-        rng=np.random.default_rng([seed, 11]),
+        n_participants=n_participants,
+        rows_each=options.rows_each,
+        test_share=min(0.25, max(_TEST_ROWS, n_participants) / records.n_rows),
+        rng=np.random.default_rng([options.seed, 11]),
+        **more,
     )
-    colluding = tuple(_numbered(name, parts) for name in colluder) if colluder else tuple(range(colluders))
-    targets = tuple(_numbered(name, parts) for name in target) if target else None
-    return AuditInputs(records, parts, studied.evaluation, colluding, targets, studied.projection, studied)
 
 
-def _numbered(name: str, parts: Partition) -> int:
-    if name not in parts.names:
-        raise InputError(
-            "participant", expected=f"one of {', '.join(parts.names)}", got=repr(name), cure="Check its name."
-        )
-    return parts.names.index(name)
+def _public_share(options: AuditOptions, records: Records) -> float:
+    if options.public_share is not None:
+        return options.public_share
+    h = options.components or min(30, records.n_features)
+    enough = h < records.n_features and records.n_rows > 20 * h
+    return 0.1 if options.projection == "public-svd" or (options.projection == "auto" and enough) else 0.0
+
+
+def _find_participants(names: Sequence[str] | None, parts: Partition) -> tuple[int, ...] | None:
+    """Participants by name; None where none is named."""
+    for name in names or ():
+        if name not in parts.names:
+            raise InputError(
+                "participant", expected=f"one of {', '.join(parts.names)}", got=repr(name), cure="Check its name."
+            )
+    return tuple(parts.names.index(name) for name in names) if names else None
 
 
 def _embedding(auditor: str, records: Records, parts: Partition, seed: int) -> Any:
     if records.image_shape is None:
-        raise typer.BadParameter("an auditor compares images, and these are not images", param_hint="--auditor")
+        raise InputError(
+            "--auditor", expected="left out where rows are not images", got=repr(auditor), cure="It compares images."
+        )
     if auditor == "digits":
-        if parts.test_labels is None:
-            raise typer.BadParameter(
-                "the digit auditor is trained on labels, and there are none", param_hint="--auditor"
+        if records.labels is None:
+            raise InputError(
+                "--auditor", expected="another where images have no labels", got="'digits'", cure="It learns labels."
             )
         used = np.concatenate(parts.train_indices)
         free = np.setdiff1d(np.arange(records.n_rows), used)
-        assert records.labels is not None
         return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)
     return onnx_embedding(auditor, image_shape=records.image_shape, input_size=(112, 112), scale=2.0, offset=-1.0)
 
 
-def projection_kind(name: str) -> ProjectionKind:
-    """Read the name of a projection."""
+def _projection_kind(name: str) -> ProjectionKind:
     match name:
         case "auto" | "none" | "gaussian" | "public-svd":
             return name
     raise InputError(
         "projection", expected="auto, none, gaussian or public-svd", got=repr(name), cure="'auto' chooses."
     )
-
-
-def refuse(problem: MooringError) -> NoReturn:
-    """Say what is wrong, and leave with the exit code for it."""
-    Console(stderr=True).print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
-    raise typer.Exit(
-        REFUSED if isinstance(problem, RefusedError) else STORAGE if isinstance(problem, StorageError) else BAD_INPUT
-    )
-
-
-def interrupted(output: Path) -> NoReturn:
-    """Say that nothing is lost."""
-    Console(stderr=True).print(
-        f"Interrupted. What is finished is kept in {output}: run the same command again to go on."
-    )
-    raise typer.Exit(130)

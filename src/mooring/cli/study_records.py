@@ -48,7 +48,10 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if value not in (None, [], ""):
             raise InputError(
-                f"--{name}", expected="left out with --study", got="given", cure="The study says it for everybody."
+                f"--{name.replace('_', '-')}",
+                expected="left out with --study",
+                got="given",
+                cure="The study says it for everybody.",
             )
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.cli import engine as engines
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
+from mooring.cli.engine import PANEL, EngineOptions
+from mooring.cli.options import expand_options
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.training import Training
 
 
+@expand_options
 def train(
+    engine: EngineOptions,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     learner: Annotated[
@@ -29,18 +32,10 @@ def train(
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
-    engine: engines.Engine = "local",
-    scheduler: engines.Scheduler = None,
-    workers: engines.Workers = None,
     passes: Annotated[
         int | None,
-        typer.Option(
-            help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel="Other engines"
-        ),
+        typer.Option(help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel=PANEL),
     ] = None,
-    tls_ca: engines.TlsCa = None,
-    tls_cert: engines.TlsCert = None,
-    tls_key: engines.TlsKey = None,
     format: execution.Format = "text",
 ) -> None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
@@ -54,21 +49,14 @@ def train(
         from mooring.protocol.messages.study import Study
 
         opened = Study.read(study)
-        command = execution.quote_command()
-        options = {"scheduler": scheduler, "workers": workers, "passes": passes}
-        if engines.is_dask(engine, **options, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key):
-            from mooring.engines.dask import train_on_dask
+        asked: dict[str, Any] = {"learner": learner, "seed": seed, "command": execution.quote_command()}
+        with engine.connect(passes=passes) as client, execution.show_progress("Training") as tell:
+            if client is None:
+                found = train_model(opened, folder, **asked, progress=tell)
+            else:
+                from mooring.engines.dask import train_on_dask
 
-            with (
-                engines.connect_client(scheduler, workers, tls_ca, tls_cert, tls_key) as client,
-                execution.show_progress("Training in pieces") as tell,
-            ):
-                found = train_on_dask(
-                    client, opened, folder, learner=learner, seed=seed, passes=passes, command=command, progress=tell
-                )
-        else:
-            with execution.show_progress("Training") as tell:
-                found = train_model(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
+                found = train_on_dask(client, opened, folder, **asked, passes=passes, progress=tell)
         execution.print_result(format, console, found.as_dict(), lambda console: _say(console, found, folder))
 
 
