@@ -2,4 +2,5 @@
 
 from mooring.cli.app import app
 
-app()
+if __name__ == "__main__":  # processes that a command starts load this module, too
+    app()

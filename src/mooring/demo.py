@@ -1,18 +1,20 @@
 """The demonstration: a whole study on scikit-learn's digits, every step of every role by its real command.
 
-Twenty participants with forty handwritten digits each; each role works in a process and a folder of its own.
+Twenty participants with forty handwritten digits each; every command runs in a process of its own, in its role's folder.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from mooring.errors import MooringError
+from mooring.typing import Progress
 
 ROWS_EACH = 40
 N_PUBLIC = 297
@@ -30,7 +33,18 @@ LABEL = "digit"
 _EVERYBODY = 20  # fewer participants do not get more rows each
 N_COMPONENTS = 30
 DATA_NOISE = 1.0
-Progress = Callable[[int, int, str], None]
+# What commands load: loaded once, in a process that the commands' processes are copies of. On Linux alone, since the
+# linear algebra of macOS does not survive the copy, and Windows has none: there, each process loads its own.
+_START = "forkserver" if sys.platform == "linux" else "spawn"
+_PRELOADED = [
+    "mooring.cli.app",
+    "mooring.protocol.analyst.delivery",
+    "mooring.protocol.analyst.training",
+    "mooring.protocol.participant.role",
+    "mooring.report.charts",
+    "mooring.report.study_page",
+    "onnxruntime",
+]
 
 
 @dataclass(frozen=True)
@@ -55,11 +69,15 @@ class DemoResult:
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
     """Run the demonstration in an empty or new folder."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
-    stage = _Stage(tables, progress)
-    designer, analyst, post = folder / "designer", folder / "analyst", folder / "post"
-    post.mkdir()
-    (analyst / "inbox").mkdir(parents=True)
+    (folder / "post").mkdir()
+    (folder / "analyst" / "inbox").mkdir(parents=True)
+    with _command_processes() as pool:
+        return _play(_Stage(pool, tables, progress), folder, seed)
 
+
+def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
+    """Every command of the study, in order."""
+    tables, designer, analyst, post = stage.tables, folder / "designer", folder / "analyst", folder / "post"
     draft = ["study", "init", "public.csv", "--name", "digits", "--label", LABEL, "--classes", ",".join("0123456789")]
     draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--components", str(N_COMPONENTS)]
     stage.run("drafting the study", designer, [*draft, "--data-noise", str(DATA_NOISE)])
@@ -94,36 +112,70 @@ def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress
     return DemoResult(tables, enrolled["fingerprint"], tuple(predictions), audited)
 
 
+@contextmanager
+def _command_processes() -> Iterator[ProcessPoolExecutor]:
+    """Processes for one command each, as many at once as there are processors, each with one thread."""
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in threads}
+    context = multiprocessing.get_context(_START)
+    context.set_forkserver_preload(_PRELOADED)
+    os.environ |= threads  # for the processes: libraries read it when they are loaded
+    try:
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as pool:
+            yield pool
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
+
+
+def _run_command(place: Path, words: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command in a folder as if it were typed; return its exit code and what it printed. For a process of its own."""
+    from mooring.cli.app import app
+
+    os.chdir(place)
+    sys.argv = ["mooring", *words]
+    output, errors, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(output), redirect_stderr(errors):
+        try:
+            app()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return code, output.getvalue(), errors.getvalue()
+
+
+@dataclass
 class _Stage:
     """Runs commands and keeps count."""
 
-    def __init__(self, tables: Tables, progress: Progress) -> None:
-        self._tables, self._progress = tables, progress
-        self._done, self._total = 0, 10 + 4 * len(tables.names)
-
-    def each(self, words: str, command: Callable[[str], list[str]]) -> list[dict[str, Any]]:
-        """Every participant runs its command in its own folder; as many at once as there are processors."""
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            return list(
-                threads.map(lambda place: self.run(words, place, command(place.name)), self._tables.participants)
-            )
+    pool: ProcessPoolExecutor
+    tables: Tables
+    progress: Progress
+    done: int = 0
 
     def run(self, words: str, place: Path, command: Sequence[str]) -> dict[str, Any]:
         """One command, in one folder, in one process."""
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        found = subprocess.run(
-            [sys.executable, "-m", "mooring", *command, "--format", "json"],
-            cwd=place,
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-        )
-        if found.returncode != 0:
-            raise MooringError(f"'mooring {' '.join(command)}' failed in {place.name}:\n{found.stderr.strip()}")
-        self._done += 1
-        self._progress(self._done, self._total, words)
-        answer: dict[str, Any] = json.loads(found.stdout)
+        return self._answer(words, place, command, self._start(place, command))
+
+    def each(self, words: str, command: Callable[[str], list[str]]) -> list[dict[str, Any]]:
+        """Every participant runs its command in its own folder; as many at once as there are processors."""
+        started = [
+            (place, asked := command(place.name), self._start(place, asked)) for place in self.tables.participants
+        ]
+        return [self._answer(words, *one) for one in started]
+
+    def _start(self, place: Path, command: Sequence[str]) -> Future[tuple[int, str, str]]:
+        return self.pool.submit(_run_command, place, [*command, "--format", "json"])
+
+    def _answer(
+        self, words: str, place: Path, command: Sequence[str], running: Future[tuple[int, str, str]]
+    ) -> dict[str, Any]:
+        code, output, errors = running.result()
+        if code != 0:
+            raise MooringError(f"'mooring {' '.join(command)}' failed in {place.name}:\n{errors.strip()}")
+        self.done += 1
+        self.progress(self.done, 10 + 4 * len(self.tables.names), words)
+        answer: dict[str, Any] = json.loads(output)
         return answer
 
 
