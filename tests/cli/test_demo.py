@@ -1,12 +1,8 @@
-"""`mooring demo`, as a newcomer would run it: the real commands, in folders of their own."""
+"""`mooring demo`, as a newcomer would run it: the real commands, in folders and processes of their own."""
 
 import json
 import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,23 +13,11 @@ from tests.commands import flat, run
 N_PARTICIPANTS = 3
 
 
-def run_here(words: list[str], *, cwd: Path, **_: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a command of the demonstration in this process: starting Python for each takes a minute."""
-    assert words[:3] == [sys.executable, "-m", "mooring"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        found = run(*words[3:])
-    return subprocess.CompletedProcess(words, 0, found.stdout, found.stderr)
-
-
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What one run printed, and the folder it wrote; fewer participants than the default, to be quick."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "report"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.demo.subprocess.run", run_here)
-        patch.setattr("mooring.demo.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))  # a process has one folder
-        return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
+    return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
 
 
 def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_recovered(
