@@ -10,10 +10,10 @@ import numpy as np
 
 from mooring.randomness import Streams
 from mooring.theory import transition_scale
+from mooring_studies.images.deployment import PreparedDeployment
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
 from mooring_studies.images.picture_rows import SHOWN, pictures_of
-from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.row_writer import RowWriter, rebuilt_name
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts

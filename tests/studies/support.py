@@ -92,3 +92,30 @@ def stand_in_for_moments(patch: pytest.MonkeyPatch, attack: Callable[..., Any]) 
 
     patch.setattr(leakage, "run_attack", run_one)
     patch.setattr(leakage, "run_attack_batch", run_many)
+
+
+LANDSCAPE_S = {20: 2.0, 200: 3.0}
+"""The standard deviation of the rows of each size."""
+_ATTACKED = {"match:moments": 0.5, "error:moments": 0.2, "error:procrustes": 0.4, "error:guessing": 0.8}
+_SCORES = {"local-only": 0.50, "pooled-raw": 0.80, "aa-i-gdp": 0.79}
+_NOISES = [
+    ("aa-i-gdp-anchor-noise", 0.05, 0.0, 0.70),
+    ("aa-i-gdp-anchor-noise", 0.2, 0.0, 0.48),
+    ("aa-i-gdp-data-noise", 0.0, 0.3, 0.60),
+]
+
+
+def landscape_rows(*, deployments: int = 1) -> list[dict[str, Any]]:
+    """Two sizes by two numbers of participants; more rows and participants are worth more to all but noise."""
+    rows = []
+    for deployment, size, p in ((d, n, p) for d in range(deployments) for n in LANDSCAPE_S for p in (2, 10)):
+        cell = {"deployment": deployment, "n_participants": p, "rows_each": size}
+        more = 0.001 * p * (deployment + 1)
+        noiseless = [(method, 0.0, 0.0, score) for method, score in _SCORES.items()]
+        for draw, (method, v, level, score) in enumerate(noiseless + _NOISES):
+            better = score + more * (method != "local-only")
+            noise = {"anchor_noise_scale": v, "data_noise_scale": level * LANDSCAPE_S[size]}
+            told = {"balanced_accuracy": better, "balanced_accuracy_clean": better}
+            attacked = {} if method in ("local-only", "pooled-raw") else _ATTACKED
+            rows.append(cell | {"method": method, "draw": draw} | noise | told | attacked)
+    return rows

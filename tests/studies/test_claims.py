@@ -550,17 +550,18 @@ def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
     assert unread("fitted", study, method=ANCHOR, column="envelope:linkage", at=0.6) == claims_fits.OUTSIDE
 
 
-def test_a_share_that_is_read_off_an_overshooting_curve_is_still_one() -> None:
+@pytest.mark.parametrize(("low", "high", "end"), [(0.1, 1.0, "high"), (0.0, 0.9, "low")])
+def test_a_share_that_is_read_off_a_curve_beyond_the_scale_is_still_one(low: float, high: float, end: Any) -> None:
     v = np.linspace(0.0, 0.5, 40)
-    shares = np.where(v < 0.2, 0.1, 1.0)  # a step, past which a spline overshoots on either side
-    columns = {"linkage:procrustes": shares, "linkage:moments": 1.1 - shares}
+    shares = np.where(v < 0.2, low, high)  # a step, on either side of which a spline goes too far
     rows = [
-        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, **{name: of[k] for name, of in columns.items()}}
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, "linkage:procrustes": shares[k]}
         for k, one in enumerate(v)
     ]
-    study = Study(Results.from_rows(rows), {})
-    curve = claims_fits._curve(study, ANCHOR, "linkage:procrustes")
-    at = float(v[np.argmax(curve.at(v))])
-    assert float(curve.at(at)) > 1.01
-    assert claims_fits.fitted(study, method=ANCHOR, column="linkage:procrustes", at=at) == 1.0
-    assert claims_fits.fitted_band(study, method=ANCHOR, column="linkage:procrustes", at=at, end="high") == 1.0
+    study, how = Study(Results.from_rows(rows)), {"method": ANCHOR, "column": "linkage:procrustes"}
+    curve, nearest = study.curve(**how), float(end == "high")
+    at = float(v[np.argmax(np.abs(curve.at(v) - 0.5))])
+    assert abs(float(curve.at(at)) - 0.5) > 0.51
+    assert claims_fits.fitted(study, at=at, **how) == nearest
+    assert claims_fits.fitted_band(study, at=at, end=end, **how) == nearest
+    assert claims_fits.extreme_fitted(study, low=min(at, 0.1), high=max(at, 0.3), end=end, **how) == nearest

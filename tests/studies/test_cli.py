@@ -17,26 +17,13 @@ from mooring_studies import redraw, runner
 from mooring_studies.figures import study_figures as draw
 from mooring_studies.settings.spec import STUDIES, noise_draws
 from mooring_studies.storage.store import read_finished
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
 from mooring.randomness import Streams
+from tests.commands import flat, run
 
-RUNNER = CliRunner()
 Result = Any  # of typer.testing, which keeps its type to itself
 FEW_RESAMPLES = 20
 DRAW = draw.draw_figures
-
-
-def run(*words: Any, code: int = 0) -> Result:
-    result = RUNNER.invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def flat(text: str) -> str:
-    """Text without the line breaks that the terminal's width put there."""
-    return " ".join(text.split())
 
 
 def rows_of(spec: Any, method: str, draws: list[int], kind: Any = None) -> list[dict[str, Any]]:

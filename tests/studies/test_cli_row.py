@@ -8,9 +8,9 @@ import pytest
 from mooring_studies import runner
 from mooring_studies.comparison.results import write_results
 from mooring_studies.settings.spec import read_spec
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
+from tests import commands
+from tests.commands import flat
 
 ROW = "deployment=0,method=aa-i-gdp-anchor-noise,draw=1"
 SPEC = read_spec("mnist", quick=True, draws=2, deployments=2)
@@ -58,13 +58,7 @@ def results(tmp_path: Path) -> Path:
 
 
 def run(*words: Any, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, ["reproduce", "mnist", "--device", "cpu", *map(str, words)])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
+    return commands.run("reproduce", "mnist", "--device", "cpu", *words, code=code)
 
 
 def test_kept_and_new_stand_side_by_side_and_the_folder_is_as_it_was(study: FakeStudy, results: Path) -> None:

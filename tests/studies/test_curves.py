@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from mooring_studies.comparison import curves
-from mooring_studies.comparison.claims_study import column_of
+from mooring_studies.comparison.claims_study import Study, column_of
 from mooring_studies.comparison.curves import (
     crossing,
     crossings,
@@ -14,7 +14,7 @@ from mooring_studies.comparison.curves import (
     shared_bands,
     weighted_coefficients,
 )
-from mooring_studies.comparison.findings_reading import ANCHOR, Reader
+from mooring_studies.comparison.findings_reading import ANCHOR
 from mooring_studies.comparison.results import COLUMNS, Results, read_results, write_results
 from scipy.interpolate import LSQUnivariateSpline
 
@@ -296,7 +296,7 @@ def test_findings_claims_and_figures_read_one_strongest_attack() -> None:
         assert np.isfinite(wanted).sum() == 20
         np.testing.assert_array_equal(column_of(rows, f"envelope:{kind}"), wanted)
         np.testing.assert_array_equal(rows.leakage(kind), 100 * wanted)
-        curve = Reader(rows).strongest(ANCHOR, kind)
+        curve = Study(rows).curve(ANCHOR, f"envelope:{kind}")
         np.testing.assert_allclose(curve.at(v), fit(v, wanted).at(v))
 
 

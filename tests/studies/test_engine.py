@@ -15,20 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from mooring_studies.comparison import claims_fits
-from mooring_studies.comparison.claims_study import Study
-from mooring_studies.comparison.results import Results, decode_rows
+from mooring_studies.comparison.results import decode_rows
 from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
-from mooring_studies.images.deployment import SPLITS, Deployment, Levels
+from mooring_studies.images.deployment import SPLITS, Deployment, Levels, PreparedDeployment
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.picture_rows import pictures_of
-from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.representations import (
     aligned_draws,
     aligned_rows,
@@ -495,22 +492,3 @@ def test_every_picture_is_of_the_draw_whose_noise_stands_above_it(order: list[in
         for column, draw in enumerate(shown, start=1):
             image = laid[f"row{index}_images"][column]
             np.testing.assert_array_equal(image, np.full((3, 2, 2), round(255 * (0.1 + 0.15 * draw))))
-
-
-# -------------------------------------------------------------------------------------------------------------- readings
-
-
-def test_a_share_that_is_read_off_an_undershooting_curve_is_not_below_none() -> None:
-    v = np.linspace(0.0, 0.5, 40)
-    shares = np.where(v < 0.2, 0.0, 0.9)  # a step, before which a spline undershoots
-    rows = [
-        {"method": ANCHORED, "draw": k, "anchor_noise_scale": one, "linkage:procrustes": shares[k]}
-        for k, one in enumerate(v)
-    ]
-    study = Study(Results.from_rows(rows), {})
-    curve = claims_fits._curve(study, ANCHORED, "linkage:procrustes")
-    at = float(v[np.argmin(curve.at(v))])
-    assert float(curve.at(at)) < -0.01
-    how = {"method": ANCHORED, "column": "linkage:procrustes"}
-    assert claims_fits.fitted(study, at=at, **how) == 0.0
-    assert claims_fits.extreme_fitted(study, low=0.0, high=at, end="low", **how) == 0.0

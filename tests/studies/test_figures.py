@@ -12,15 +12,16 @@ import pytest
 from mooring_studies.comparison.max_of_k_baseline import expect_best_guess
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.chart import outline_track, spread_out
-from mooring_studies.figures.fits import Fits, Line, Track, raise_to
+from mooring_studies.figures.fits import Fits, Line, Material, Track, raise_to
 from mooring_studies.figures.frontier import find_frontier
-from mooring_studies.figures.landscape import compare_deployments, error_share
 from mooring_studies.figures.pictures import draw_pictures
 from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise
+from mooring_studies.figures.study_figures import _STUDIES as FUNCTIONS
 from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, write_figure
 from mooring_studies.figures.tradeoff import smooth_surface
 
 from mooring.errors import InputError, MissingExtraError, StorageError
+from tests.studies.support import landscape_rows
 
 CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
 EXPECTED = {
@@ -176,28 +177,6 @@ def table_rows(*, n_deployments=3, sizes=(50, 700), own_columns=False):
     return rows
 
 
-def landscape_rows(*, sizes=(20, 200, 2000), counts=(2, 10, 50)):
-    rows = []
-    for size in sizes:
-        for p in counts:
-            if size * p > 50_000:
-                continue
-            alone = 0.35 + 0.16 * np.log10(size)
-            joint = min(0.96, 0.35 + 0.17 * np.log10(size * p))
-            noises = [("aa-i-gdp-anchor-noise", v, 0.0, v) for v in (0.02, 0.05, 0.1, 0.2)]
-            noises += [("c-gdp-data-noise", 0.0, sigma, 0.3 * sigma) for sigma in (0.3, 0.5, 0.8)]
-            for method, v, sigma, cost in noises:
-                rows.append(
-                    {
-                        "deployment": 0, "n_participants": p, "rows_each": size, "method": method, "draw": 0,
-                        "anchor_noise_scale": v, "data_noise_scale": sigma, "local_only": alone, "pooled_raw": joint,
-                        "balanced_accuracy_clean": joint - cost, "match:moments": 1 - sigma * 0.8 - v / np.log(size),
-                        "error:moments": 0.1 + sigma / 2 + v, "error:procrustes": 0.2 + sigma + v, "error:guessing": 0.8,
-                    }
-                )  # fmt: skip
-    return rows
-
-
 def made_pictures(*, colour=False, n_columns=3, n_sources=2):
     rng = np.random.default_rng(4)
     shape = (n_sources, 16, 16, 3) if colour else (n_sources, 16, 16)
@@ -232,6 +211,20 @@ def drawings(study, results, pictures=None, facts=FACTS):
     """Every drawing of a study by its name, unwritten."""
     with house_style():
         return {one.name: one for one in draw_study(study, results, facts, pictures, n_resamples=FEW_RESAMPLES)}
+
+
+class Drawings(dict):
+    """The drawings of a study by name, each drawn when it is first asked for."""
+
+    def __init__(self, study, rows, facts=FACTS):
+        results = rows if isinstance(rows, Results) else Results.from_rows(rows)
+        self.material, self.functions = Material(study, results, facts, Fits(FEW_RESAMPLES)), FUNCTIONS[study]
+
+    def __missing__(self, name):
+        alone = [one for one in self.functions if one.__name__ == f"draw_{name.replace('-', '_')}"]
+        with house_style():
+            self.update((one.name, one) for draw in alone or self.functions for one in draw(self.material))
+        return self[name]
 
 
 def of_panel(axes, label):
@@ -360,7 +353,7 @@ def test_local_only_of_a_number_of_participants_is_its_own():
 
 def test_participants_strongest_tradeoff_is_by_linkage_and_tells_what_direct_matching_finds():
     results, _ = synthetic("participants", n_draws=24)
-    found = drawings("participants", results)["tradeoff-strongest"]
+    found = Drawings("participants", results)["tradeoff-strongest"]
     own = results.where(method="aa-i-gdp-anchor-noise", n_participants=50)
     by_linkage = own.leakage("linkage")
     draws = of_panel(found.canvas.axes[0], "_draws")
@@ -388,7 +381,7 @@ def test_the_strongest_attack_is_the_darkest_line_and_not_the_papers(mnist):
 def test_every_curve_of_the_strongest_attack_on_enough_draws_has_a_band(name):
     study = "mnist" if name == "tradeoff" else "participants"
     results, _ = synthetic(study, n_draws=40, every=1)
-    drawing = drawings(study, results)[name]
+    drawing = Drawings(study, results)[name]
     for axes in drawing.canvas.axes[:1]:
         shades = [patch for patch in axes.patches if patch.get_label() == "_ribbon"]
         black = [patch for patch in shades if patch.get_facecolor()[:3] == (0, 0, 0)]
@@ -402,10 +395,10 @@ def test_every_curve_of_the_strongest_attack_on_enough_draws_has_a_band(name):
 
 def test_a_curve_of_few_draws_has_no_band():
     results, _ = synthetic("mnist", n_draws=40, every=8)
-    axes = drawings("mnist", results)["tradeoff"].canvas.axes[0]
+    axes = Drawings("mnist", results)["tradeoff"].canvas.axes[0]
     black = [patch for patch in axes.patches if patch.get_facecolor()[:3] == (0, 0, 0)]
     assert len(black) == 1  # private-data noise: every attack was run on all its draws
-    assert len(lines(drawings("mnist", results)["tradeoff"], "anchor noise, strongest attack we know")) == 1
+    assert len(lines(Drawings("mnist", results)["tradeoff"], "anchor noise, strongest attack we know")) == 1
 
 
 LUCK = {"phase_transition": FACTS["phase_transition"], "n_queries": 100, "n_galleries": 100}
@@ -427,7 +420,7 @@ def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_giv
 
 def test_luck_counts_the_attacks_of_each_panel(mnist):
     results, _ = mnist
-    found = drawings("mnist", results, facts=LUCK)
+    found = Drawings("mnist", results, facts=LUCK)
     two, four = (f"{100 * expect_best_guess(n, 100):.1f} %" for n in (2, 4))
     assert (
         f"The best of 2 attacks would reach {two} by luck alone, the best of 4 attacks {four}."
@@ -446,7 +439,7 @@ def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_cur
         else row
         for row in rows
     ]
-    plain, more = (drawings("mnist", Results.from_rows(one), facts=LUCK) for one in (rows, learned))
+    plain, more = (Drawings("mnist", one, facts=LUCK) for one in (rows, learned))
     strong = lines(more["linkage"], "strongest attack we know")[1]
     np.testing.assert_allclose(strong.get_ydata(), 60, atol=1e-6)
     for label in ("Procrustes (OP)", "pseudoinverse (MP)", "alignment map (AM)"):
@@ -482,7 +475,7 @@ def test_the_transition_of_each_number_of_participants_stands_as_the_runner_note
     apart = {
         f"deployment 0, {p} participants": {"phase_transition": {p: v}} for p, v in FACTS["phase_transition"].items()
     }
-    drawn = [drawings("participants", table, facts=facts) for facts in (FACTS, {"deployments": apart}, {})]
+    drawn = [Drawings("participants", table, facts=facts) for facts in (FACTS, {"deployments": apart}, {})]
     whole, of_each, unknown = [
         {float(line.get_xdata()[0]) for line in lines(one["transition"], "v_PT")} for one in drawn
     ]
@@ -538,7 +531,7 @@ def test_nothing_that_is_a_share_leaves_its_scale():
     for row in rows:
         if row["method"].endswith("-noise"):
             row |= {"match:moments": float(row["data_noise_scale"] < 12), "linkage:moments": float(row["draw"] % 2)}
-    found = drawings("mnist", Results.from_rows(rows))
+    found = Drawings("mnist", rows)
     for name in ("linkage", "linkage-strongest", "deployments", "utility"):
         for axes in found[name].canvas.axes:
             drawn_lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
@@ -577,7 +570,7 @@ def test_bands_end_where_draws_are_few():
 def test_bands_of_the_strongest_attack_and_of_deployments_keep_that_rule():
     rows = image_rows(n_draws=60, n_deployments=2, every=1)
     sparse = Results.from_rows([row for row in rows if row["anchor_noise_scale"] <= 0.2 or not row["draw"] % 10])
-    found = drawings("mnist", sparse)
+    found = Drawings("mnist", sparse)
     v = np.sort(sparse.where(method="aa-i-gdp-anchor-noise", deployment=0)["anchor_noise_scale"])
     top = max(place for place in np.linspace(v[0], v[-1], 500) if (np.abs(v - place) <= 0.1 * np.ptp(v)).sum() >= 5)
     assert top < v[-1] - 0.05
@@ -630,43 +623,12 @@ def test_gains_over_training_alone_are_paired_by_deployment():
 def test_each_participants_own_rows_have_a_place():
     results, _ = synthetic("hospitals")
     facts = {"participants": ["north", "east", "south", "west"]}
-    drawing = drawings("hospitals", results, facts=facts)["each-participant"]
+    drawing = Drawings("hospitals", results, facts=facts)["each-participant"]
     assert [text.get_text() for text in drawing.canvas.axes[1].get_xticklabels()] == facts["participants"]
     for axes, prefix in zip(drawing.canvas.axes, ("own", "auc_own"), strict=True):
         for label, method in (("training alone, own rows", "local-own"), ("joined, no noise", "c-gdp")):
             wanted = [100 * results.where(method=method)[f"{prefix}:{k}"].mean() for k in range(4)]
             np.testing.assert_allclose([line.get_ydata()[0] for line in of_panel(axes, label)], wanted)
-
-
-def test_the_landscape_of_errors_is_in_units_of_guessing():
-    results = Results.from_rows(landscape_rows(sizes=(20,), counts=(2,)))
-    np.testing.assert_allclose(error_share(results), results["error:moments"] / 0.8)  # the smaller of the two errors
-    found = drawings("landscape", results)["leakage-error"]
-    texts = [[text.get_text() for text in axes.texts] for axes in found.canvas.axes]
-    assert texts[0] == [f"{(0.1 + 0.02) / 0.8:.2f}"]
-    assert texts[4] == [f"{(0.1 + 0.15) / 0.8:.2f}"]
-    bare = Results.from_rows([{"method": "m", "error:moments": 0.3}])
-    assert np.isnan(error_share(bare)).all()
-
-
-def test_gains_that_are_not_resolved_are_told_and_grey():
-    rows = landscape_rows(sizes=(20, 200), counts=(2, 10))
-    again = [
-        row | {"deployment": 1, "balanced_accuracy_clean": row["balanced_accuracy_clean"] + 0.04} for row in rows[:7]
-    ]
-    results = Results.from_rows(rows + again)
-    measured = 100 * results["balanced_accuracy_clean"]
-    first = results.where(method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.02)
-    np.testing.assert_allclose(compare_deployments(first, 100 * first["balanced_accuracy_clean"]), [4.0])
-    assert len(compare_deployments(results.where(deployment=0), measured[results["deployment"] == 0])) == 0
-    found = drawings("landscape", results)["gain"]
-    assert "differs by 4.0 points on average" in found.caption
-    assert "below about 3 points" in found.caption
-    numbers = [text for axes in found.canvas.axes for text in axes.texts]
-    for text in numbers:
-        assert (text.get_color() == "#777777") == (abs(float(text.get_text())) < 3) or abs(float(text.get_text())) == 3
-    assert {"#777777"} < {text.get_color() for text in numbers}
-    assert "on average" not in drawings("landscape", Results.from_rows(rows))["gain"].caption
 
 
 def test_grey_pictures_are_small_and_coloured_ones_keep_their_colours(tmp_path):
@@ -704,7 +666,7 @@ def test_nothing_beats_the_frontier_of_images_with_or_without_noise(name):
     safe = {"linkage:moments": 0.11, "match:moments": 0.12, "balanced_accuracy": 0.7, "balanced_accuracy_clean": 0.7}
     best = {"balanced_accuracy": 0.95, "balanced_accuracy_clean": 0.95}
     rows = with_control(with_control(image_rows(every=1), "i-gdp", **safe), "aa-i-gdp", **best)
-    drawing = drawings("mnist", Results.from_rows(rows))[name]
+    drawing = Drawings("mnist", rows)[name]
     panels = [axes for axes in drawing.canvas.axes if of_panel(axes, "frontier")]
     assert len(panels) == 2 if name == "tradeoff-as-deployed" else panels
     for axes in panels:
@@ -725,7 +687,7 @@ def test_nothing_beats_the_frontier_of_tables_with_or_without_noise(study):
     sizes = (50, 700) if study == "census" else (200,)
     safe = {"match:moments": 0.15, "error:moments": 1.2, "balanced_accuracy": 0.9, "balanced_accuracy_clean": 0.9}
     rows = with_control(table_rows(sizes=sizes), "i-gdp", **safe)
-    panels = drawings(study, Results.from_rows(rows))["tradeoff"].canvas.axes
+    panels = Drawings(study, rows)["tradeoff"].canvas.axes
     for place, axes in enumerate(panels):
         (front,) = of_panel(axes, "frontier")
         # I-GDP beats everything here: its level runs from its own leakage to the greatest.
@@ -737,7 +699,7 @@ def test_nothing_beats_the_frontier_of_tables_with_or_without_noise(study):
 @pytest.mark.parametrize(("apart", "words"), [(0.0, 1), (0.001, 1), (0.02, 2)])
 def test_two_methods_without_noise_have_two_lines_where_they_differ(apart, words):
     rows = with_control(image_rows("celeba"), "c-gdp", balanced_accuracy=0.82)
-    found = drawings("celeba", Results.from_rows(with_control(rows, "aa-i-gdp", balanced_accuracy=0.82 + apart)))
+    found = Drawings("celeba", with_control(rows, "aa-i-gdp", balanced_accuracy=0.82 + apart))
     shared = lines(found["utility"], "C-GDP and AA-I-GDP, no noise")
     each = [heights(lines(found["utility"], f"{method}, no noise")) for method in ("C-GDP", "AA-I-GDP")]
     if words == 1:
@@ -769,7 +731,7 @@ def test_no_attack_is_drawn_above_what_it_finds_without_noise():
     own = results.where(method="aa-i-gdp-anchor-noise")
     free = Fits(FEW_RESAMPLES).line(own["anchor_noise_scale"], 100 * own["linkage:procrustes"])
     assert free.y.max() > 88  # so there is something to stop
-    found = drawings("celeba", results)
+    found = Drawings("celeba", results)
     for name in ("linkage", "linkage-strongest"):
         curves = [line for line in found[name].canvas.axes[1].get_lines() if line.get_linestyle() != "None"]
         assert len(curves) >= 3
@@ -782,14 +744,14 @@ def test_no_attack_is_drawn_above_what_it_finds_without_noise():
         row | {"linkage:procrustes": row["linkage:procrustes"] + 0.08} if "linkage:procrustes" in row else row
         for row in image_rows(n_deployments=1)
     ]
-    of_digits = drawings("mnist", Results.from_rows(lucky))["tradeoff"]
+    of_digits = Drawings("mnist", lucky)["tradeoff"]
     x, y = lines(of_digits, "anchor noise, Procrustes (paper)")[0].get_data()
     assert x.max() > 38
     assert np.all(x[np.isfinite(y)] <= 37 + 1e-9)
 
 
 def test_the_strongest_attack_is_nowhere_below_one_that_is_shown():
-    found = drawings("celeba", Results.from_rows(steep_rows()))
+    found = Drawings("celeba", steep_rows())
     for name, words in (("linkage", "strongest attack we know"), ("linkage-strongest", "strongest, by the auditor")):
         axes = found[name].canvas.axes[1]
         (strong,) = of_panel(axes, words)
@@ -836,7 +798,7 @@ def test_utility_of_the_strongest_tradeoff_rests_on_all_draws():
     for row in rows:
         if row["method"] == "aa-i-gdp-anchor-noise":
             row["balanced_accuracy"] = 0.9 if row["strongest_attacks"] else 0.7
-    (track,) = lines(drawings("celeba", Results.from_rows(rows))["tradeoff"], "anchor noise, strongest attack we know")
+    (track,) = lines(Drawings("celeba", rows)["tradeoff"], "anchor noise, strongest attack we know")
     assert abs(np.median(track.get_ydata()) - 72.5) < 2  # a draw in eight is at 90
 
 
@@ -845,14 +807,14 @@ def test_linkage_without_noise_names_the_decoder_where_there_are_two():
     learned = [
         row | {"linkage:known-secret+learned": 0.9} if row["method"] == "c-gdp-data-noise" else row for row in rows
     ]
-    plain, two = (drawings("mnist", Results.from_rows(one))["linkage"].canvas.axes for one in (rows, learned))
+    plain, two = (Drawings("mnist", one)["linkage"].canvas.axes for one in (rows, learned))
     assert "no noise" in {line.get_label() for line in plain[0].get_lines()}
     assert "no noise, paper's decoder" in {line.get_label() for line in two[0].get_lines()}
     assert "no noise" in {line.get_label() for line in two[1].get_lines()}
 
 
 def test_numbers_on_contours_are_upright(tmp_path):
-    drawing = drawings("mnist", Results.from_rows(image_rows(n_draws=60, every=1)))["both-noises"]
+    drawing = Drawings("mnist", image_rows(n_draws=60, every=1))["both-noises"]
     with house_style():
         write_figure(drawing, tmp_path)
     numbers = [text for axes in drawing.canvas.axes for text in axes.texts if text.get_text().isdigit()]
@@ -864,7 +826,7 @@ def test_a_surface_has_the_colour_of_its_draws_where_they_are_all_alike():
     rows = image_rows(n_draws=40, every=1)
     for row in rows:
         row |= {name: 1.0 for name in row if name.startswith("match:")}
-    drawing = drawings("mnist", Results.from_rows(rows))["both-noises"]
+    drawing = Drawings("mnist", rows)["both-noises"]
     (axes,) = [axes for axes in drawing.canvas.axes if axes.get_title(loc="left") == "Matched directly, %"]
     import matplotlib
 
@@ -887,7 +849,7 @@ def test_no_curve_is_drawn_through_a_stretch_without_draws():
         if row["deployment"] == 0
         or not (row["method"] == "aa-i-gdp-anchor-noise" and 0.1 < row["anchor_noise_scale"] < 0.2)
     ]
-    drawing = drawings("celeba", Results.from_rows(rows))["deployments"]
+    drawing = Drawings("celeba", rows)["deployments"]
     for axes in (drawing.canvas.axes[1], drawing.canvas.axes[3]):
         first, second = of_panel(axes, "one deployment")
         (middle,) = of_panel(axes, "mean of deployments")
@@ -904,7 +866,7 @@ def test_no_curve_is_drawn_through_a_stretch_without_draws():
 
 def test_tracks_of_several_participants_can_be_told_apart():
     results, _ = synthetic("participants", n_draws=40)
-    axes = drawings("participants", results)["tradeoff"].canvas.axes[0]
+    axes = Drawings("participants", results)["tradeoff"].canvas.axes[0]
     black, cores = of_panel(axes, "strongest attack we know"), of_panel(axes, "_core")
     assert len(black) == len(cores) == 5
     assert len({line.get_color() for line in cores}) == 5
@@ -942,25 +904,6 @@ def test_labels_are_moved_apart_and_no_further():
         placed = np.array(spread_out(list(wanted), list(sizes)))
         assert np.all(np.diff(placed) >= (sizes[:-1] + sizes[1:]) / 2 - 1e-12)
     assert spread_out([0.2, 0.8], [0.1, 0.1]) == pytest.approx([0.2, 0.8])
-
-
-def test_noise_of_a_landscape_is_read_in_units_of_its_cells():
-    rows, cells = [], []
-    for size, deviation in ((20, 2.0), (50, 3.0)):
-        common = {"deployment": 0, "n_participants": 2, "rows_each": size, "draw": 0, "anchor_noise_scale": 0.0}
-        cells.append({"deployment": 0, "n_participants": 2, "rows_each": size, "standard_deviation": deviation})
-        rows.append(common | {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.5 * deviation} | {
-            "balanced_accuracy_clean": 0.9, "match:moments": 0.4})  # fmt: skip
-        for k, alone in enumerate((0.6, 0.8)):
-            own = {"method": "local-only", "draw": k, "data_noise_scale": 0.0, "balanced_accuracy_clean": alone}
-            rows.append(common | own | {"balanced_accuracy_clean": alone + size / 1000})
-    results = Results.from_rows(rows)
-    found = drawings("landscape", results, facts={"cells": cells})
-    panels = [axes.get_title() for axes in found["gain"].canvas.axes if axes.get_title(loc="left")]
-    assert len(panels) == 1
-    texts = [text.get_text() for text in found["gain"].canvas.axes[0].texts]
-    assert texts == ["+18", "+15"]
-    assert found["gain"].canvas.axes[0].get_title(loc="left") == "private-data noise σ = 0.5 s"
 
 
 def test_levels_of_noise_are_matched_between_deployments_by_their_order():

@@ -19,7 +19,7 @@ import numpy as np
 
 from mooring.typing import Vector
 from mooring_studies.comparison.claims_counts import mean_of
-from mooring_studies.comparison.claims_study import NOT_MEASURED, NoAnswer, Study, column_of, noise_of, require_number
+from mooring_studies.comparison.claims_study import NOT_MEASURED, NoAnswer, Study, noise_of, require_number
 from mooring_studies.comparison.curves import N_RESAMPLES, WIDEST_GAP, Curve, crossing, crossings, fit, fit_together
 
 End = Literal["low", "high"]
@@ -34,7 +34,7 @@ GAP = "too few draws near"
 
 def fitted(study: Study, *, method: str, column: str, at: float) -> float:
     """A curve over the noise, at one noise; of the strongest attack, run on few draws, never past the last of them."""
-    curve = _curve(study, method, column)
+    curve = study.curve(method, column)
     if column.startswith("envelope:") and len(curve) and _within(curve, at):
         at = min(max(at, curve.low), curve.high)
     return _read(curve, at)
@@ -42,14 +42,14 @@ def fitted(study: Study, *, method: str, column: str, at: float) -> float:
 
 def fitted_band(study: Study, *, method: str, column: str, at: float, end: End) -> float:
     """One end of that curve's band at one noise."""
-    return _read_band(_curve(study, method, column), at, end)
+    return _read_band(study.curve(method, column), at, end)
 
 
 def crossing_of(
     study: Study, *, method: str, column: str, level: float | None = None, level_of: str | None = None
 ) -> float:
     """The first noise at which a curve crosses a level, or a control's utility."""
-    curve = _measured(_curve(study, method, column))
+    curve = _measured(study.curve(method, column))
     found = require_number(crossing(curve, _level(study, level, level_of)), NEVER)
     if _is_gap(curve, found, found):
         raise NoAnswer(GAP)
@@ -58,17 +58,17 @@ def crossing_of(
 
 def n_crossings(study: Study, *, method: str, column: str, level: float) -> float:
     """How often a curve crosses a level over the range drawn."""
-    return float(len(crossings(_measured(_curve(study, method, column)), level)))
+    return float(len(crossings(_measured(study.curve(method, column)), level)))
 
 
 def mean_fitted(study: Study, *, method: str, column: str, low: float, high: float) -> float:
     """The mean of a curve between two noises."""
-    return _over(_curve(study, method, column), low, high, lambda values: float(values.mean()))
+    return _over(study.curve(method, column), low, high, lambda values: float(values.mean()))
 
 
 def extreme_fitted(study: Study, *, method: str, column: str, low: float, high: float, end: End) -> float:
     """The lowest or highest value of a curve between two noises."""
-    return _over(_curve(study, method, column), low, high, lambda values: float(getattr(values, _EXTREME[end])()))
+    return _over(study.curve(method, column), low, high, lambda values: float(getattr(values, _EXTREME[end])()))
 
 
 def on_linkage(study: Study, *, method: str, attack: str, at: float) -> float:
@@ -140,11 +140,6 @@ def _known(compute: Callable[[int], float], participants: Iterable[int]) -> list
         with suppress(NoAnswer):
             found.append(compute(p))
     return found
-
-
-def _curve(study: Study, method: str, column: str) -> Curve:
-    rows = study.draws(method)
-    return fit(noise_of(rows, method), column_of(rows, column))
 
 
 def _curve_on_linkage(study: Study, method: str, attack: str) -> Curve:

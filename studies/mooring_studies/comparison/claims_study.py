@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from mooring.mechanisms import METHODS
 from mooring.typing import Vector
+from mooring_studies.comparison.curves import Curve, fit
 from mooring_studies.comparison.results import KINDS, Results
 
 NOT_RECORDED = "not recorded"
@@ -42,7 +43,7 @@ class Study:
     """
 
     results: Results
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, n_participants: int) -> Study:
         """The rows with so many participants; where there are several allocations, that with most identities each."""
@@ -89,6 +90,11 @@ class Study:
     def draws(self, method: str) -> Results:
         """The rows of a method."""
         return self.results.where(method=method)
+
+    def curve(self, method: str, column: str) -> Curve:
+        """A spline of a column (see `column_of`) on the method's noise."""
+        rows = self.draws(method)
+        return fit(noise_of(rows, method), column_of(rows, column))
 
 
 def noise_of(rows: Results, method: str) -> Vector:

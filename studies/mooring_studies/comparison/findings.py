@@ -106,7 +106,7 @@ def _on_digits(deployments: Deployments) -> Figures:
     """MNIST, in its first deployment, and how others differ."""
     study = deployments.first
     v, sigma = read_at("mnist.linkage.anchor.0.20.procrustes"), read_at("mnist.utility.private.50.c-gdp")
-    anchored = study.rows.where(method=ANCHOR)
+    anchored = study.draws(ANCHOR)
     noise = anchored["anchor_noise_scale"]
     moments = np.isfinite(anchored["linkage:moments"])
     spread = deployments.read(lambda one: one.mean("i-gdp"))
@@ -115,7 +115,7 @@ def _on_digits(deployments: Deployments) -> Figures:
     return _of_both(deployments) | {
         "words": "digits",
         "v": v,
-        "gap": largest_of(study.rows.where(method="aa-i-gdp-data-noise")["discrepancy"]),
+        "gap": largest_of(study.draws("aa-i-gdp-data-noise")["discrepancy"]),
         "without_noise": study.mean("aa-i-gdp"),
         "much": much,
         "with_much_noise": _with_much_noise(study, much),
@@ -125,7 +125,7 @@ def _on_digits(deployments: Deployments) -> Figures:
         "by_moments": float(anchored["linkage:moments"][np.argmax(np.where(moments, noise, -1.0))]),
         "exact_rows": study.mean("c-gdp", "linkage:known-secret"),
         "exact_rows_decoded": study.mean("c-gdp", "linkage:known-secret+learned"),
-        "strongest": deployments.share(lambda one: share_at(one.strongest(ANCHOR, "linkage"), v)),
+        "strongest": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v)),
         "spread": {"n": len(spread), "low": min(spread), "high": max(spread)},
         "above_i_gdp": {"low": min(above), "high": max(above)},
         "paper": {
@@ -137,14 +137,14 @@ def _on_digits(deployments: Deployments) -> Figures:
 
 def _with_much_noise(study: Reader, much: float) -> float:
     """The mean accuracy over draws with much anchor noise."""
-    rows = study.rows.where(method=ANCHOR)
+    rows = study.draws(ANCHOR)
     return mean_of(np.where(rows["anchor_noise_scale"] > much, rows["balanced_accuracy"], np.nan))
 
 
 def _on_faces(deployments: Deployments) -> Figures:
     """CelebA with ten participants."""
     study = deployments.first
-    procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.strongest(ANCHOR, "linkage")
+    procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.curve(ANCHOR, "envelope:linkage")
     v_chance, sigma = stated("celeba.linkage.anchor.crossing.procrustes"), read_at("celeba.linkage.private.3")
     return _of_both(deployments) | {
         "words": "faces",
@@ -155,7 +155,7 @@ def _on_faces(deployments: Deployments) -> Figures:
         "procrustes_at_chance": float(procrustes.at(v_chance)),
         "known_secret_at_most": float(study.curve(DATA, "linkage:known-secret").at(sigma)),
         "strongest_at_most": share_at(strongest, strongest.high),
-        "strongest_at_chance": deployments.share(lambda one: share_at(one.strongest(ANCHOR, "linkage"), v_chance)),
+        "strongest_at_chance": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v_chance)),
         "c_gdp": deployments.share(lambda one: one.mean("c-gdp")),
         "aa_i_gdp": deployments.share(lambda one: one.mean("aa-i-gdp")),
     }
@@ -179,7 +179,7 @@ def _on_participants(rows: Results) -> Figures:
                     "little": float(utility.at(little)),
                     "half": float(utility.at(half)),
                     "i_gdp": study.mean("i-gdp"),
-                    "linked": share_at(study.strongest(ANCHOR, "linkage"), half),
+                    "linked": share_at(study.curve(ANCHOR, "envelope:linkage"), half),
                 }
             )
         grows = all(one["little"] < other["little"] for one, other in itertools.pairwise(own))

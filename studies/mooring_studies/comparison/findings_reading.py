@@ -10,7 +10,8 @@ import numpy as np
 
 from mooring.typing import Matrix
 from mooring_studies.comparison.claims import paper_numbers
-from mooring_studies.comparison.curves import WIDEST_GAP, Curve, crossing, fit
+from mooring_studies.comparison.claims_study import Study
+from mooring_studies.comparison.curves import WIDEST_GAP, Curve, crossing
 from mooring_studies.comparison.results import Kind, Results
 
 ANCHOR, DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
@@ -18,25 +19,12 @@ RESOLVED_GAIN = 3.0
 """Percentage points: about twice the spread of a cell's gain between deployments. What is less is not told from nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Reader:
+class Reader(Study):
     """Figures read from one deployment of a study."""
-
-    rows: Results
 
     def mean(self, method: str, column: str = "balanced_accuracy") -> float:
         """The mean of a column over a method's rows; NaN where there is none."""
-        return mean_of(self.rows.where(method=method)[column])
-
-    def curve(self, method: str, column: str) -> Curve:
-        """A spline on the method's noise."""
-        rows = self.rows.where(method=method)
-        return fit(rows[noise_column(method)], rows[column])
-
-    def strongest(self, method: str, kind: Kind) -> Curve:
-        """A spline of the strongest attack on the noise, over the draws on which every attack was run."""
-        rows = self.rows.where(method=method)
-        return fit(rows[noise_column(method)], rows.strongest(kind))
+        return mean_of(self.draws(method)[column])
 
     def falls_to(self, method: str, column: str, level: float) -> float | None:
         """The noise at which a curve falls to a level; None where it does not, or where no draws are near."""
@@ -51,7 +39,7 @@ class Reader:
 
     def matched_at_worst(self, method: str) -> float:
         """The share of rows that the strongest attack picks out at the noise where it does worst."""
-        return -largest_of(-self.rows.where(method=method).strongest("match"))
+        return -largest_of(-self.draws(method).strongest("match"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +100,6 @@ def largest_of(values: Matrix) -> float:
     return float(known.max()) if known.size else float("nan")
 
 
-def noise_column(method: str) -> str:
-    """The noise that a method is drawn over."""
-    return "data_noise_scale" if "data" in method else "anchor_noise_scale"
-
-
 def percent(share: float) -> str:
     """A share in per cent, to a tenth."""
     return "n/a" if not np.isfinite(share) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
@@ -149,4 +132,4 @@ def in_powers_of_ten(number: float) -> str:
 
 def at_alone(study: Reader, method: str, kind: Kind) -> float:
     """What the strongest attack reaches at the noise at which joining is worth no more than training alone."""
-    return share_at(study.strongest(method, kind), study.falls_to_alone(method))
+    return share_at(study.curve(method, f"envelope:{kind}"), study.falls_to_alone(method))

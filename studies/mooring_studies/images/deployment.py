@@ -9,7 +9,7 @@ test rows. A matrix in that order can be cut into splits, and each split into pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.geometry import RigidMap
-from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
+from mooring.mechanisms import NoiseStream, Projection, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
-from mooring.typing import Array, Matrix
+from mooring.typing import Array, Indices, Matrix
+from mooring_studies.images.evaluator import ImageEvaluator
+from mooring_studies.networks import Architecture
 from mooring_studies.roles import COLLUDER
 
 Split = Literal["train", "validation", "test"]
@@ -132,15 +134,13 @@ def deployed(
         Participant i draws its map from "participant/i/transform", whatever the number of participants.
     device : str
     """
-    import torch
-
     p = len(parts["train"])
     h = parts["train"][0].shape[1]
     secrets = [RigidMap.sample(h, rng=streams.named(f"participant/{i}/transform")) for i in range(p)]
     anchor = make_anchor(n_anchor_rows, h, rng=streams.named("anchor"))
 
     def moved(array: npt.NDArray[np.float64]) -> Array:
-        return torch.as_tensor(array, dtype=torch.float64, device=device)
+        return on_device(array, device, "float64")
 
     return Deployment(
         rows=moved(np.concatenate([part for split in SPLITS for part in parts[split]])),
@@ -178,3 +178,46 @@ def strong_draws(scales: Matrix, every: int) -> npt.NDArray[np.bool_]:
     for level in np.linspace(scales.min(), scales.max(), n_chosen):
         chosen[np.argmin(np.where(chosen, np.inf, np.abs(scales - level)))] = True
     return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedDeployment:
+    """One deployment, ready to run.
+
+    Attributes
+    ----------
+    deployment : Deployment
+    evaluator : ImageEvaluator
+    projection : Projection
+    architecture : Architecture
+    identities_each : int or None
+    rms : float
+        s, the root mean square of the projected training rows.
+    pictures : array of shape (k, …), uint8
+        Clean images of the rows to show.
+    picture_labels : array of shape (k,)
+    facts : dict
+        What is worth telling of this deployment.
+    """
+
+    deployment: Deployment
+    evaluator: ImageEvaluator
+    projection: Projection
+    architecture: Architecture
+    identities_each: int | None
+    rms: float
+    pictures: npt.NDArray[np.uint8] = field(repr=False)
+    picture_labels: Indices = field(repr=False)
+    facts: dict[str, Any] = field(repr=False)
+
+
+def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:
+    """A NumPy array as a tensor of a type, there."""
+    import torch
+
+    return torch.as_tensor(array, dtype=getattr(torch, dtype), device=device)
+
+
+def in_pieces(encode: Callable[[Any], Any], rows: Any, size: int = 4096) -> npt.NDArray[np.float64]:
+    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made."""
+    return np.concatenate([encode(rows[start : start + size]) for start in range(0, max(1, len(rows)), size)])

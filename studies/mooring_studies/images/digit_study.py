@@ -17,9 +17,16 @@ from mooring.randomness import Streams
 from mooring.typing import Array, Indices
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
-from mooring_studies.images.deployment import SPLITS, Deployment, Split, deployed
+from mooring_studies.images.deployment import (
+    SPLITS,
+    Deployment,
+    PreparedDeployment,
+    Split,
+    deployed,
+    in_pieces,
+    on_device,
+)
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
-from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.networks import DIGITS
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec

@@ -25,9 +25,8 @@ from mooring_studies.data.face_model import (
     open_face_model,
 )
 from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
-from mooring_studies.images.deployment import SPLITS, Split, deployed
+from mooring_studies.images.deployment import SPLITS, PreparedDeployment, Split, deployed, in_pieces, on_device
 from mooring_studies.images.evaluator import Decoder, Embedder, ImageEvaluator
-from mooring_studies.images.preparation import PreparedDeployment, in_pieces, on_device
 from mooring_studies.networks import FACES
 from mooring_studies.roles import TARGET
 from mooring_studies.settings.spec import Spec

@@ -13,10 +13,9 @@ from mooring.attacks import Reconstruction
 from mooring.mechanisms import ArrayNoise, add_noise
 from mooring.typing import Array, Matrix
 from mooring_studies.comparison.results import Row
-from mooring_studies.images.deployment import Levels, strong_draws
+from mooring_studies.images.deployment import Levels, PreparedDeployment, strong_draws
 from mooring_studies.images.execution import pieces_that_fit
 from mooring_studies.images.leakage import Attacker
-from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.images.representations import (
     AlignedDraws,
     aligned_draws,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring_studies.images.deployment import PreparedDeployment, on_device
 from mooring_studies.images.evaluator import LEARNED, Decoder
-from mooring_studies.images.preparation import PreparedDeployment, on_device
 
 _COLUMNS = 10
 _CHANCE = 0.1

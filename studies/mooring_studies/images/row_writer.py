@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring_studies.comparison.results import Row
-from mooring_studies.images.deployment import Levels
+from mooring_studies.images.deployment import Levels, PreparedDeployment
 from mooring_studies.images.execution import BackgroundTask
 from mooring_studies.images.leakage import Findings
-from mooring_studies.images.preparation import PreparedDeployment
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 

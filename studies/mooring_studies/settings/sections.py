@@ -1,6 +1,7 @@
-"""The sections of a study's file, as types: what each holds, and the limits of its values.
+"""The sections of a study's file, as types: what each holds, the limits of its values, and draws of its noise levels.
 
-Legend: p participants, h components, r anchor rows, v scale of anchor noise, σ scale of private-data noise.
+Legend: p participants, h components, r anchor rows, v scale of anchor noise, σ scale of private-data noise, s root mean
+square of the projected training rows; a level in units of "rms" is λ, and σ = λ s.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
+import numpy as np
 
-from mooring import InputError
+from mooring import InputError, Streams
+from mooring.typing import Matrix
 
 IMAGE_KINDS = ("digits", "faces", "faces-by-participants")
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
@@ -23,6 +26,8 @@ AtLeastTwo = Annotated[int, msgspec.Meta(ge=2)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Scale = Annotated[float, msgspec.Meta(ge=0)]
 T = TypeVar("T")
+Range = TypeVar("Range", bound="NoiseRange | JointRange")
+NoiseKind = Literal["data", "anchor", "both"]
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,48 @@ class SolverSettings:
     name: Literal["gpm", "accelerated", "spectral"] = "gpm"
     max_iterations: AtLeastOne = 500
     tolerance: Positive = 1e-7
+
+
+def draw_levels(
+    ranges: Sequence[NoiseRange | JointRange], kind: NoiseKind, streams: Streams, rms: float
+) -> tuple[Matrix, Matrix]:
+    """Return v and σ of every draw, absolute, in the order of the ranges; the k-th range draws from "noise/kind/k"."""
+    if not rms > 0:
+        raise InputError("rms", expected="above 0", got=str(rms), cure="Rows of zeros alone cannot be studied.")
+    anchor, data = [np.empty(0)], [np.empty(0)]
+    for k, one in enumerate(ranges):
+        rng = streams.named(f"noise/{kind}/{k}")
+        scale = rms if one.unit == "rms" else 1.0
+        if isinstance(one, JointRange):
+            levels = rng.uniform(size=(one.count, 2))  # pair by pair, so that fewer draws are the first ones of more
+            anchor.append(one.anchor_low + (one.anchor_high - one.anchor_low) * levels[:, 0])
+            data.append(scale * (one.data_low + (one.data_high - one.data_low) * levels[:, 1]))
+            continue
+        levels = scale * rng.uniform(one.low, one.high, one.count)
+        anchor.append(levels if kind == "anchor" else np.zeros(one.count))
+        data.append(levels if kind == "data" else np.zeros(one.count))
+    return np.concatenate(anchor), np.concatenate(data)
+
+
+def share_out(ranges: Sequence[Range], n: int) -> tuple[Range, ...]:
+    """Return the ranges with n draws in all, in proportion to what each had; one may be left with none.
+
+    Examples
+    --------
+    >>> [one.count for one in share_out([NoiseRange(100, 4.0), NoiseRange(50, 5.0, 4.0)], 10)]
+    [7, 3]
+    """
+    total = sum(one.count for one in ranges)
+    counts, so_far = [], 0
+    for one in ranges:  # rounding the running sum keeps the sum of all exact
+        before = so_far
+        so_far += one.count
+        counts.append(_nearest(n * so_far, total) - _nearest(n * before, total))
+    return tuple(replace(one, count=count) for one, count in zip(ranges, counts, strict=True))
+
+
+def _nearest(numerator: int, denominator: int) -> int:
+    return (2 * numerator + denominator) // (2 * denominator)
 
 
 def convert(values: Mapping[str, Any], into: type[T]) -> T:

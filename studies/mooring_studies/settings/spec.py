@@ -20,7 +20,6 @@ from typing import Any, Literal
 import mooring
 from mooring import InputError, Streams
 from mooring.typing import Matrix
-from mooring_studies.settings.noise_ranges import NoiseKind, draw_levels, share_out
 from mooring_studies.settings.sections import (
     IMAGE_KINDS,
     AtLeastOne,
@@ -28,9 +27,12 @@ from mooring_studies.settings.sections import (
     AuditorSettings,
     DataSettings,
     NetworkSettings,
+    NoiseKind,
     NoiseSettings,
     SolverSettings,
     convert,
+    draw_levels,
+    share_out,
     suggest_name,
 )
 
