@@ -15,7 +15,7 @@ SEALED = "not sealed to this key, or it is damaged"
 INSIDE = "what is sealed is not the anchor"
 SOMEBODY = "signed by somebody else"
 LARGER = "larger than an anchor"
-STUDY = "dealt for another study"
+STUDY = "made for another study"
 
 
 def inner(world: World, matrix: np.ndarray, *, study: str = "") -> bytes:

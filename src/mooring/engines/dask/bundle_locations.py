@@ -9,11 +9,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from mooring.protocol.analyst.intake import make_printable
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_url, local_path
+from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
 from mooring.protocol.transport.object_stores import download, open_file_system
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mooring.engines.flare.configuration import ROLES, site_config, to_json
+from mooring.protocol.transport.addresses import make_printable
 
 SERVER = "server"
 Way = Literal["server", "parent", "job", ""]
@@ -137,7 +138,7 @@ def refusal_of_message(message: IncomingMessage, me: str) -> str:
         return ""
     senders = {message.peer, f"{SERVER}.{job}"} if job else {message.peer}
     if message.origin not in senders:
-        return f"it says that it is {_shown(message.origin)}'s, which sends nothing this way"
+        return f"it says that it is {make_printable(str(message.origin))}'s, which sends nothing this way"
     asked = (message.channel, message.topic)
     if asked == (_STREAM, _DATA):
         if message.streamed[0] == _ANSWERS:
@@ -146,7 +147,7 @@ def refusal_of_message(message: IncomingMessage, me: str) -> str:
     allowed = (_TO_JOB if job else _TO_SITE).get(message.way, set()) | _UPKEEP
     if asked in allowed or (asked[0] == _ADMIN and message.way == "server" and not job):
         return ""  # what the server asks as an administrator is looked into below
-    return f"{_shown(asked[0])}, {_shown(asked[1])} is nothing that a job needs"
+    return f"{make_printable(str(asked[0]))}, {make_printable(str(asked[1]))} is nothing that a job needs"
 
 
 def _refusal_to_pass_on(message: IncomingMessage, me: str) -> str:
@@ -206,7 +207,7 @@ def refusal_of_request(request: Request) -> str:
     if topic == _STATUS:
         return ""
     if topic not in _OF_A_JOB:
-        return f"{_shown(topic)} is nothing that a job needs"
+        return f"{make_printable(str(topic))} is nothing that a job needs"
     if topic != CANCEL and not is_job(job):
         return "the job's name is no UUID"
     if topic in (CHECK, START, CANCEL) and request.body:
@@ -238,7 +239,7 @@ def refusal_of_meta(meta: object, job: str) -> str:
     for name in _EMPTY_IN_META:
         if meta.get(name):
             return f"a job of mooring's has no {name}"
-    unknown = sorted(_shown(name) for name in meta if name not in {*_KNOWN_IN_META, *_EMPTY_IN_META})
+    unknown = sorted(make_printable(str(name)) for name in meta if name not in {*_KNOWN_IN_META, *_EMPTY_IN_META})
     if unknown:
         return f"a job of mooring's has no {unknown[0]}"
     if meta.get("submitter_role", "member") not in ROLES:  # FLARE lets a role "super" do everything
@@ -260,7 +261,7 @@ def refusal_of_app(data: object) -> str:
             names = [entry.filename for entry in entries]
             strange = [name for name in names if name not in {_CONFIG, _SERVERS_CONFIG, *_SIGNATURES}]
             if strange:
-                return f"the app has a file that mooring's has not: {_shown(strange[0])}"
+                return f"the app has a file that mooring's has not: {make_printable(str(strange[0]))}"
             if len(names) > _MOST_FILES or len(set(names)) != len(names) or _CONFIG not in names:
                 return "the app's files are not those of mooring's"
             if any(entry.file_size > _MOST_BYTES for entry in entries):
@@ -272,7 +273,3 @@ def refusal_of_app(data: object) -> str:
     if study is None or config.removesuffix(b"\n") != to_json(site_config(study[1].decode())):
         return "the app's configuration is not mooring's"
     return ""
-
-
-def _shown(value: object) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in str(value)[:60])

@@ -22,7 +22,7 @@ from mooring.atomic_io import (
     make_folder,
 )
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
-from mooring.engines.flare.settings import SiteSettings, opened_vault, require_same_study
+from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX
@@ -81,8 +81,9 @@ class ClientWorkflow:
 
     def _participant(self, told: Message) -> Participant:
         study = Study.read(self.settings.study)
-        require_same_study(study, self.digest)
-        require_same_study(study, told.get("study"))
+        study.require_roster()
+        for digest in (self.digest, told.get("study")):
+            study.require_same({"study": digest}, what="the job")
         participant = Participant(study, opened_vault(self.settings.vault))
         if participant.member.name != self.name:
             raise InputError(

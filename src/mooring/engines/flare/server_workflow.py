@@ -15,12 +15,12 @@ from typing import Any
 
 from mooring.atomic_io import LockHeldError, hash_file, hold_lock, make_folder, open_plain_file, write_atomically
 from mooring.engines.flare.chunks import FileExchange, IncomingFile
-from mooring.engines.flare.settings import ServerSettings, opened_vault, require_same_study
+from mooring.engines.flare.settings import ServerSettings, opened_vault
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import STATE_FILE
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.intake import MOST_BYTES, collect, make_printable
+from mooring.protocol.analyst.intake import MOST_BYTES, collect
 from mooring.protocol.analyst.training import TRAINING_FILE, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes
@@ -28,6 +28,7 @@ from mooring.protocol.messages.bundle import SUFFIX, verify_bundle
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
+from mooring.protocol.transport.addresses import make_printable
 from mooring.protocol.transport.transfer import check_parcel
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
@@ -65,7 +66,8 @@ class ServerWorkflow:
         """
         settings = ServerSettings.read(folder)
         study = Study.read(settings.study)
-        require_same_study(study, digest)
+        study.require_roster()
+        study.require_same({"study": digest}, what="the job")
         key = opened_vault(settings.vault).signing_key
         if study.analyst is None or key.public != study.analyst.signing_key:
             raise RefusedError(
@@ -164,10 +166,9 @@ class ServerWorkflow:
         with open_plain_file(path, what="the anchor file") as file:
             _, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what="the anchor file")
             check_parcel(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
-        if fields["signer"] != self.study.dealing_member.signing_key or fields["study"] != self.study.digest:
-            raise RefusedError(
-                "the anchor file", reason="it is not the dealer's, of this study", cure="Ask the dealer."
-            )
+        if fields["signer"] != self.study.dealing_member.signing_key:
+            raise RefusedError("the anchor file", reason="it is not the dealer's", cure="Ask the dealer.")
+        self.study.require_same(fields, what="the anchor file")
 
     def _accept_bundle(self, name: str, path: Path) -> None:
         """Whose it is, and whole: what is taken stays, and a damaged one would shut out the one that it should be."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.study import Study
+from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.study_file import render_value
 from mooring.protocol.storage.vault import Vault
 
@@ -113,17 +112,6 @@ class ServerSettings:
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""
         _write(self, folder, _SERVER_HEAD)
-
-
-def require_same_study(own: Study, digest: object) -> None:
-    """Refuse a job of another study than the one that is agreed here."""
-    own.require_roster()
-    if digest != own.digest:
-        raise RefusedError(
-            "the job",
-            reason="it is for another study, or another version of it, than the one agreed here",
-            cure="Compare fingerprints: 'mooring study show' prints them.",
-        )
 
 
 def opened_vault(folder: Path) -> Vault:

@@ -13,13 +13,12 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_url, redact_command
+from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
-_LONGEST_NAME = 80
 _MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
 
 
@@ -288,9 +287,3 @@ def _check_local(path: Path, most_bytes: int) -> Path | str:
     except OSError:
         return "it is not there, or cannot be read"
     return path
-
-
-def make_printable(name: str) -> str:
-    """A file's name as it can be shown: no control characters, no surrogates, not too long."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"

@@ -101,12 +101,7 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
         n_bytes = fields["bytes"]
         if not isinstance(n_bytes, int) or not 1 <= n_bytes <= most:
             raise RefusedError(_WHAT, reason="it is larger than an anchor of this study", cure=_ASK_AGAIN)
-        if fields["study"] != study.digest or fields["nonce"] != study.nonce:
-            raise RefusedError(
-                _WHAT,
-                reason="it was dealt for another study, another roster, or another version of this one",
-                cure="Compare fingerprints with the others: 'mooring study show' prints them.",
-            )
+        study.require_same(fields, what=_WHAT)
         return {"sealed": TensorSpec("U8", (n_bytes,))}
 
     dealer = study.dealing_member.signing_key

@@ -248,12 +248,7 @@ def _find_signer(fields: Fields, study: Study) -> Member:
         raise RefusedError(
             _WHAT, reason="whoever signed it is not in the study's roster", cure="Only enrolled participants count."
         )
-    if fields["study"] != study.digest or fields["nonce"] != study.nonce:
-        raise RefusedError(
-            _WHAT,
-            reason="it was made for another study, or another version of this one",
-            cure="Compare fingerprints: 'mooring study show' prints them.",
-        )
+    study.require_same(fields, what=_WHAT)
     if not (isinstance(fields["anchor"], str) and len(fields["anchor"]) == 64):
         raise _refuse("it does not say which anchor was used")
     return member

@@ -200,13 +200,11 @@ def _infer_step(node: Tree, shapes: dict[str, Shape], numbers: dict[str, npt.NDA
     inputs = node["input"]
     if len(inputs) != operator.n_inputs or len(node["output"]) != 1 or any(given not in shapes for given in inputs):
         raise refuse("its steps do not follow from each other")
-    if len(attributes) != len(node["attribute"]) or any(_take_one(entry, "type") != 2 for entry in node["attribute"]):
-        raise refuse("a step of it has settings that mooring's models do not have")
-    if any(attributes.get(key, missing) not in allowed for key, (missing, allowed) in operator.settings.items()):
-        raise refuse("a step of it has settings that mooring's models do not have")
-    if set(attributes) - set(operator.settings):
-        raise refuse("a step of it has settings that mooring's models do not have")
-    if name == "ReduceSum" and (inputs[1] not in numbers or numbers[inputs[1]].tolist() != [1]):
+    strange = len(attributes) != len(node["attribute"]) or bool(set(attributes) - set(operator.settings))
+    strange |= any(_take_one(entry, "type") != 2 for entry in node["attribute"])
+    strange |= any(attributes.get(key, missing) not in allowed for key, (missing, allowed) in operator.settings.items())
+    strange |= name == "ReduceSum" and (inputs[1] not in numbers or numbers[inputs[1]].tolist() != [1])
+    if strange:
         raise refuse("a step of it has settings that mooring's models do not have")
     settings = {key: attributes.get(key, missing) for key, (missing, _) in operator.settings.items()}
     made = operator.shape([shapes[given] for given in inputs], settings)

@@ -123,8 +123,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     tensors |= {name: TensorSpec("F64", (h,)) for name in ("mean", "origin")}
     analyst = study.analyst.signing_key if study.analyst else ""
     found = read_signed(folder / MAP_FILE, kind=KIND, signed_by=analyst, fields=FIELDS, tensors=lambda _: tensors)
-    if found.fields["study"] != study.digest:
-        raise _refuse("the map", "it was made for another study, or another version of it")
+    study.require_same(found.fields, what="the map")
     if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
         raise _refuse("the map", "it is another participant's")
     R, mean, origin = (found.arrays[name] for name in tensors)

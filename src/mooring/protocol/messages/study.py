@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError
+from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.methods import Method, get_method
 from mooring.protocol.messages.card import CARD_CURE, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, study_entries
@@ -155,6 +155,15 @@ class Study:
                 expected="one with two participants or more and an analyst",
                 got=f"{len(self.participants)} participants and {'no' if self.analyst is None else 'an'} analyst",
                 cure="Collect the cards that 'mooring join' writes and run 'mooring study enrol'.",
+            )
+
+    def require_same(self, fields: Mapping[str, object], *, what: str) -> None:
+        """Refuse something whose fields name another study, by its digest and, where there is one, its nonce."""
+        if fields.get("study") != self.digest or fields.get("nonce", self.nonce) != self.nonce:
+            raise RefusedError(
+                what,
+                reason="it was made for another study, another roster, or another version of this one",
+                cure="Compare fingerprints with the others: 'mooring study show' prints them.",
             )
 
     def with_members(self, participants: Sequence[Member] = (), analyst: Member | None = None) -> Study:

@@ -59,9 +59,13 @@ def redact_command(text: str) -> str:
 
 def redact_address(address: str | Path) -> str:
     """An address as people may see it: no query, no password, no control characters."""
-    text = _redact(str(address), "") if is_url(address) else str(address)
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+    return make_printable(_redact(str(address), "") if is_url(address) else str(address), longest=_LONGEST_SHOWN)
+
+
+def make_printable(text: str, *, longest: int = 80) -> str:
+    """Somebody else's text as it can be shown: no control characters, no surrogates, not too long."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[: longest + 1])
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 def _redact(word: str, instead_of_query: str) -> str:
