@@ -11,7 +11,6 @@ the same rows; nothing here does.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import GeneratorNoise, map_rows, represent_rows
 from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
+from mooring.theory import require_scale
 from mooring.typing import Matrix
 
 _MOST_COMPONENTS = 30
@@ -71,7 +71,7 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def fit(self, X: npt.ArrayLike, y: Any = None) -> RigidPerturbation:
         """Draw a secret map for rows of this width; nothing is learnt from the rows themselves."""
         width = _checked(self, X).shape[1]
-        self._require_scale()
+        require_scale("data_noise_scale", self.data_noise_scale)
         self._streams = _streams(self.random_state)
         self.secret_ = RigidMap.sample(width, rng=self._streams.named("transform"))
         self._n_features_out = width
@@ -90,21 +90,12 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def upload(self, X: npt.ArrayLike) -> Matrix:
         """What leaves the participant: X O + 1 Ψᵀ + σ W, and the same W for the same rows."""
         check_is_fitted(self)
-        self._require_scale()
+        require_scale("data_noise_scale", self.data_noise_scale)
         rows = np.ascontiguousarray(_checked(self, X, reset=False))
         sigma = float(self.data_noise_scale)
         digest = hashlib.sha256(rows.tobytes()).hexdigest()
         noise = GeneratorNoise(self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}"))
         return np.asarray(represent_rows(rows, self.secret_, sigma, noise))
-
-    def _require_scale(self) -> None:
-        if not (math.isfinite(self.data_noise_scale) and self.data_noise_scale >= 0):
-            raise InputError(
-                "data_noise_scale",
-                expected="zero or more, and finite",
-                got=str(self.data_noise_scale),
-                cure="0 means no noise.",
-            )
 
 
 class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

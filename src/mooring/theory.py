@@ -74,7 +74,7 @@ def rotation_error_bound(
         γ, above 2.
     """
     _require_study(n_participants, n_components, n_anchor_rows)
-    _require_scale(anchor_noise_scale)
+    require_scale("anchor_noise_scale", anchor_noise_scale)
     norm = _noise_norm(n_participants, n_components, n_anchor_rows, gamma)
     return _BOUND_CONSTANT * anchor_noise_scale * math.sqrt(n_components) * norm / math.sqrt(n_participants)
 
@@ -97,7 +97,7 @@ class ResidualTranslation:
 
     def __post_init__(self) -> None:
         _require_study(2, self.n_components, self.n_anchor_rows)
-        _require_scale(self.anchor_noise_scale)
+        require_scale("anchor_noise_scale", self.anchor_noise_scale)
 
     @property
     def variance(self) -> float:
@@ -143,21 +143,22 @@ def _require_study(n_participants: int, n_components: int, n_anchor_rows: int) -
             got=str(n_participants),
             cure="One participant has nobody to align with.",
         )
+    require_anchor_shape(n_anchor_rows, n_components)
+
+
+def require_anchor_shape(n_anchor_rows: int, n_components: int) -> None:
+    """Refuse an anchor without columns, or with too few rows to fix a map."""
     require_components(n_components)
     if n_anchor_rows < n_components + 1:
         raise InputError(
             "n_anchor_rows",
             expected=f"at least n_components + 1 = {n_components + 1}",
             got=str(n_anchor_rows),
-            cure="Make a longer anchor.",
+            cure="Centring costs one rank; four times n_components is customary.",
         )
 
 
-def _require_scale(anchor_noise_scale: float) -> None:
-    if not (math.isfinite(anchor_noise_scale) and anchor_noise_scale >= 0):
-        raise InputError(
-            "anchor_noise_scale",
-            expected="zero or more, and finite",
-            got=str(anchor_noise_scale),
-            cure="0 means no noise.",
-        )
+def require_scale(name: str, scale: float) -> None:
+    """Refuse a noise scale that is negative or not finite."""
+    if not (math.isfinite(scale) and scale >= 0):
+        raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mooring.alignment.certificate import Certificate, prove_optimal
 from mooring.alignment.problem import ProcrustesProblem, have_full_rank
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, namespace_of, to_numpy
+from mooring.geometry.backend import as_float64, namespace_of, require_finite, to_numpy
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
@@ -183,8 +183,7 @@ def align_to_template(anchor_representation: Array, template: Array, *, origin: 
             got=f"shape {tuple(array.shape)}",
             cure="Both are made from one anchor, row for row: use the study's anchor and projection.",
         )
-    if not bool(xp.all(xp.isfinite(array))):
-        raise InputError("anchor_representation", expected="finite", got="NaN or Inf", cure="Ask for the upload again.")
+    require_finite("anchor_representation", array, cure="Ask for the upload again.")
     mean = xp.mean(array, axis=0)
     centred = array - mean
     if not have_full_rank(centred):

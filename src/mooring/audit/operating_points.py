@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS, get_method
 
 
@@ -39,16 +37,7 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         method = get_method(self.method)
         for name, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(name, expected="zero or more, and finite", got=str(value), cure="0 means no noise.")
-            if value > 0 and not used:
-                raise InputError(
-                    name,
-                    expected=f"0 for {self.method}",
-                    got=str(value),
-                    cure="'aa-i-gdp-both-noise' takes both noises.",
-                )
+            method.require_scale(name, getattr(self, name), used=used)
 
     @property
     def title(self) -> str:

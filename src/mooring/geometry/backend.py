@@ -142,6 +142,13 @@ def _is_on_gpu(array: Array) -> bool:
     return bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 
+def require_finite(what: str, values: Array, *, cure: str = "Look for a failed computation upstream.") -> None:
+    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's."""
+    xp = namespace_of(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InputError(what, expected="finite", got="NaN or Inf", cure=cure)
+
+
 def are_positive_definite(matrices: Array) -> npt.NDArray[np.bool_]:
     """Say of each symmetric matrix in a batch whether its Cholesky factorisation exists."""
     if array_api_compat.is_torch_array(matrices):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, like, namespace_of, transpose
+from mooring.geometry.backend import as_float64, like, namespace_of, require_finite, transpose
 from mooring.geometry.orthogonal import (
     orthogonality_defect,
     polar_factor,
@@ -52,7 +52,7 @@ class RigidMap:
 
     def __post_init__(self) -> None:
         orthogonal, translation = as_float64(self.orthogonal), as_float64(self.translation)
-        xp = namespace_of(orthogonal, translation)
+        namespace_of(orthogonal, translation)
         shape = tuple(orthogonal.shape)
         if len(shape) < 2 or shape[-1] != shape[-2]:
             raise InputError(
@@ -68,14 +68,8 @@ class RigidMap:
                 got=f"shape {tuple(translation.shape)}",
                 cure="Pass one vector of d values a map.",
             )
-        if not bool(xp.all(xp.isfinite(orthogonal))):
-            raise InputError(
-                "orthogonal", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
-            )
-        if not bool(xp.all(xp.isfinite(translation))):
-            raise InputError(
-                "translation", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
-            )
+        require_finite("orthogonal", orthogonal)
+        require_finite("translation", translation)
         defect = orthogonality_defect(orthogonal)
         if not defect <= _ORTHOGONALITY_TOLERANCE:
             raise InputError(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.geometry.backend import as_float64, namespace_of
+from mooring.geometry.backend import as_float64, namespace_of, require_finite
 from mooring.typing import Array
 
 
@@ -65,8 +65,7 @@ def clip_rows(rows: Array, clipping_norm: float) -> Array:
     _require_positive("clipping_norm", clipping_norm)
     rows = as_float64(rows)
     xp = namespace_of(rows)
-    if not bool(xp.all(xp.isfinite(rows))):
-        raise InputError("rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    require_finite("rows", rows, cure="Fill or drop missing values first.")
     largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
     largest = xp.where(largest > 0, largest, xp.ones_like(largest))
     scaled = rows / largest  # the squares of these cannot overflow

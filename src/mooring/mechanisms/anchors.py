@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, identity_like, namespace_of
-from mooring.geometry.orthogonal import orthogonal_from_gaussian, require_components
+from mooring.geometry.backend import as_float64, identity_like, namespace_of, require_finite
+from mooring.geometry.orthogonal import orthogonal_from_gaussian
+from mooring.theory import require_anchor_shape
 from mooring.typing import Array
 
 ANCHOR_TOLERANCE = 1e-10
@@ -38,13 +39,13 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
     >>> bool(np.allclose(A.T @ A, np.eye(2))), bool(np.allclose(A.sum(axis=0), 0))
     (True, True)
     """
-    _require_shape(n_anchor_rows, n_components)
+    require_anchor_shape(n_anchor_rows, n_components)
     return anchor_from_gaussian(rng.standard_normal((n_anchor_rows, n_components)))
 
 
 def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Turn a standard normal matrix (r × d) into an anchor: centre its columns, orthonormalise them."""
-    _require_shape(*gaussian.shape)
+    require_anchor_shape(*gaussian.shape)
     anchor = orthogonal_from_gaussian(gaussian - gaussian.mean(axis=0))
     check_anchor(anchor)
     return anchor
@@ -65,9 +66,8 @@ def check_anchor(anchor: Array) -> None:
             got=f"shape {tuple(A.shape)}",
             cure="Use mooring.make_anchor.",
         )
-    _require_shape(A.shape[0], A.shape[1])
-    if not bool(xp.all(xp.isfinite(A))):
-        raise InputError("anchor", expected="finite", got="NaN or Inf", cure="Ask the dealer for the anchor again.")
+    require_anchor_shape(A.shape[0], A.shape[1])
+    require_finite("anchor", A, cure="Ask the dealer for the anchor again.")
     off_centre = float(xp.max(xp.abs(xp.sum(A, axis=0))))
     if off_centre > ANCHOR_TOLERANCE:
         raise InputError(
@@ -84,15 +84,4 @@ def check_anchor(anchor: Array) -> None:
             expected=f"made of orthonormal columns, |AᵀA − I| below {ANCHOR_TOLERANCE:g}",
             got=f"a deviation of {defect:.2g}",
             cure="A scaled or rank-poor anchor changes what the noise scale means; use mooring.make_anchor.",
-        )
-
-
-def _require_shape(n_anchor_rows: int, n_components: int) -> None:
-    require_components(n_components)
-    if n_anchor_rows < n_components + 1:
-        raise InputError(
-            "n_anchor_rows",
-            expected=f"at least n_components + 1 = {n_components + 1}",
-            got=str(n_anchor_rows),
-            cure="Centring costs one rank; four times n_components is customary.",
         )

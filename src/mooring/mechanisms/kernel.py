@@ -22,7 +22,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, device_of, namespace_of
+from mooring.geometry.backend import as_float64, device_of, namespace_of, require_finite
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import check_anchor
 from mooring.mechanisms.methods import Method, get_method
@@ -63,9 +63,7 @@ class ArrayNoise:
     values: Array
 
     def __post_init__(self) -> None:
-        xp = namespace_of(self.values)
-        if not bool(xp.all(xp.isfinite(self.values))):
-            raise InputError("noise", expected="finite", got="NaN or Inf", cure="Draw it again.")
+        require_finite("noise", self.values, cure="Draw it again.")
 
     def normals(self, start: int, count: int, /) -> Array:
         """Return these of the array's numbers, row after row."""
@@ -286,7 +284,6 @@ def _rounded(array: Array, precision: Precision) -> Array:
 
 def _checked_rows(private_data: Array) -> Array:
     rows = as_float64(private_data)
-    xp = namespace_of(rows)
     if len(rows.shape) != 2 or rows.shape[0] < 1:
         raise InputError(
             "private_data",
@@ -294,8 +291,7 @@ def _checked_rows(private_data: Array) -> Array:
             got=f"shape {tuple(rows.shape)}",
             cure="One record a row.",
         )
-    if not bool(xp.all(xp.isfinite(rows))):
-        raise InputError("private_data", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
+    require_finite("private_data", rows, cure="Fill or drop missing values first.")
     return rows
 
 
@@ -304,13 +300,5 @@ def _stated_scale(name: str, scale: float | None, *, used: bool, method: Method)
         if used:
             raise InputError(name, expected=f"stated for {method.name}", got="nothing", cure="0 means no noise.")
         return 0.0
-    if not (math.isfinite(scale) and scale >= 0):
-        raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
-    if scale > 0 and not used:
-        raise InputError(
-            name,
-            expected=f"0 for {method.name}, which has no such noise",
-            got=str(scale),
-            cure="'aa-i-gdp-both-noise' takes both.",
-        )
+    method.require_scale(name, scale, used=used)
     return scale

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from mooring.errors import InputError
+from mooring.theory import require_scale
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,26 @@ class Method:
     def uses_anchor(self) -> bool:
         """Whether participants upload an anchor representation."""
         return self.alignment != "none"
+
+    def require_scale(self, name: str, scale: float, *, used: bool) -> None:
+        """Refuse a noise scale that is no number of zero or more, or above zero where the method has no such noise.
+
+        Parameters
+        ----------
+        name : str
+            What an error calls it.
+        scale : float
+        used : bool
+            `data_noise` or `anchor_noise` of this method.
+        """
+        require_scale(name, scale)
+        if scale > 0 and not used:
+            raise InputError(
+                name,
+                expected=f"0 for {self.name}, which has no such noise",
+                got=str(scale),
+                cure="'aa-i-gdp-both-noise' takes both.",
+            )
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, like, namespace_of
+from mooring.geometry.backend import as_float64, like, namespace_of, require_finite
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
@@ -197,10 +197,7 @@ def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
                 got=f"a block of shape {block.shape}",
                 cure="Flatten images to rows first.",
             )
-        if not np.isfinite(block).all():
-            raise InputError(
-                "public_rows", expected="finite", got="NaN or Inf", cure="Fill or drop missing values first."
-            )
+        require_finite("public_rows", block, cure="Fill or drop missing values first.")
         n_rows += block.shape[0]
         widths.add(block.shape[1])
     if len(widths) != 1:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mooring.errors import InputError
-from mooring.geometry.backend import namespace_of
+from mooring.geometry.backend import namespace_of, require_finite
 from mooring.typing import Array, Matrix
 
 Integers = NDArray[np.int64]
@@ -27,7 +27,7 @@ def finite_rows(what: str, values: ArrayLike) -> Matrix:
             got=f"shape {rows.shape}",
             cure="Pass one record a row; flatten images first.",
         )
-    _require_finite(what, rows)
+    require_finite(what, rows)
     return rows
 
 
@@ -41,7 +41,7 @@ def finite_vector(what: str, values: ArrayLike) -> Matrix:
             got=f"shape {vector.shape}",
             cure="Pass one value a row.",
         )
-    _require_finite(what, vector)
+    require_finite(what, vector)
     return vector
 
 
@@ -103,8 +103,3 @@ def _numbers(what: str, values: ArrayLike) -> Matrix:
             what, expected="numbers", got=f"dtype {given.dtype}", cure="Code categories as numbers, or drop them."
         )
     return given.astype(np.float64, copy=False)
-
-
-def _require_finite(what: str, values: Matrix) -> None:
-    if not np.isfinite(values).all():
-        raise InputError(what, expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream.")

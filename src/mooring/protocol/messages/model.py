@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.geometry.backend import require_finite
 from mooring.protocol.messages.model_reader import Tree, read_model, refuse
 
 MOST_MODEL_BYTES = 64 * 2**20
@@ -122,10 +123,7 @@ class Model:
             )
         with np.errstate(over="ignore"):
             given = np.ascontiguousarray(rows, dtype=np.float32)
-        if not np.isfinite(given).all():
-            raise InputError(
-                "rows", expected="finite", got="NaN or Inf", cure="Look for a failed computation upstream."
-            )
+        require_finite("rows", given)
         found = np.empty(len(given), dtype=np.int64 if self.kind == "classes" else np.float64)
         for start in range(0, len(given), ROWS_AT_ONCE):
             block = given[start : start + ROWS_AT_ONCE]

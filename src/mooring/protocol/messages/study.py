@@ -274,13 +274,10 @@ class Study:
             ("data_noise_scale", self.data_noise_scale, method.data_noise),
             ("anchor_noise_scale", self.anchor_noise_scale, method.anchor_noise),
         ):
-            if not (math.isfinite(scale) and scale >= 0) or (scale > 0 and not used) or (used and scale == 0):
-                raise InputError(
-                    name,
-                    expected=f"above 0 for {self.method}" if used else f"0 for {self.method}",
-                    got=str(scale),
-                    cure="The methods' names say which noise each has.",
-                )
+            method.require_scale(name, scale, used=used)
+            if used and scale == 0:
+                cure = "The methods' names say which noise each has."
+                raise InputError(name, expected=f"above 0 for {self.method}", got=str(scale), cure=cure)
         m = self.n_features
         if not 1 <= self.n_components <= min(m, _MOST_COMPONENTS):
             raise InputError(
