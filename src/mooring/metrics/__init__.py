@@ -7,11 +7,10 @@ from mooring.metrics.galleries import Galleries, build_galleries, build_identity
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
 from mooring.metrics.reconstruction import (
-    ReconstructionMetrics,
     centred_error,
     error_figure,
     feature_r2,
-    measure_reconstruction,
+    mean_figure,
     psnr,
     relative_error,
     relative_errors,
@@ -31,7 +30,6 @@ __all__ = [
     "KnownRows",
     "Linkage",
     "OnnxEmbedding",
-    "ReconstructionMetrics",
     "bootstrap_mean",
     "bootstrap_ratio",
     "build_galleries",
@@ -43,7 +41,7 @@ __all__ = [
     "infer_attribute",
     "link",
     "linked_shares",
-    "measure_reconstruction",
+    "mean_figure",
     "onnx_embedding",
     "psnr",
     "relative_error",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,91 +22,6 @@ _SSIM_WINDOW = 7
 _SMALLEST_IMAGE_SIDE = 3
 
 
-@dataclass(frozen=True, eq=False)
-class ReconstructionMetrics:
-    """Every measure of one reconstruction.
-
-    Attributes
-    ----------
-    relative_error : Figure
-        ‖X̂ − X‖ / ‖X‖; its chance level is that of guessing the mean row.
-    centred_error : Figure
-        ‖X̂ − X‖ / ‖X − mean(X)‖; guessing the mean row scores 1.
-    feature_r2 : array of shape (m,)
-        R² of each column, NaN for constant columns.
-    psnr, ssim : Figure or None
-        Means over images, where the rows are images.
-    """
-
-    relative_error: Figure
-    centred_error: Figure
-    feature_r2: Matrix
-    psnr: Figure | None
-    ssim: Figure | None
-
-    def figures(self) -> tuple[Figure, ...]:
-        """The figures that were measured."""
-        every = (self.relative_error, self.centred_error, self.psnr, self.ssim)
-        return tuple(figure for figure in every if figure is not None)
-
-
-def measure_reconstruction(
-    truth: ArrayLike,
-    reconstruction: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    image_shape: tuple[int, ...] | None = None,
-    data_range: float | None = None,
-) -> ReconstructionMetrics:
-    """Measure a reconstruction, with bootstrap intervals over rows.
-
-    Parameters
-    ----------
-    truth, reconstruction : array of shape (n, m)
-        True rows and their reconstruction, in the same order.
-    rng : numpy.random.Generator
-        Draws the resamples.
-    image_shape : (H, W) or (H, W, C), optional
-        The shape each row was flattened from; asks for PSNR and SSIM, and for `data_range`.
-    data_range : float, optional
-        The width of the range of pixel values, such as 1 or 255. Clip the reconstruction to that range first.
-
-    Notes
-    -----
-    An error is undefined, NaN, where there is nothing to relate it to: rows that are all zero, or all alike. The centred
-    error is resampled around the mean of all rows, not around that of each resample.
-
-    Examples
-    --------
-    >>> truth = np.array([[1.0, 0.0], [3.0, 4.0], [5.0, 2.0]])
-    >>> measures = measure_reconstruction(truth, truth + 0.1, rng=np.random.default_rng(0))
-    >>> round(measures.centred_error.value, 3)
-    0.061
-    """
-    truth, reconstruction = _pair(truth, reconstruction)
-    if (image_shape is None) != (data_range is None):
-        raise InputError(
-            "data_range",
-            expected="given with image_shape, and only with it",
-            got="one without the other",
-            cure="Pass both for images, neither for other rows.",
-        )
-    errors = np.sum((reconstruction - truth) ** 2, axis=1)
-    sizes, centred_sizes = np.sum(truth**2, axis=1), np.sum(_centred(truth) ** 2, axis=1)
-    psnr_figure = ssim_figure = None
-    if image_shape is not None and data_range is not None:
-        true_images, images = _as_images(truth, reconstruction, image_shape, data_range)
-        psnr_figure = _mean_figure("psnr", _psnr_of_each(true_images, images, data_range), rng=rng)
-        ssim_figure = _mean_figure("ssim", _ssim_of_each(true_images, images, image_shape, data_range), rng=rng)
-    return ReconstructionMetrics(
-        relative_error=error_figure("relative_error", errors, sizes, chance=root_ratio(centred_sizes, sizes), rng=rng),
-        centred_error=error_figure("centred_error", errors, centred_sizes, chance=1.0, rng=rng),
-        feature_r2=feature_r2(truth, reconstruction),
-        psnr=psnr_figure,
-        ssim=ssim_figure,
-    )
-
-
 def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
     """√(Σ numerators / Σ denominators), a relative error of squares; NaN where there is nothing to relate it to."""
     total = float(denominators.sum())
@@ -121,7 +34,6 @@ def error_figure(
     sizes: Matrix,
     *,
     rng: np.random.Generator,
-    chance: float | None = None,
     n_resamples: int = 2000,
 ) -> Figure:
     """A relative error over rows, with a bootstrap interval.
@@ -132,14 +44,13 @@ def error_figure(
     errors, sizes : array of shape (n,)
         Each row's squared error, and what it is relative to, squared.
     rng : numpy.random.Generator
-    chance : float, optional
     n_resamples : int
     """
     value = root_ratio(errors, sizes)
     interval = Interval.unknown()
     if not math.isnan(value):
         interval = bootstrap_ratio(errors, sizes, rng=rng, n_resamples=n_resamples)
-    return Figure(name, value, interval, chance, None, None, n=len(errors), higher_is_worse=False)
+    return Figure(name, value, interval, None, None, None, n=len(errors), higher_is_worse=False)
 
 
 def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
@@ -188,21 +99,61 @@ def feature_r2(truth: ArrayLike, reconstruction: ArrayLike) -> Matrix:
     return np.where(varies, 1.0 - missed / np.where(varies, spread, 1.0), math.nan)
 
 
-def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> float:
-    """Mean peak signal-to-noise ratio over images, in decibels.
+def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
+    """Peak signal-to-noise ratio of each image, in decibels.
 
     An image reconstructed to the last bit of double precision counts as 313 dB rather than infinity, so that means and
     intervals stay finite.
+
+    Parameters
+    ----------
+    truth, reconstruction : array of shape (n, m)
+        True rows and their reconstruction, in the same order, clipped to the range of pixel values.
+    image_shape : (H, W) or (H, W, C)
+        The shape each row was flattened from.
+    data_range : float
+        The width of the range of pixel values, such as 1 or 255.
     """
-    truth, reconstruction = _pair(truth, reconstruction)
-    return float(_psnr_of_each(*_as_images(truth, reconstruction, image_shape, data_range), data_range).mean())
+    truth, images = _as_images(truth, reconstruction, image_shape, data_range)
+    squares = np.mean((images - truth) ** 2, axis=tuple(range(1, truth.ndim))) / data_range**2
+    return np.asarray(-10.0 * np.log10(np.maximum(squares, np.finfo(np.float64).eps ** 2)), dtype=np.float64)
 
 
-def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> float:
-    """Mean structural similarity over images, as scikit-image has it, in windows of 7 × 7 pixels or what fits."""
-    truth, reconstruction = _pair(truth, reconstruction)
-    images = _as_images(truth, reconstruction, image_shape, data_range)
-    return float(_ssim_of_each(*images, image_shape, data_range).mean())
+def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
+    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits.
+
+    Parameters
+    ----------
+    truth, reconstruction, image_shape, data_range
+        As for `psnr`.
+    """
+    truth, images = _as_images(truth, reconstruction, image_shape, data_range)
+    try:
+        from skimage.metrics import structural_similarity
+    except ImportError:
+        raise MissingExtraError(needed_for="Structural similarity", package="scikit-image", extra="images") from None
+    side = min(image_shape[:2])
+    if side < _SMALLEST_IMAGE_SIDE:
+        raise InputError(
+            "image_shape",
+            expected=f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide",
+            got=str(tuple(image_shape)),
+            cure="Measure rows that are no images without image_shape.",
+        )
+    options = {
+        "win_size": min(_SSIM_WINDOW, side - 1 + side % 2),
+        "data_range": data_range,
+        "channel_axis": 2 if len(image_shape) == 3 else None,
+    }
+    similarity: Callable[..., float] = structural_similarity
+    scores = [similarity(true, image, **options) for true, image in zip(truth, images, strict=True)]
+    return np.asarray(scores, dtype=np.float64)
+
+
+def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
+    """The mean of what each row scores, of which more leaks more, with a bootstrap interval."""
+    interval = bootstrap_mean(of_each, rng=rng)
+    return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)
 
 
 def _pair(truth: ArrayLike, reconstruction: ArrayLike) -> tuple[Matrix, Matrix]:
@@ -223,14 +174,10 @@ def _centred(rows: Matrix) -> Matrix:
     return np.where(constant, 0.0, rows - rows.mean(axis=0))
 
 
-def _mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
-    interval = bootstrap_mean(of_each, rng=rng)
-    return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)
-
-
 def _as_images(
-    truth: Matrix, reconstruction: Matrix, image_shape: tuple[int, ...], data_range: float
+    truth: ArrayLike, reconstruction: ArrayLike, image_shape: tuple[int, ...], data_range: float
 ) -> tuple[Matrix, Matrix]:
+    truth, reconstruction = _pair(truth, reconstruction)
     shape = tuple(image_shape)
     if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != truth.shape[1]:
         raise InputError(
@@ -247,30 +194,3 @@ def _as_images(
             cure="Pass the largest possible pixel value less the smallest.",
         )
     return truth.reshape(-1, *shape), reconstruction.reshape(-1, *shape)
-
-
-def _psnr_of_each(truth: Matrix, images: Matrix, data_range: float) -> Matrix:
-    squares = np.mean((images - truth) ** 2, axis=tuple(range(1, truth.ndim))) / data_range**2
-    return np.asarray(-10.0 * np.log10(np.maximum(squares, np.finfo(np.float64).eps ** 2)), dtype=np.float64)
-
-
-def _ssim_of_each(truth: Matrix, images: Matrix, image_shape: tuple[int, ...], data_range: float) -> Matrix:
-    try:
-        from skimage.metrics import structural_similarity
-    except ImportError:
-        raise MissingExtraError(needed_for="Structural similarity", package="scikit-image", extra="images") from None
-    side = min(image_shape[:2])
-    if side < _SMALLEST_IMAGE_SIDE:
-        raise InputError(
-            "image_shape",
-            expected=f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide",
-            got=str(tuple(image_shape)),
-            cure="Measure rows that are no images without image_shape.",
-        )
-    window = min(_SSIM_WINDOW, side - 1 + side % 2)
-    channel_axis = 2 if len(image_shape) == 3 else None
-    similarity: Callable[..., float] = partial(
-        structural_similarity, win_size=window, data_range=data_range, channel_axis=channel_axis
-    )
-    scores = [similarity(true, image) for true, image in zip(truth, images, strict=True)]
-    return np.asarray(scores, dtype=np.float64)
