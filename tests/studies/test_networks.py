@@ -179,11 +179,9 @@ def test_without_enough_memory_halves_give_the_same_numbers(monkeypatch: pytest.
         return inner(rows, *others, **keywords)
 
     monkeypatch.setattr(ensembles, "_trained", scarce)
-    told: list[tuple[int, int]] = []
-    halves = train_ensemble(*data, progress=lambda done, total: told.append((done, total)), **settings)
+    halves = train_ensemble(*data, **settings)
     assert sizes == [5, 2, 3, 1, 2]
     assert same(whole, halves)
-    assert told == [(2, 10), (4, 10), (5, 10), (6, 10), (8, 10), (10, 10)]
 
 
 def raising(error: Exception) -> Any:
@@ -232,10 +230,10 @@ def test_prediction_goes_in_parts_and_shares_rows() -> None:
     assert np.array_equal(shared[2], whole[2])
     assert not np.array_equal(shared[1], whole[1])
     assert np.array_equal(found.predict(validation.double()), whole)
-    assert np.array_equal(found.predict_one(1, validation[2]), shared[1])
-    assert np.array_equal(found.predict_one(-1, validation[2]), shared[2])
+    assert np.array_equal(found[1].predict(validation[2])[0], shared[1])
+    assert np.array_equal(found[-1].predict(validation[2])[0], shared[2])
     with pytest.raises(IndexError):
-        found.predict_one(3, validation[2])
+        found[3]
 
 
 @pytest.mark.parametrize(("logit", "label"), [(0.01, 1), (-0.01, 0)])

@@ -1,7 +1,7 @@
 """Smooth curves through the draws, with bands: the paper's regression splines and bootstrap.
 
-A curve is a cubic truncated-power spline of y on x. First x is scaled so that its range becomes [0, 1]; the range is that
-of the observed x, unless the caller gives another. The basis is 1, u, u², u³ and (u − k/6)³₊ for k = 1 … 5: five interior
+A curve is a cubic truncated-power spline of y on x. First x is scaled so that the range of the observed x
+becomes [0, 1]. The basis is 1, u, u², u³ and (u − k/6)³₊ for k = 1 … 5: five interior
 knots at 1/6 … 5/6 of the range. A ridge of 1e-8, in these scaled coordinates and beside sums (not means) over the draws,
 is on all coefficients but the intercept. Bands are pointwise percentiles (2.5 and 97.5 %) over 10,000 multinomial
 re-weightings of the draws: each resample gives draw j the number of times that it was drawn, and is fitted with these
@@ -91,31 +91,17 @@ class Curve:
         powers = u ** np.arange(self.degree + 1)
         return np.concatenate([powers, np.maximum(u - knots, 0.0) ** _DEGREE], axis=1)
 
-    def band(
-        self,
-        grid: ArrayLike,
-        *,
-        rng: np.random.Generator | None = None,
-        n_resamples: int = N_RESAMPLES,
-        level: float = LEVEL,
-    ) -> Band:
+    def band(self, grid: ArrayLike, *, rng: np.random.Generator | None = None, n_resamples: int = N_RESAMPLES) -> Band:
         """The pointwise bootstrap band, lower and upper, on a grid; without `rng` from a fixed seed."""
-        return shared_bands([self], grid, rng=rng, n_resamples=n_resamples, level=level)[0]
+        return shared_bands([self], grid, rng=rng, n_resamples=n_resamples)[0]
 
     def _scaled(self, x: Matrix) -> Matrix:
         width = self.high - self.low
         return (x - self.low) / (width if width > 0 else 1.0)
 
 
-def fit(x: ArrayLike, y: ArrayLike, *, range: tuple[float, float] | None = None) -> Curve:
-    """The spline of y on x.
-
-    Parameters
-    ----------
-    x, y : arrays of shape (n,)
-        Draws; those with a NaN are left out.
-    range : (low, high), optional
-        The range of x over which the knots are spread; that of the draws by default.
+def fit(x: ArrayLike, y: ArrayLike) -> Curve:
+    """The spline of y on x, two arrays of shape (n,); draws with a NaN are left out.
 
     Examples
     --------
@@ -133,11 +119,7 @@ def fit(x: ArrayLike, y: ArrayLike, *, range: tuple[float, float] | None = None)
         )
     finite = np.isfinite(xs) & np.isfinite(ys)
     xs, ys = xs[finite], ys[finite]
-    low, high = (float(xs.min()), float(xs.max())) if range is None and len(xs) else range or (0.0, 1.0)
-    if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-        raise InputError(
-            "range", expected="(low, high), finite", got=f"({low}, {high})", cure="Put the lower end first."
-        )
+    low, high = (float(xs.min()), float(xs.max())) if len(xs) else (0.0, 1.0)
     n_distinct = len(np.unique(xs))
     n_knots = min(N_KNOTS, max(0, n_distinct - _DEGREE - 1) // _DRAWS_A_KNOT)
     knots = low + (high - low) * np.arange(1, n_knots + 1) / (n_knots + 1)
@@ -172,7 +154,6 @@ def shared_bands(
     *,
     rng: np.random.Generator | None = None,
     n_resamples: int = N_RESAMPLES,
-    level: float = LEVEL,
 ) -> list[Band]:
     """The bands of several curves on one grid, fitted to the same resamples of their draws.
 
@@ -198,28 +179,26 @@ def shared_bands(
         weights = resample_weights(len(curves[0]), chunk.stop - start, rng)
         for curve, basis, values in zip(curves, on_grid, fitted, strict=True):
             values[:, chunk] = basis @ weighted_coefficients(curve, weights).T
-    ends = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+    ends = [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]
     bands = [np.quantile(values, ends, axis=1) for values in fitted]
     return [(band[0].reshape(points.shape), band[1].reshape(points.shape)) for band in bands]
 
 
-def fit_together(x: ArrayLike, *series: ArrayLike, range: tuple[float, float] | None = None) -> list[Curve]:
+def fit_together(x: ArrayLike, *series: ArrayLike) -> list[Curve]:
     """One curve a series on the same draws: a draw that lacks one of them is left out of all."""
     columns = [np.asarray(values, dtype=np.float64) for values in (x, *series)]
     whole = np.isfinite(columns).all(axis=0)
-    return [fit(columns[0][whole], values[whole], range=range) for values in columns[1:]]
+    return [fit(columns[0][whole], values[whole]) for values in columns[1:]]
 
 
-def crossing(curve: Curve, level: float, *, low: float | None = None) -> float | None:
-    """The first x of the range (from `low` on, where given) at which the curve crosses a level, in either direction."""
-    start = curve.low if low is None else max(low, curve.low)
-    found = crossings(curve, level, low=start)
-    return found[0] if found else None
+def crossing(curve: Curve, level: float) -> float | None:
+    """The first x of the range at which the curve crosses a level, in either direction."""
+    return next(iter(crossings(curve, level)), None)
 
 
-def crossings(curve: Curve, level: float, *, low: float | None = None) -> list[float]:
+def crossings(curve: Curve, level: float) -> list[float]:
     """Every x of the range at which the curve crosses a level, in order; empty where it never does."""
-    xs = np.linspace(curve.low if low is None else low, curve.high, _STEPS + 1)
+    xs = np.linspace(curve.low, curve.high, _STEPS + 1)
     above = curve.at(xs) - level
     if not len(curve) or np.isnan(above).any() or np.isnan(level):
         return []

@@ -75,11 +75,6 @@ class DigitPartition:
     validation: tuple[Indices, ...]
     test: tuple[Indices, ...]
 
-    @property
-    def n_participants(self) -> int:
-        """How many participants there are."""
-        return len(self.train)
-
 
 def load_digits(
     folder: Path, *, _shapes: Mapping[str, tuple[int, ...]] = SHAPES, _checksums: Mapping[str, str] = CHECKSUMS

@@ -36,21 +36,15 @@ _REPEATS = 4  # many at once take other ways through a GPU's libraries than one
 _MOST_APART = 1e-4  # in any coordinate of a unit vector; float32 rounds to about 1e-6 here
 
 
-def open_face_model(
-    path: Path, *, n_threads: int | None = None, batch_size: int = 64, flip_channels: bool = False
-) -> OnnxEmbedding:
+def open_face_model(path: Path, *, n_threads: int | None = None) -> OnnxEmbedding:
     """Open a face model, to run on the CPU.
 
     Parameters
     ----------
     path : Path
-        An ONNX file of an ArcFace model that takes (n, 3, 112, 112).
+        An ONNX file of an ArcFace model that takes (n, 3, 112, 112), red first.
     n_threads : int, optional
         Cores to use; all of them by default.
-    batch_size : int
-        Faces at a time.
-    flip_channels : bool
-        Whether the model takes blue first. The model named above takes red first.
 
     Returns
     -------
@@ -63,8 +57,6 @@ def open_face_model(
         input_size=INPUT_SIZE,
         scale=2.0,  # (x − 127.5) / 127.5 on bytes is 2 x − 1 on pixels from 0 to 1
         offset=-1.0,
-        flip_channels=flip_channels,
-        batch_size=batch_size,
     )
 
 

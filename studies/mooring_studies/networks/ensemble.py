@@ -11,7 +11,6 @@ E members, n and m rows, h features, B rows of a minibatch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from mooring import InputError, MissingExtraError, Streams
 from mooring.geometry import is_out_of_memory
 from mooring.learners import balanced_accuracy
-from mooring.typing import Array, Progress
+from mooring.typing import Array
 from mooring_studies.networks.convolution import Architecture, Network, initial_parameters
 
 _ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a training step of 256 needs
@@ -63,10 +62,6 @@ class Ensemble:
         rows = rows[None] if shared else rows
         _check_rows("rows", rows, self.architecture, None if shared else len(self))
         return _predicted(self.architecture, self.parameters, rows)
-
-    def predict_one(self, member: int, rows: Array) -> npt.NDArray[np.int64]:
-        """Predict classes by one member, from rows of shape (m, h), as an array of shape (m,)."""
-        return np.asarray(self[member].predict(rows)[0])
 
     def __getitem__(self, member: int) -> Ensemble:
         """One member, as an ensemble of its own."""
@@ -112,7 +107,6 @@ def train_ensemble(
     architecture: Architecture,
     streams: Streams,
     schedule: Schedule | None = None,
-    progress: Progress | None = None,
 ) -> Ensemble:
     """Train one network a member, all at once, and keep each at its best epoch.
 
@@ -128,8 +122,6 @@ def train_ensemble(
     streams : Streams
         Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
     schedule : Schedule, optional
-    progress : callable, optional
-        Called after every epoch with what is done and the total, both in epochs × members.
 
     Returns
     -------
@@ -163,11 +155,9 @@ def train_ensemble(
     codes = _checked_labels("train_labels", train_labels, train_rows.shape[:2], architecture)
     truth = _checked_labels("validation_labels", validation_labels, validation_rows.shape[:2], architecture)
     on_device = torch.as_tensor(codes, device=train_rows.device)
-    E, epochs = train_rows.shape[0], schedule.epochs
 
     def trained(first: int, end: int) -> list[Ensemble]:
         own = slice(first, end)
-        tell = (lambda epoch: progress(first * epochs + epoch * (end - first), E * epochs)) if progress else None
         data = (
             train_rows[own],
             on_device if on_device.ndim == 1 else on_device[own],
@@ -175,7 +165,7 @@ def train_ensemble(
             truth if truth.ndim == 1 else truth[own],
         )
         try:
-            return [_trained(*data, architecture=architecture, streams=streams, schedule=schedule, tell=tell)]
+            return [_trained(*data, architecture=architecture, streams=streams, schedule=schedule)]
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -193,7 +183,7 @@ def train_ensemble(
         middle = (first + end) // 2
         return trained(first, middle) + trained(middle, end)
 
-    return _joined(trained(0, E))
+    return _joined(trained(0, train_rows.shape[0]))
 
 
 def _trained(
@@ -205,7 +195,6 @@ def _trained(
     architecture: Architecture,
     streams: Streams,
     schedule: Schedule,
-    tell: Callable[[int], None] | None,
 ) -> Ensemble:
     """Train all members at once, whatever memory that takes."""
     torch = _torch()
@@ -233,8 +222,6 @@ def _trained(
         where = torch.as_tensor(np.flatnonzero(better), device=train_rows.device)
         for name, values in best.items():
             values[where] = parameters[name].detach()[where]
-        if tell:
-            tell(epoch)
     return Ensemble(architecture, best, best_epoch, best_score)
 
 
