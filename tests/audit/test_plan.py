@@ -17,6 +17,8 @@ from tests.auditing import planned
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
+AT_ONE: dict[str, Any] = {"learner": "linear", "targets": [1]}
+BY_ONE_ATTACK: dict[str, Any] = {"targets": [1], "attacks": ["procrustes"]}
 
 
 def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Partition:
@@ -53,7 +55,7 @@ def many_small() -> Partition:
 @pytest.fixture(scope="module")
 def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, told = tmp_path_factory.mktemp("plan"), []
-    options: dict[str, Any] = {"learner": "linear", "progress": lambda *words: told.append(words)}
+    options: dict[str, Any] = {**AT_ONE, "progress": lambda *words: told.append(words)}
     return planned(many_small, limit="error at least 0.3", folder=folder, **options), folder, told
 
 
@@ -145,7 +147,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 ) -> None:
     found, folder, _ = plan
     monkeypatch.setattr("mooring.audit.auditor.simulate", None)
-    again = planned(many_small, limit="error at least 0.3", learner="linear", folder=folder)
+    again = planned(many_small, limit="error at least 0.3", folder=folder, **AT_ONE)
     assert again.to_json() == found.to_json()
 
 
@@ -156,7 +158,7 @@ def few_large() -> Partition:
 
 
 def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Partition) -> None:
-    found = planned(few_large, limit="error at least 0.2", learner="linear", targets=[1])
+    found = planned(few_large, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is None
     assert "Joining does not pay here" in found.verdict
     assert any(found.limit.met_at(one) for one in found.audit.points)
@@ -165,7 +167,7 @@ def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: P
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
-    found = planned(few_large, limit="error at least 5", learner="linear", targets=[1])
+    found = planned(few_large, limit="error at least 5", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is None
     assert "No operating point that was tried keeps to the limit (error at least 5)" in found.verdict
     assert "Recommended:" not in found.verdict
@@ -184,7 +186,7 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
-    found = planned(list(few_large.train), limit="error at least 0.3", targets=[1])
+    found = planned(list(few_large.train), limit="error at least 0.3", **BY_ONE_ATTACK)
     assert found.limit.met_at(found.recommended)
     assert "Utility was not measured" in found.verdict
     assert found.frontier == ()
@@ -192,8 +194,7 @@ def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unkn
 
 def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) -> None:
     alike = [np.full(60, 0.5) for _ in range(3)]
-    options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["procrustes"]}
-    found = planned(list(few_large.train), alike, limit="error at least 0.2", **options)
+    found = planned(list(few_large.train), alike, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert "nan" not in found.verdict
 
 
