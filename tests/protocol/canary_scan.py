@@ -62,17 +62,34 @@ def forms_of_matrix(matrix: np.ndarray) -> set[bytes]:
     return found
 
 
-def leaks(needles: Mapping[str, set[bytes]], haystacks: Mapping[str, bytes]) -> list[str]:
-    """Which secrets are found, and where; what was printed is also searched as if it had not been wrapped."""
-    beginnings: dict[bytes, list[tuple[str, bytes]]] = {}
-    for name, forms in needles.items():
-        for form in forms:
-            beginnings.setdefault(form[:SHORTEST], []).append((name, form))
-    found = set()
-    for where, content in haystacks.items():
-        for seen in {content, re.sub(rb"\s+", b"", content)}:
-            for place in range(len(seen) - SHORTEST + 1):
-                for name, form in beginnings.get(seen[place : place + SHORTEST], ()):
-                    if seen.startswith(form, place):
-                        found.add(f"{name} in {where}")
-    return sorted(found)
+class Search:
+    """Finds secrets, given by name in all their forms."""
+
+    def __init__(self, needles: Mapping[str, set[bytes]]) -> None:
+        self._by_beginning: dict[bytes, list[tuple[str, bytes]]] = {}
+        for name, forms in needles.items():
+            for form in forms:
+                self._by_beginning.setdefault(form[:SHORTEST], []).append((name, form))
+        self._beginnings = np.sort([_beginnings(word)[0] for word in self._by_beginning])
+
+    def leaks(self, haystacks: Mapping[str, bytes]) -> list[str]:
+        """Which secrets are found, and where; what was printed is also searched as if it had not been wrapped."""
+        found = set()
+        for where, content in haystacks.items():
+            for seen in {content, re.sub(rb"\s+", b"", content)}:
+                for place in self._candidates(_beginnings(seen)):
+                    for name, form in self._by_beginning[seen[place : place + SHORTEST]]:
+                        if seen.startswith(form, place):
+                            found.add(f"{name} in {where}")
+        return sorted(found)
+
+    def _candidates(self, here: np.ndarray) -> np.ndarray:
+        nearest = np.searchsorted(self._beginnings, here).clip(max=self._beginnings.size - 1)
+        return np.flatnonzero(self._beginnings[nearest] == here)
+
+
+def _beginnings(content: bytes) -> np.ndarray:
+    """The bytes from every place on, as many as the shortest form has, as one number a place."""
+    letters = np.frombuffer(content, dtype=np.uint8).astype(np.uint64)
+    count = max(0, letters.size - SHORTEST + 1)
+    return sum((letters[k : k + count] << np.uint64(8 * k) for k in range(SHORTEST)), np.zeros(count, dtype=np.uint64))

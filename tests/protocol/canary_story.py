@@ -33,7 +33,7 @@ class Played:
 
     home: Path
     words: dict[str, bytes] = field(default_factory=dict)
-    needles: dict[str, set[bytes]] = field(default_factory=dict)
+    secrets: scan.Search = field(init=False)
 
     def table(self, k: int = 0) -> Path:
         return self.home / FOLDER / f"{FILE}-{k}.csv"
@@ -108,7 +108,7 @@ def play(home: Path) -> Played:
     played.run("deliver", "--folder", home / "analysis", "--vault", home / "vault-lab", "--output", home / "results")
     predicting = ("--result", home / "results/p1", "--vault", home / "vault-p1", "--output", home / "at-home.csv")
     played.run("predict", played.table(1), *predicting)
-    played.needles |= needles_of(played)
+    played.secrets = scan.Search(needles_of(played))
     return played
 
 

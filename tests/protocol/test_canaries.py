@@ -42,9 +42,16 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 FAILING = tuple(failing_tables())
 
 
+@pytest.fixture(scope="module")
+def bad_values() -> scan.Search:
+    """What tables that are refused hold."""
+    numbers = scan.forms_of_number(54179.3827164) | scan.forms_of_number(417.938271)
+    return scan.Search({"the bad value": numbers, "rows": scan.forms_of_matrix(rows_of(7))})
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("name", FAILING)
-def test_refusals_quote_nothing(name: str, form: str, played: Played) -> None:
+def test_refusals_quote_nothing(name: str, form: str, played: Played, bad_values: scan.Search) -> None:
     table = played.home / FOLDER / f"{FILE}-{FAILING.index(name)}-bad.csv"
     failing_tables()[name](table)
     out = played.home / "out/refused.bundle"
@@ -54,12 +61,7 @@ def test_refusals_quote_nothing(name: str, form: str, played: Played) -> None:
     played.run("check", *given, code=None, note=name) if name != "other rows in the same study" else None
     said = {key: value for key, value in played.words.items() if key not in before}
     assert all(b"mooring:" in value for value in said.values()), said
-    needles = {
-        **played.needles,
-        "the bad value": scan.forms_of_number(54179.3827164) | scan.forms_of_number(417.938271),
-    }
-    needles["rows"] = scan.forms_of_matrix(rows_of(7))
-    assert scan.leaks(needles, said) == []
+    assert played.secrets.leaks(said) == bad_values.leaks(said) == []
     assert not out.exists()
 
 
@@ -67,7 +69,7 @@ def test_a_damaged_parquet_file_is_refused_without_a_word_of_it(played: Played) 
     table = played.home / FOLDER / f"{FILE}.parquet"
     table.write_bytes(b"PAR1" + WORDS[0].encode() * 20 + b"PAR1")
     played.run("share", table, "--vault", played.home / "vault-p1", "--labels", code=None, note="damaged")
-    assert scan.leaks(played.needles, played.words) == []
+    assert played.secrets.leaks(played.words) == []
 
 
 def test_disk_and_study_trouble_quotes_no_name(played: Played) -> None:
@@ -79,7 +81,7 @@ def test_disk_and_study_trouble_quotes_no_name(played: Played) -> None:
     other = replace(Study.read(played.home / "out/study.toml"), nonce="6" * 32)
     other.write(played.home / "out/other.toml")
     played.run("share", played.table(1), *vault, "--study", "other.toml", "--anchor", "birds.anchor", code=4)
-    assert scan.leaks(played.needles, played.words) == []
+    assert played.secrets.leaks(played.words) == []
 
 
 def test_a_study_is_drafted_from_names_of_columns_alone(played: Played) -> None:
@@ -95,13 +97,14 @@ def test_a_study_is_drafted_from_names_of_columns_alone(played: Played) -> None:
     )
     played.run("study", "init", played.table(0), *draft, note="study init")
     assert (played.home / "out/draft.toml").exists()
-    assert scan.leaks(played.needles, played.files("out") | played.words) == []
+    assert played.secrets.leaks(played.files("out") | played.words) == []
 
 
 def test_a_wrong_passphrase_is_not_repeated(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOORING_PASSPHRASE", wrong := "wrong-battery-Lg5-horse")
     played.run("deal", "--vault", played.home / "vault-p0", "--output", "again.anchor", code=4)
-    assert scan.leaks({**played.needles, "wrong": scan.forms_of_text(wrong)}, played.words) == []
+    assert scan.Search({"wrong": scan.forms_of_text(wrong)}).leaks(played.words) == []
+    assert played.secrets.leaks(played.words) == []
 
 
 def test_nothing_that_travels_or_is_printed_holds_a_secret(played: Played) -> None:
@@ -110,8 +113,8 @@ def test_nothing_that_travels_or_is_printed_holds_a_secret(played: Played) -> No
     assert sum(name.endswith(".bundle") for name in travelling) >= 3
     assert {"out/birds.anchor", "out/p0.card.toml", "analysis/collaboration.parquet"} <= set(travelling)
     assert "results/model.onnx" in travelling
-    assert scan.leaks(played.needles, travelling) == []
-    assert scan.leaks(played.needles, played.words) == []
+    assert played.secrets.leaks(travelling) == []
+    assert played.secrets.leaks(played.words) == []
 
 
 @pytest.mark.parametrize("quoting", [False, True])
@@ -144,7 +147,7 @@ def test_an_unforeseen_error_shows_neither_variables_nor_values(
         sys.excepthook = hook
     said = "".join(capfd.readouterr())
     assert "ValueError" in said  # else nobody can report it
-    assert scan.leaks(played.needles, {"the terminal": said.encode()}) == []
+    assert played.secrets.leaks({"the terminal": said.encode()}) == []
 
 
 def test_what_holds_secrets_does_not_print_them(played: Played) -> None:
@@ -154,7 +157,7 @@ def test_what_holds_secrets_does_not_print_them(played: Played) -> None:
     perturbation = Perturbation(study, anchor, vault)
     holders = (vault, vault.signing_key, vault.sealing_key, vault.master, anchor, perturbation, perturbation.map)
     shown = {type(one).__name__: f"{one!r} {one} {[one]}".encode() for one in holders}
-    assert scan.leaks(played.needles, shown) == []
+    assert played.secrets.leaks(shown) == []
 
 
 def test_a_bundle_says_what_is_allowed_and_nothing_else(played: Played) -> None:
@@ -214,9 +217,8 @@ def planted(played: Played) -> dict[str, bytes]:
 def test_the_search_finds_what_is_planted_in_every_form(played: Played) -> None:
     """Else all of the above would say nothing."""
     content = planted(played)
-    found = {leak.split(" in ", 1)[1] for leak in scan.leaks(played.needles, content)}
+    found = {leak.split(" in ", 1)[1] for leak in played.secrets.leaks(content)}
     assert set(content) <= found
     assert (
-        scan.leaks(played.needles, {"harmless": b"72 rows were shared, 0.5 noise, sha256 " + b"0123456789abcdef" * 8})
-        == []
+        played.secrets.leaks({"harmless": b"72 rows were shared, 0.5 noise, sha256 " + b"0123456789abcdef" * 8}) == []
     )

@@ -70,19 +70,21 @@ def audits() -> tuple[AuditResult, AuditResult]:
     centres = 1.5 * rng.standard_normal((3, 5))
     labels = [rng.integers(0, 3, 80) for _ in range(4)]
     rows = [centres[own] + rng.standard_normal((80, 5)) * np.linspace(2.0, 0.6, 5) for own in labels]
+    attacks = ["procrustes", "principal-axes", "known-anchor"]
+    common: dict[str, Any] = {"anchor_noise_scales": [0.1], "learner": "linear", "attacks": attacks}
     table = audited(
         rows,
         labels,
-        learner="linear",
+        **common,
         methods=["aa-i-gdp", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"],
-        anchor_noise_scales=[0.1],
         data_noise_levels=[0.3, 0.8],
         evaluation=EvaluationSpec(n_examples=3, feature_names=("age", "weight", "height", "pressure", "sugar")),
     )
     pixels = [np.clip(0.3 * own[:, None] + 0.4 * rng.random((80, 9)), 0, 1) for own in labels]
     evaluation = EvaluationSpec(n_examples=4, image_shape=(3, 3))
-    options: dict[str, Any] = {"methods": ["aa-i-gdp-both-noise"], "anchor_noise_scales": [0.1], "learner": "linear"}
-    return table, audited(pixels, labels, data_noise_levels=[0.5], evaluation=evaluation, **options)
+    return table, audited(
+        pixels, labels, methods=["aa-i-gdp-both-noise"], data_noise_levels=[0.5], evaluation=evaluation, **common
+    )
 
 
 @pytest.fixture(scope="module")

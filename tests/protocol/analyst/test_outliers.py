@@ -40,7 +40,7 @@ def test_garbage_as_large_as_an_honest_upload_is_flagged(p: int, h: int, r: int,
 def test_honest_participants_are_never_flagged_up_to_the_transition() -> None:
     for p, h, r in ((4, 13, 52), (8, 6, 24), (5, 20, 21)):
         transition = transition_scale(p, h, r)
-        for seed in range(50):
+        for seed in range(25):
             study = numeric_study(p=p, h=h, r=r, v=(0.05, 0.3, 0.6, 0.9, 0.999)[seed % 5] * transition)
             assert _flagged(study, sites_of(study, n=1, seed=seed)) == []
 

@@ -108,7 +108,7 @@ def test_no_row_goes_out_twice_with_different_noise(small_study):
 
     run_state_machine_as_test(
         Sharing,
-        settings=settings(max_examples=40, stateful_step_count=20, deadline=None, derandomize=True, database=None),
+        settings=settings(max_examples=25, stateful_step_count=16, deadline=None, derandomize=True, database=None),
     )
 
 
