@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import secrets
@@ -221,14 +220,23 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
                 got="one without",
                 cure="Start workers with 'dask worker ADDRESS --nthreads 1'.",
             ) from None
-        require_same_version(client, "mooring", cure="Install the same mooring[dask] on every worker.")
+        require_same_version(client, "mooring", _version, cure="Install the same mooring[dask] on every worker.")
         yield client
 
 
-def require_same_version(client: Client, package: str, *, cure: str) -> None:
-    """Refuse workers that have another version of a package than this process, or none."""
-    version = _version(package)
-    if any(each != version for each in client.run(_version, package).values()):
+def require_same_version(client: Client, package: str, read_version: Callable[[], str], *, cure: str) -> None:
+    """Refuse workers that have another version of a package than this process, or none.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    package, cure : str
+        What an error calls it, and what to do about it.
+    read_version : callable
+        Its version, or "none"; called here and on every worker.
+    """
+    version = read_version()
+    if any(each != version for each in client.run(read_version).values()):
         raise InputError(
             "workers",
             expected=f"with {package} {version}, as here",
@@ -237,11 +245,12 @@ def require_same_version(client: Client, package: str, *, cure: str) -> None:
         )
 
 
-def _version(package: str) -> str:
+def _version() -> str:
     try:
-        return str(importlib.import_module(package).__version__)
+        from mooring import __version__
     except ImportError:
         return "none"
+    return __version__
 
 
 def _is_there(path: str) -> bool:

@@ -68,6 +68,14 @@ def require_xgboost(client: Client) -> None:
     _require_open(str(client.scheduler.address), list(client.nthreads()))
 
 
+def _version() -> str:
+    try:
+        import xgboost
+    except ImportError:
+        return "none"
+    return str(xgboost.__version__)
+
+
 def _require_open(scheduler: str, workers: Sequence[str]) -> None:
     """Where encryption was asked for, refuse connections that have none; on one machine they do not leave it."""
     if not scheduler.startswith("tls://") or len(workers) == 1 or all(map(is_here, (scheduler, *workers))):
