@@ -62,9 +62,8 @@ class Boosting:
 def require_xgboost(client: Client) -> None:
     """Refuse, before any work, a cluster that cannot train boosted trees or should not."""
     xgboost_here()
-    require_same_version(
-        client, "xgboost", cure="Install the same on every worker: pip install 'mooring[dask,xgboost]'."
-    )
+    cure = "Install the same on every worker: pip install 'mooring[dask,xgboost]'."
+    require_same_version(client, "xgboost", _version, cure=cure)
     _require_open(str(client.scheduler.address), list(client.nthreads()))
 
 
