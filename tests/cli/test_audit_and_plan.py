@@ -244,8 +244,6 @@ def refused(*words: Any, what: str, code: int = 2) -> Result:
     ("words", "what"),
     [
         (["{csv}", "--label", "sick"], "label must be the name of a column"),
-        (["{csv}", "--label", "ill", "--projection", "magic"], "projection"),
-        (["{csv}", "--label", "ill", "--format", "xml"], "format"),
         (["{csv}", "--label", "ill", "--learner", "oracle"], "learner"),
         (["{csv}", "--label", "ill", "--colluders", "5"], "targets"),
         (["{csv}", "--label", "ill", "--components", "40"], "n_components"),
@@ -263,6 +261,8 @@ def test_bad_input_is_one_clear_sentence(command: str, words: list[str], what: s
 def test_bad_methods_limits_files_and_folders_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
     for command in ("audit", "plan"):
         assert "missing.csv" in run(command, "missing.csv", "--label", "ill", "--output", tmp_path, code=2).stderr
+        for option, value in (("--projection", "magic"), ("--format", "xml")):
+            assert f"'{option}'" in run(command, csv, option, value, "--output", tmp_path, code=2).stderr
         words = (command, csv, "--label", "ill", "--auditor", "digits", "--output", tmp_path)
         assert "--auditor" in run(*words, code=2).stderr  # these are no images
     refused("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path, what="method")

@@ -41,7 +41,6 @@ TLS = ["--tls-ca", __file__, "--tls-cert", __file__, "--tls-key", __file__]
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--engine", "spark"], "engine"),
         (["--workers", "2"], "--workers"),
         (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
         (["--rows-at-once", "5"], "--rows-at-once"),

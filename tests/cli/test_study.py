@@ -80,9 +80,7 @@ def test_a_draft_that_would_be_no_study_is_not_written(data: Path, tmp_path: Pat
         ["--all-ranges", "x:y"],
         ["--category", "sex"],
         ["--image-shape", "8xx"],
-        ["--projection", "svd"],
         ["--drop", "agee"],
-        ["--format", "yaml"],
     ],
 )
 def test_options_that_cannot_be_read_are_refused(data: Path, tmp_path: Path, words: list[str]) -> None:

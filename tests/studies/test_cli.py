@@ -373,7 +373,7 @@ def test_results_of_another_study_are_not_redrawn_as_this_one(finished: tuple[Re
         (["mnist", "--draws", "0"], "draws must be at least 1, got 0"),
         (["mnist", "--deployments", "0"], "deployments must be at least 1, got 0"),
         (["mnist", "--device", "gpu"], "auto, cpu or cuda"),
-        (["mnist", "--format", "xml"], "text or json"),
+        (["mnist", "--format", "xml"], "'text', 'json'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_any_work(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,7 +21,8 @@ class EngineOptions:
     """One process, or a Dask cluster and how to reach it."""
 
     engine: Annotated[
-        str, typer.Option(help="local, or dask: on several processes or machines.", rich_help_panel=PANEL)
+        Literal["local", "dask"],
+        typer.Option(help="Dask runs on several processes or machines.", rich_help_panel=PANEL),
     ] = "local"
     scheduler: Annotated[
         str | None,
@@ -43,8 +44,6 @@ class EngineOptions:
     @contextmanager
     def connect(self, **others: object) -> Iterator[Any]:
         """A Dask client, or None with the local engine, which refuses all options that only Dask has."""
-        if self.engine not in ("local", "dask"):
-            raise InputError("engine", expected="local or dask", got=repr(self.engine), cure="local is the default.")
         if self.engine == "local":
             self._refuse_without_dask(others)
             yield None

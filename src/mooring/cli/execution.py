@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -55,7 +55,7 @@ AnchorPath = Annotated[
 IgnoreColumns = Annotated[
     list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
 ]
-Format = Annotated[str, typer.Option("--format", help="What to print: text, or json for other programs.")]
+Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 
 
@@ -80,8 +80,6 @@ def run_command(format: str) -> Iterator[Output]:
     """Run a command: errors become one message and an exit code that means something."""
     errors = Console(stderr=True)
     try:
-        if format not in ("text", "json"):
-            raise InputError("format", expected="text or json", got=repr(format), cure="json is for other programs.")
         yield Output(format)
     except MooringError as problem:
         errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)

@@ -67,7 +67,6 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
         targets = _find_participants(options.target, parts)
         return AuditInputs(studied.records, parts, studied.evaluation, colluders, targets, studied.projection, studied)
-    projection = _projection_kind(options.projection)
     records = read_records(
         path,
         label=options.label,
@@ -100,7 +99,7 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     targets = _find_participants(options.target, parts)
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluders)[:5]
-    return AuditInputs(records, parts, evaluation, colluders, targets, projection)
+    return AuditInputs(records, parts, evaluation, colluders, targets, options.projection)
 
 
 def _partition(records: Records, options: AuditOptions, n_participants: int, **more: Any) -> Partition:
@@ -146,12 +145,3 @@ def _embedding(auditor: str, records: Records, parts: Partition, seed: int) -> A
         free = np.setdiff1d(np.arange(records.n_rows), used)
         return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)
     return onnx_embedding(auditor, image_shape=records.image_shape, input_size=(112, 112), scale=2.0, offset=-1.0)
-
-
-def _projection_kind(name: str) -> ProjectionKind:
-    match name:
-        case "auto" | "none" | "gaussian" | "public-svd":
-            return name
-    raise InputError(
-        "projection", expected="auto, none, gaussian or public-svd", got=repr(name), cure="'auto' chooses."
-    )

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
 _DATA, _STUDY, _ATTACKER = "Data", "Study", "Attacker"
+ProjectionChoice = Literal["auto", "none", "gaussian", "public-svd"]
 DataPath = Annotated[
     Path,
     typer.Argument(
@@ -105,9 +106,9 @@ class AuditOptions:
             min=1, help="Components h to share.", show_default="all features, up to 30", rich_help_panel=_STUDY
         ),
     ] = None
-    projection: Annotated[str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel=_STUDY)] = (
-        "auto"
-    )
+    projection: Annotated[
+        ProjectionChoice, typer.Option(help="How rows are projected before they leave.", rich_help_panel=_STUDY)
+    ] = "auto"
     learner: Annotated[
         str,
         typer.Option(

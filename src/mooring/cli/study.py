@@ -6,22 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command, show_progress
-from mooring.cli.study_options import (
-    parse_missing_rule,
-    parse_named_range,
-    parse_named_words,
-    parse_projection,
-    parse_range,
-    parse_shape,
-    parse_words,
-)
-from mooring.errors import RefusedError
+from mooring.cli.options import ProjectionChoice
+from mooring.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -65,9 +57,9 @@ def init(
         typer.Option(help='What stands for a missing value besides ?, NA and nothing: "-9".', rich_help_panel=_COLUMNS),
     ] = None,
     missing: Annotated[
-        str,
+        Literal["refuse", "fill", "indicate"],
         typer.Option(
-            help="What a missing value is: refuse, fill (the middle, or no category), indicate (and a column that tells).",
+            help="What a missing value is: an error; the middle, or no category; that, and a column that tells.",
             rich_help_panel=_COLUMNS,
         ),
     ] = "refuse",
@@ -102,7 +94,7 @@ def init(
         float, typer.Option(min=0.0, help="Scale of the anchor noise.", rich_help_panel=_METHOD)
     ] = 0.1,
     projection: Annotated[
-        str, typer.Option(help="auto, none, gaussian or public-svd.", rich_help_panel=_METHOD)
+        ProjectionChoice, typer.Option(help="How rows are projected before they leave.", rich_help_panel=_METHOD)
     ] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     format: Format = "text",
@@ -139,11 +131,11 @@ def init(
                 anchor_rows=anchor_rows,
                 data_noise_scale=data_noise,
                 anchor_noise_scale=anchor_noise,
-                projection=parse_projection(projection),
+                projection=None if projection == "auto" else projection,
                 smallest_class=smallest_class,
                 image_shape=parse_shape(image_shape),
                 missing_words=missing_word or (),
-                missing=parse_missing_rule(missing),
+                missing=missing,
             ),
         )
         left = count_open_entries(text)
@@ -279,3 +271,65 @@ def _list_roster(study: Study) -> dict[str, Any]:
         "analyst": None if study.analyst is None else study.analyst.name,
         "dealer": study.dealer or (names[0] if names else None),
     }
+
+
+def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
+    """A column and its range.
+
+    Examples
+    --------
+    >>> parse_named_range("age=0:120")
+    ('age', (0.0, 120.0))
+    """
+    name, equals, ends = given.rpartition("=")
+    if not (equals and name):
+        raise InputError("--range", expected="NAME=LOWEST:HIGHEST", got=repr(given), cure="For example age=0:120.")
+    return name, parse_range(ends)
+
+
+def parse_range(given: str) -> tuple[float, float]:
+    """A range.
+
+    Examples
+    --------
+    >>> parse_range("-1:2.5")
+    (-1.0, 2.5)
+    """
+    low, _, high = given.partition(":")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise InputError("range", expected="LOWEST:HIGHEST", got=repr(given), cure="For example 0:120.") from None
+
+
+def parse_named_words(given: str) -> tuple[str, list[str]]:
+    """A column and its categories.
+
+    Examples
+    --------
+    >>> parse_named_words("sex=female, male")
+    ('sex', ['female', 'male'])
+    """
+    name, equals, words = given.partition("=")
+    if not (equals and name and parse_words(words)):
+        raise InputError("--category", expected="NAME=WORD,WORD", got=repr(given), cure="For example sex=female,male.")
+    return name, parse_words(words)
+
+
+def parse_words(given: str) -> list[str]:
+    """Words between commas."""
+    return [word.strip() for word in given.split(",") if word.strip()]
+
+
+def parse_shape(given: str | None) -> tuple[int, ...]:
+    """The shape of an image.
+
+    Examples
+    --------
+    >>> parse_shape("28x28")
+    (28, 28)
+    """
+    sides = (given or "").lower().split("x") if given else []
+    if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+        raise InputError("--image-shape", expected="HEIGHTxWIDTH", got=repr(given), cure="For example 8x8.")
+    return tuple(map(int, sides))
