@@ -10,6 +10,7 @@ import io
 import json
 import multiprocessing
 import os
+import runpy
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -131,14 +132,12 @@ def _command_processes() -> Iterator[ProcessPoolExecutor]:
 
 def _run_command(place: Path, words: Sequence[str]) -> tuple[int, str, str]:
     """Run a command in a folder as if it were typed; return its exit code and what it printed. For a process of its own."""
-    from mooring.cli.app import app
-
     os.chdir(place)
     sys.argv = ["mooring", *words]
     output, errors, code = io.StringIO(), io.StringIO(), 0
     with redirect_stdout(output), redirect_stderr(errors):
         try:
-            app()
+            runpy.run_module("mooring", run_name="__main__")
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return code, output.getvalue(), errors.getvalue()
