@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from mooring.mechanisms.methods import METHODS, get_method
+from mooring.serialization import Serializable
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
+class OperatingPoint(Serializable):
     """A method and its settings.
 
     Attributes
@@ -45,10 +45,6 @@ class OperatingPoint:
         noises = [f"σ = {self.data_noise_level:.3g} s"] if METHODS[self.method].data_noise else []
         noises += [f"v = {self.anchor_noise_scale:.3g}"] if METHODS[self.method].anchor_noise else []
         return ", ".join([METHODS[self.method].title, *noises])
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def point_with_noise(

@@ -14,6 +14,7 @@ from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.utility import References
 from mooring.learners import Score
 from mooring.metrics import Figure, strongest_value
+from mooring.serialization import Serializable
 
 FORMAT = 1
 HEADLINE = "centred_error"
@@ -21,7 +22,7 @@ HEADLINE = "centred_error"
 
 
 @dataclass(frozen=True)
-class AttackOutcome:
+class AttackOutcome(Serializable):
     """One attack's figures, or why it has none.
 
     Attributes
@@ -45,21 +46,6 @@ class AttackOutcome:
         """Whether there are figures."""
         return bool(self.figures)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "attack": self.attack,
-            "figures": {name: figure.as_dict() for name, figure in self.figures.items()},
-            "reason": self.reason,
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> AttackOutcome:
-        """Read back what `as_dict` gave."""
-        figures = {name: Figure.from_dict(figure) for name, figure in plain["figures"].items()}
-        return cls(plain["attack"], figures, plain["reason"], tuple(plain["notes"]))
-
 
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
@@ -72,7 +58,7 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 @dataclass(frozen=True)
-class PointResult:
+class PointResult(Serializable):
     """One operating point: what attacks recover there, and what the joint model scores.
 
     Attributes
@@ -107,36 +93,9 @@ class PointResult:
         outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "point": self.point.as_dict(),
-            "data_noise_scale": self.data_noise_scale,
-            "outcomes": [outcome.as_dict() for outcome in self.outcomes],
-            "deployed": None if self.deployed is None else self.deployed.as_dict(),
-            "noisy_test": None if self.noisy_test is None else self.noisy_test.as_dict(),
-            "alignment": self.alignment,
-            "examples": self.examples,
-            "learner": self.learner,
-        }
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> PointResult:
-        """Read back what `as_dict` gave."""
-        return cls(
-            OperatingPoint(**plain["point"]),
-            plain["data_noise_scale"],
-            tuple(AttackOutcome.from_dict(outcome) for outcome in plain["outcomes"]),
-            None if plain["deployed"] is None else Score.from_dict(plain["deployed"]),
-            None if plain["noisy_test"] is None else Score.from_dict(plain["noisy_test"]),
-            plain["alignment"],
-            plain["examples"],
-            plain.get("learner"),
-        )
-
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Serializable):
     """Everything an audit found.
 
     Attributes
@@ -239,16 +198,6 @@ class AuditResult:
     def from_json(cls, text: str) -> AuditResult:
         """Read back what `to_json` gave."""
         return cls.from_dict(json.loads(text))
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> AuditResult:
-        """Read back what `as_dict` gave."""
-        return cls(
-            plain["description"],
-            References.from_dict(plain["references"]),
-            tuple(PointResult.from_dict(result) for result in plain["points"]),
-            tuple(plain["warnings"]),
-        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows; `mooring.report.draw_audit` gives charts."""

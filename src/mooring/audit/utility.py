@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Kind, Score, score, train_learner
+from mooring.serialization import Serializable
 from mooring.tables import Partition
 from mooring.typing import Indices
 
@@ -18,7 +19,7 @@ _MOST_ALONE = 12
 
 
 @dataclass(frozen=True)
-class References:
+class References(Serializable):
     """The two scores that every other is read against.
 
     Attributes
@@ -37,21 +38,6 @@ class References:
     pooled_raw: Score | None
     n_alone: int
     learner: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "pooled_raw": None if self.pooled_raw is None else self.pooled_raw.as_dict(),
-            "n_alone": self.n_alone,
-            "learner": self.learner,
-        }
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> References:
-        """Read back what `as_dict` gave."""
-        scores = [None if plain[k] is None else Score.from_dict(plain[k]) for k in ("local_only", "pooled_raw")]
-        return cls(scores[0], scores[1], plain["n_alone"], plain.get("learner"))
 
 
 def measure_references(partition: Partition, *, learner: str, seed: int) -> References:

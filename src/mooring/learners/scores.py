@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.serialization import Serializable
 
 Labels = npt.NDArray[Any]
 _RESAMPLES = 1000
@@ -17,7 +18,7 @@ _LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Serializable):
     """A learner's score on test rows.
 
     Attributes
@@ -46,17 +47,6 @@ class Score:
     def with_interval(self) -> str:
         """The score and its interval."""
         return f"{self} [{self.written(self.low)}, {self.written(self.high)}]"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        numbers = {name: getattr(self, name) for name in ("value", "low", "high")}
-        return {"metric": self.metric, **{k: None if math.isnan(v) else v for k, v in numbers.items()}, "n": self.n}
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Score:
-        """Read back what `as_dict` gave."""
-        numbers = {k: math.nan if plain[k] is None else float(plain[k]) for k in ("value", "low", "high")}
-        return cls(plain["metric"], **numbers, n=int(plain["n"]))
 
 
 def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], rng: np.random.Generator) -> Score:

@@ -7,9 +7,7 @@ colluder's data but without the upload) and the floor (what the exact projected 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +15,7 @@ from scipy.special import ndtri
 
 from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
+from mooring.serialization import Serializable
 from mooring.typing import Matrix
 
 
@@ -58,7 +57,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Serializable):
     """One figure of leakage, with what it must be read against.
 
     Parameters
@@ -111,29 +110,6 @@ class Figure:
             if number is not None and math.isinf(number):
                 raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
         require_minimum("n", self.n, 1)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold, None in place of NaN."""
-        bounds = {name: _or_none(getattr(self.interval, name)) for name in ("low", "high", "level")}
-        levels = {"chance": self.chance, "control": self.control, "floor": self.floor}
-        value = _or_none(self.value)
-        last = {"n": self.n, "higher_is_worse": self.higher_is_worse}
-        return {"name": self.name, "value": value, "interval": bounds, **levels, **last}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Figure:
-        """Read back what `as_dict` gave."""
-        expected = set(cls.__dataclass_fields__)
-        interval = plain.get("interval")
-        if set(plain) != expected or not isinstance(interval, Mapping) or set(interval) != {"low", "high", "level"}:
-            raise InputError(
-                "plain",
-                expected=f"a mapping with the keys {', '.join(sorted(expected))}, and an interval of low, high and level",
-                got=f"the keys {', '.join(sorted(map(str, plain))) or 'of an empty mapping'}",
-                cure="Pass what Figure.as_dict returned.",
-            )
-        bounds = Interval(_or_nan(interval["low"]), _or_nan(interval["high"]), interval["level"])
-        return cls(**{**plain, "value": _or_nan(plain["value"]), "interval": bounds})
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
@@ -269,11 +245,3 @@ def percentile_interval(estimates: Matrix, *, n_rows: int, level: float) -> Inte
 def _require_level(level: float) -> None:
     if not 0 < level < 1:
         raise InputError("level", expected="between 0 and 1, both left out", got=f"{level:g}", cure="Pass 0.95, say.")
-
-
-def _or_none(number: float) -> float | None:
-    return None if math.isnan(number) else number
-
-
-def _or_nan(number: float | None) -> float:
-    return math.nan if number is None else float(number)

@@ -1,0 +1,86 @@
+"""Results as plain values that JSON holds, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, Self, get_args, get_origin, get_type_hints
+
+from mooring.errors import InputError
+
+__all__ = ["Serializable"]
+
+
+class Serializable:
+    """A frozen dataclass that becomes a dict of plain values and is read back from one.
+
+    Fields are text, numbers, lists, mappings, other dataclasses, tuples of these, or None. A float that is NaN is written as
+    None, which JSON has.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Reading(Serializable):
+    ...     value: float
+    ...     notes: tuple[str, ...] = ()
+    >>> Reading(math.nan, ("late",)).as_dict()
+    {'value': None, 'notes': ['late']}
+    >>> Reading.from_dict({"value": None})
+    Reading(value=nan, notes=())
+    """
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values in the order of the fields."""
+        return {one.name: _to_plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read back what `as_dict` gave; fields that have a default may be absent, and other keys are ignored."""
+        found: Self = _from_plain(cls, plain)
+        return found
+
+
+def _to_plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return Serializable.as_dict(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {name: _to_plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_to_plain(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _from_plain(kind: Any, plain: Any) -> Any:
+    arguments = get_args(kind)
+    if NoneType in arguments:
+        return None if plain is None else _from_plain(arguments[0], plain)
+    if kind is float:
+        return math.nan if plain is None else float(plain)
+    if get_origin(kind) is tuple:
+        return tuple(_from_plain(arguments[0], part) for part in plain)
+    if get_origin(kind) is dict:
+        return {name: _from_plain(arguments[1], part) for name, part in plain.items()}
+    return _read_dataclass(kind, plain) if is_dataclass(kind) else plain
+
+
+def _read_dataclass(kind: Any, plain: Any) -> Any:
+    types = _field_types(kind)
+    needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    if not isinstance(plain, Mapping) or not set(needed) <= set(plain):
+        raise InputError(
+            kind.__name__,
+            expected=f"a mapping with the keys {', '.join(needed)}",
+            got=f"the keys {', '.join(map(str, plain)) or 'of an empty one'}" if isinstance(plain, Mapping) else "none",
+            cure="Pass what as_dict returned.",
+        )
+    return kind(**{name: _from_plain(types[name], plain[name]) for name in types if name in plain})
+
+
+@cache
+def _field_types(kind: Any) -> dict[str, Any]:
+    types = get_type_hints(kind)
+    return {one.name: types[one.name] for one in fields(kind)}
