@@ -20,6 +20,7 @@ from scipy.interpolate import LSQUnivariateSpline
 
 from mooring import InputError
 from mooring.errors import StorageError
+from tests.raising import raising
 
 
 @pytest.fixture
@@ -309,7 +310,7 @@ def test_no_rows_at_all_make_a_table_too(tmp_path: Path) -> None:
 
 
 def test_a_value_of_another_type_is_refused() -> None:
-    with pytest.raises(InputError, match="column iterations must be of type int"):
+    with raising(InputError, "column 'iterations'", expected="int", got="str"):
         Results.from_rows([{"iterations": "many"}])
 
 

@@ -318,7 +318,7 @@ def test_rows_that_are_handed_out_are_copies(tmp_path: Path) -> None:
 def test_a_column_of_two_kinds_is_refused_and_nothing_is_kept(tmp_path: Path, refused: Refused) -> None:
     with opened(tmp_path) as store:
         rows = [ROW, ROW | {"draw": 1, "balanced_accuracy": "high"}]
-        refused(lambda: store.append(rows), what="column 'balanced_accuracy'", expected="one kind", got="float and str")
+        refused(lambda: store.append(rows), what="column 'balanced_accuracy'", expected="float", got="float and str")
         assert store.rows() == []
     with opened(tmp_path) as store:
         assert store.rows() == []

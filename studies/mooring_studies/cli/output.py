@@ -26,18 +26,8 @@ _LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoi
 
 def describe_studies() -> list[dict[str, str]]:
     """Every study: what it is, what it needs, how long it takes."""
-    specs = [read_spec(name) for name in STUDIES]
-    return [
-        {
-            "name": spec.name,
-            "title": spec.title,
-            "paper_section": spec.paper_section,
-            "needs": spec.needs,
-            "takes": spec.takes,
-            "takes_quick": spec.takes_quick,
-        }
-        for spec in specs
-    ]
+    told = ("name", "title", "paper_section", "needs", "takes", "takes_quick")
+    return [{name: getattr(spec, name) for name in told} for spec in map(read_spec, STUDIES)]
 
 
 def print_studies(console: Console) -> None:

@@ -118,18 +118,9 @@ def as_dicts(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
     """Every comparison as plain values: numbers for programs, and the same as people write them."""
     return [
         {
-            "id": one.number.id,
-            "study": one.number.study,
-            "section": one.number.section,
-            "kind": one.number.kind,
-            "says": one.number.says,
-            "unit": one.number.unit,
+            **{name: getattr(one.number, name) for name in ("id", "study", "section", "kind", "says", "unit")},
             "paper": one.number.value,
-            "ours": one.ours,
-            "difference": one.difference,
-            "relative": one.relative,
-            "large": one.large,
-            "note": one.note,
+            **{name: getattr(one, name) for name in ("ours", "difference", "relative", "large", "note")},
             "lowest": None if one.spread is None else one.spread[0],
             "highest": None if one.spread is None else one.spread[1],
             "paper_text": paper_text(one.number),

@@ -172,15 +172,14 @@ class Results:
 
 
 def write_results(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as Parquet (zstd), the whole file or nothing.
+    """Write rows as Parquet (see `encode_rows`), the whole file or nothing.
 
     The order of columns does not depend on the rows' order of keys: first `COLUMNS`, then the attacks' by kind and
     name, then a study's own by name. NaN is written as null.
     """
-    content = io.BytesIO()
-    pq.write_table(_to_arrow(list(rows)), content, compression="zstd")
+    content = encode_rows(rows)
     make_folder(path.parent, what="the folder of results")
-    write_atomically(path, content.getvalue(), what="the results")
+    write_atomically(path, content, what="the results")
 
 
 def read_results(path: Path) -> Results:
@@ -204,17 +203,8 @@ def read_results(path: Path) -> Results:
 
 def encode_rows(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows, which need not have the same keys, as a Parquet file with checksums; what a row lacks is null there."""
-    columns: dict[str, Any] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            kinds = sorted({type(row[name]).__name__ for row in rows if name in row})
-            raise InputError(
-                f"column {name!r}", expected="of one kind", got=" and ".join(kinds), cure="Numbers or texts, not both."
-            ) from None
     content = io.BytesIO()
-    pq.write_table(pa.table(columns), content, compression="zstd", write_page_checksum=True)
+    pq.write_table(_to_arrow(list(rows)), content, compression="zstd", write_page_checksum=True)
     return content.getvalue()
 
 
@@ -263,11 +253,12 @@ def _to_arrow(rows: list[Mapping[str, Any]]) -> pa.Table:
         try:
             columns[name] = pa.array(values, _ARROW[wanted])
         except (pa.ArrowException, TypeError):
+            kinds = sorted({type(value).__name__ for value in values if value is not None})
             raise InputError(
-                f"column {name}",
+                f"column {name!r}",
                 expected=f"of type {wanted.__name__}",
-                got="another",
-                cure="See COLUMNS for the types.",
+                got=" and ".join(kinds),
+                cure="Numbers or texts, not both; COLUMNS has the types.",
             ) from None
     return pa.table(columns)
 

@@ -49,10 +49,10 @@ def _draw_attacks(axes: chart.Axes, material: fits.Material, method: str) -> Non
     anchor = method == terms.ANCHOR_NOISE
     labels: list[chart.EndLabel | None] = []
     for name, attack, words in _anchor_attacks(own) if anchor else _data_attacks(paper):
-        rows, colour = paper.where(method=name), terms.ATTACK_COLOURS[attack]
+        rows, (_, colour, marker) = paper.where(method=name), terms.ATTACKS[attack]
         x, y = rows.numbers(fits.SCALES[name]), rows.percent(f"linkage:{attack}")
         look: dict[str, Any] = {"filled": rows.converged, "alpha": 0.28} if anchor else {}
-        chart.draw_points(axes, x, y, colour=colour, marker=terms.ATTACK_MARKERS[attack], **look)
+        chart.draw_points(axes, x, y, colour=colour, marker=marker, **look)
         line = fits.fit_attack(material, paper, name, attack)
         labels.append(chart.draw_curve(axes, line, colour=colour, label=words))
     x, y = own.numbers(fits.SCALES[method]), own.leakage("linkage")
@@ -108,7 +108,7 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
         line, words = fits.fit_attack(material, paper, method, attack), f"the paper's: {terms.attack_words(attack)}"
         by_auditor = fits.fit_strongest(material, paper, method)
         labels = [
-            chart.draw_curve(one, line, colour=terms.ATTACK_COLOURS[attack], label=words),
+            chart.draw_curve(one, line, colour=terms.ATTACKS[attack][1], label=words),
             chart.draw_strongest(one, by_auditor, label="strongest, by the auditor", style=(0, (4, 1.5))),
             chart.draw_strongest(one, material.fits.line(x, by_matching), label="strongest, matched directly"),
             chart.draw_chance(one),

@@ -43,30 +43,14 @@ METHOD_COLOURS = {
     ALIGNED: BLUE,
 }
 
-ATTACK_WORDS = {
-    "known-secret": "known secret",
-    "known-anchor": "known anchor",
-    "pseudoinverse": "pseudoinverse (MP)",
-    "procrustes": "Procrustes (OP)",
-    "alignment-map": "alignment map (AM)",
-    "moments": "moments",
-    "joint-moments": "joint moments",
+ATTACKS = {  # words, colour and marker of the paper's; of others, words are made from the name
+    "known-secret": ("known secret", BLUE, "o"),
+    "known-anchor": ("known anchor", SKY, "s"),
+    "pseudoinverse": ("pseudoinverse (MP)", ORANGE, "s"),
+    "procrustes": ("Procrustes (OP)", VERMILION, "o"),
+    "alignment-map": ("alignment map (AM)", GREEN, "^"),
 }
 _ADDED_WORDS = {"learned": "learned decoder"}  # what follows a plus; others are words themselves, such as "denoised"
-ATTACK_COLOURS = {
-    "known-secret": BLUE,
-    "known-anchor": SKY,
-    "pseudoinverse": ORANGE,
-    "procrustes": VERMILION,
-    "alignment-map": GREEN,
-}
-ATTACK_MARKERS = {
-    "known-secret": "o",
-    "known-anchor": "s",
-    "pseudoinverse": "s",
-    "procrustes": "o",
-    "alignment-map": "^",
-}
 
 STRONGEST = "strongest attack we know"
 DATA_AXIS, ANCHOR_AXIS = "scale of private-data noise, σ", "scale of anchor noise, v"
@@ -114,4 +98,5 @@ def attack_words(name: str) -> str:
     'Procrustes (OP), denoised, learned decoder'
     """
     base, *added = name.split("+")
-    return ", ".join([ATTACK_WORDS.get(base, base.replace("-", " ")), *(_ADDED_WORDS.get(one, one) for one in added)])
+    words = ATTACKS[base][0] if base in ATTACKS else base.replace("-", " ")
+    return ", ".join([words, *(_ADDED_WORDS.get(one, one) for one in added)])
