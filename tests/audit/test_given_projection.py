@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import gaussian_projection, no_projection
+from mooring import gaussian_projection, no_projection, public_svd_projection
 from mooring.audit import AuditResult, OperatingPoint, root_mean_square
 from mooring.tables import Partition
 from tests.auditing import audited, planned
@@ -47,6 +47,27 @@ def test_an_absolute_scale_comes_back_as_it_was() -> None:
     point = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
     result = audited(partition, projection=F, points=[point], attacks=["procrustes"])
     assert result.points[0].data_noise_scale == pytest.approx(0.321, abs=1e-12)
+
+
+def test_one_noise_scale_hides_alike_with_any_projection_and_with_none() -> None:
+    """σ = 0.5 on 3 × 400 rows of 12 independent numbers between −1 and 1; all 12 directions, or 6 of them."""
+    rng = np.random.default_rng(0)
+    rows = [rng.uniform(-1, 1, (400, 12)) for _ in range(3)]
+    made = [
+        no_projection(12),
+        gaussian_projection(12, 12, rng=rng),
+        gaussian_projection(12, 6, rng=rng),
+        public_svd_projection(rng.uniform(-1, 1, (400, 12)), 6, rng=rng),
+    ]
+    found = []
+    for projection in made:
+        partition = Partition.from_parts(rows, rng=np.random.default_rng(0))
+        level = 0.5 / root_mean_square(partition.train, projection)
+        point = OperatingPoint("aa-i-gdp-data-noise", projection.n_components, 48, 0.0, level)
+        found.append(audited(partition, projection=projection, points=[point]).points[0].worst()[1])
+    lows, highs = ([getattr(one.interval, end) for one in found] for end in ("low", "high"))
+    assert max(lows) < min(highs)
+    assert all(one.value == pytest.approx(found[0].value, abs=0.02) for one in found)
 
 
 def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -> None:

@@ -42,13 +42,23 @@ def test_no_projection_shares_the_rows_as_they_are(rng: np.random.Generator) -> 
     assert np.array_equal(projection.decode(rows), rows)
 
 
-def test_a_gaussian_projection_has_standard_normal_entries() -> None:
-    """40,000 entries: mean within 0.02, variance within 0.03, four spreads each."""
-    projection = gaussian_projection(400, 100, rng=np.random.default_rng(0))
-    assert projection.kind == "gaussian"
-    assert (projection.n_features, projection.n_components) == (400, 100)
-    assert abs(projection.matrix.mean()) < 0.02
-    assert abs(projection.matrix.var() - 1.0) < 0.03
+def test_a_gaussian_projection_is_onto_a_uniformly_random_subspace() -> None:
+    """Orthonormal; over 400 draws of 3 of 8 directions, the share of each axis that is kept is 3/8 within 4.5 spreads."""
+    projections = [gaussian_projection(8, 3, rng=np.random.default_rng(seed)) for seed in range(400)]
+    assert {(one.kind, one.n_features, one.n_components) for one in projections} == {("gaussian", 8, 3)}
+    for one in projections:
+        one.require_orthonormal()
+        np.testing.assert_allclose(one.decoder, one.matrix.T)
+    kept = np.array([(one.matrix**2).sum(axis=1) for one in projections])
+    assert np.abs(kept.mean(axis=0) - 3 / 8).max() < 4.5 * kept.std(axis=0).max() / np.sqrt(400)
+
+
+def test_a_projection_with_other_columns_is_refused_where_noise_has_a_scale(
+    rng: np.random.Generator, refused: Callable[..., None]
+) -> None:
+    F = rng.standard_normal((5, 2))
+    stretched = Projection(F, np.linalg.pinv(F), "gaussian")
+    refused(stretched.require_orthonormal, "projection", "orthonormal", "off by")
 
 
 def test_a_public_svd_finds_the_top_singular_vectors(public_rows: np.ndarray, rng: np.random.Generator) -> None:

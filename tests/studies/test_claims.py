@@ -430,8 +430,8 @@ def test_the_network_is_the_one_that_is_trained() -> None:
 def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     from mooring_studies import roles
     from mooring_studies.data import digits
+    from mooring_studies.images.digit_study import draw_projection
 
-    from mooring.mechanisms.projection import gaussian_projection
     from mooring.metrics import build_galleries
 
     assert {number.args["what"] for number in paper_numbers() if number.ours == "as_built"} == set(BUILT)
@@ -443,7 +443,7 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     assert (BUILT["digit image: side"], BUILT["face image: side"]) == (digits.SIDE, faces.SIDE)
     assert (BUILT["colluder's index"], BUILT["target's index"]) == (roles.COLLUDER, roles.TARGET)
     assert BUILT["gallery: distractors"] == BUILT["gallery: candidates"] - 1
-    projection = gaussian_projection(784, 100, rng=np.random.default_rng(0))
+    projection = draw_projection(784, 100, rng=np.random.default_rng(0))
     assert np.std(projection.matrix) == pytest.approx(BUILT["projection: spread of entries"], abs=0.02)
     assert BUILT["gallery: chance"] == 1 / BUILT["gallery: candidates"]
     assert (BUILT["spline: interior knots"], BUILT["bands: resamples"]) == (curves.N_KNOTS, curves.N_RESAMPLES)

@@ -227,7 +227,7 @@ def simulate(
     n_components : int, optional
         h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0
-        v and σ.
+        v and σ: of the anchor's numbers, and of the rows' numbers once map and projection are undone.
     rng : numpy.random.Generator or Streams
         Where all secrets and noise come from: participant i draws its map from the stream "participant/i/transform" and
         its noise from "participant/i/noise". Two methods run with the same streams are therefore matched: C-GDP uses the
@@ -322,6 +322,7 @@ def _projection(given: Projection | None, n_components: int | None, width: int, 
             got=f"one onto {given.n_components}",
             cure="Make the projection with the same number of components.",
         )
+    given.require_orthonormal()
     return given
 
 

@@ -86,7 +86,7 @@ def init(
         float,
         typer.Option(
             min=0.0,
-            help="Private-data noise, in the units of encoded rows, whose numbers lie between -1 and 1.",
+            help="Private-data noise of an encoded number, which lies between -1 and 1, with any projection.",
             rich_help_panel=_METHOD,
         ),
     ] = 0.5,
@@ -139,16 +139,19 @@ def init(
             ),
         )
         left = count_open_entries(text)
-        drafted = None if left else Study.from_dict(parse_study(text))
+        plain = parse_study(text)
+        drafted = None if left else Study.from_dict(plain)
         write_atomically(output, text.encode(), what="the draft")
 
         console.show(
             {
                 "study": str(output),
                 "open_entries": left,
+                "method": plain["method"],
                 "fingerprint": None if drafted is None else drafted.fingerprint,
             },
             f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
+            _describe_method(plain["method"]),
             f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
             if left
             else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
@@ -222,6 +225,24 @@ def show(study: StudyPath = DEFAULT_STUDY, format: Format = "text") -> None:
         console.show(agreed.as_dict() | facts, *_describe_study(agreed))
 
 
+_PROJECTIONS = {
+    "none": "no projection",
+    "gaussian": "a random projection that follows from the nonce",
+    "public-svd": "a projection from public rows, in a file beside the study",
+}
+
+
+def _describe_method(method: dict[str, Any]) -> str:
+    """What a draft shares and how, in a sentence."""
+    scales = ("private-data", method["data_noise_scale"]), ("anchor", method["anchor_noise_scale"])
+    noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
+    shared = f"{method['components']} components" if "components" in method else "every encoded number"
+    return (
+        f"Its method is {method['name']}: it shares {shared}, by {_PROJECTIONS[method['projection']]}, with "
+        f"{' and '.join(noises) or 'no noise at all'}."
+    )
+
+
 def _describe_study(study: Study) -> Iterator[str]:
     label = study.label
     predicted = {
@@ -231,16 +252,11 @@ def _describe_study(study: Study) -> Iterator[str]:
     }[label.kind]
     scales = ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
     noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
-    projections = {
-        "none": "no projection",
-        "gaussian": "a Gaussian projection that follows from the nonce",
-        "public-svd": "a projection from public rows, in a file beside the study",
-    }
     lines = [
         ("Study", study.name),
         ("Predicts", predicted),
         ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
-        ("Shares", f"{study.n_components} components of {study.n_features}, by {projections[study.projection]}"),
+        ("Shares", f"{study.n_components} components of {study.n_features}, by {_PROJECTIONS[study.projection]}"),
         ("Anchor", f"{study.n_anchor_rows} rows"),
         ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
         ("Columns", f"{len(study.columns)}"),

@@ -1,8 +1,12 @@
-"""The public projection F from raw features to the components that are shared.
+"""The public projection F from encoded features to the components that are shared.
 
-Legend: F (n_features × h), F† its pseudoinverse. Everybody knows F, the attacker included. X F F† is what F† makes of the
-exact X F, and no limit of what an attack recovers: whoever has records of the same kind can learn what F leaves out
-(`mooring.attacks.decoding`).
+Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I: a noise scale
+means the same with any of them and with none, the noise of an encoded number in each direction that is shared. (The
+columns of the paper's Gaussian F are some √n_features long, and noise of one scale that much weaker beside them. F = QT with
+a public invertible T: X Q tells what X F does.)
+
+Everybody knows F, the attacker included. X F F† is what F† makes of the exact X F, and no limit of what an attack recovers:
+whoever has records of the same kind can learn what F leaves out (`mooring.attacks.decoding`).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, like, namespace_of, require_finite
+from mooring.geometry.backend import as_float64, like, namespace_of, require_finite, to_numpy
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
@@ -47,6 +51,18 @@ class Projection:
     def n_components(self) -> int:
         """Width of the projected rows, h."""
         return int(self.matrix.shape[1])
+
+    def require_orthonormal(self) -> None:
+        """Refuse a matrix whose columns are not orthonormal: noise scales have another unit with it."""
+        F = to_numpy(self.matrix)
+        off = float(np.abs(F.T @ F - np.eye(self.n_components)).max())
+        if not off <= 1e-8:
+            raise InputError(
+                "projection",
+                expected="orthonormal columns, so that a noise scale is per encoded number",
+                got=f"inner products off by {off:.3g}",
+                cure="Take the Q of the matrix's QR decomposition.",
+            )
 
     def encode(self, rows: Array) -> Array:
         """X F."""
@@ -87,7 +103,7 @@ def no_projection(n_features: int) -> Projection:
 
 
 def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
-    """Project onto independent standard normal directions.
+    """Project onto a uniformly random subspace: an orthonormal basis of independent standard normal directions.
 
     Parameters
     ----------
@@ -96,8 +112,8 @@ def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Ge
         The projection is public: its randomness must not be shared with anything secret.
     """
     _require_width(n_features, n_components)
-    F = rng.standard_normal((n_features, n_components))
-    return Projection(F, np.linalg.pinv(F), "gaussian")
+    F = np.linalg.qr(rng.standard_normal((n_features, n_components)))[0]
+    return Projection(F, F.T.copy(), "gaussian")
 
 
 def public_svd_projection(

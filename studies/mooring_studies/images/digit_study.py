@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mooring.attacks import LearnedDecoder, learn_decoder
 from mooring.audit import root_mean_square
-from mooring.mechanisms import Projection, gaussian_projection
+from mooring.mechanisms import Projection
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
 from mooring.typing import Array, Indices
@@ -81,7 +81,7 @@ class DigitStudy:
             rows_limit=limits if data.n_train or data.n_validation or data.n_test else None,
         )
         held: dict[Split, Any] = {"train": partition.train, "validation": partition.validation, "test": partition.test}
-        projection = gaussian_projection(SIDE * SIDE, data.n_components, rng=streams.named("projection"))
+        projection = draw_projection(SIDE * SIDE, data.n_components, rng=streams.named("projection"))
 
         def pixels(split: Split) -> Any:
             return images.test_images if split == "test" else images.train_images
@@ -149,3 +149,15 @@ class DigitStudy:
             shown=np.array([int(np.flatnonzero(labels == digit)[0]) for digit in np.unique(labels)]),
             learned_decoder=Decoder(tensor(learned.matrix), tensor(learned.offset)),
         )
+
+
+def draw_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
+    """The paper's Gaussian projection, with standard normal entries: noise scales are in units of its projected rows.
+
+    Parameters
+    ----------
+    n_features, n_components : int
+    rng : numpy.random.Generator
+    """
+    F = rng.standard_normal((n_features, n_components))
+    return Projection(F, np.linalg.pinv(F), "gaussian")

@@ -53,6 +53,14 @@ def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> 
     assert draft_study(tmp_path / "0.csv") != draft_study(tmp_path / "0.csv")  # by the nonce
 
 
+def test_a_draft_says_what_it_projects(tmp_path: Path) -> None:
+    for width, method in ((30, {"projection": "none"}), (31, {"projection": "gaussian", "components": 30})):
+        (tmp_path / "t.csv").write_text(",".join(f"c{k}" for k in range(width)) + "\n")
+        text = draft_study(tmp_path / "t.csv")
+        assert method.items() <= parse_study(text)["method"].items()
+        assert ("# projection:" in text) == (width > 30)
+
+
 def test_parquets_rows_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pa.parquet.write_table(pa.table({"age": np.arange(9000.0), "n": np.arange(9000)}), path)

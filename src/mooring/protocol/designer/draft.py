@@ -162,6 +162,8 @@ def _describe_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettin
         "anchor_rows": "# anchor_rows: four times the components.\n",
     }
     above = "".join(remarks[key] for key, value in optional.items() if value is None)
+    if projection == "gaussian" and settings.projection is None:
+        above += f'# projection: rows this wide go onto {components} random directions, for speed; "none" shares all.\n'
     below = (
         f"# projection_digest comes from: mooring study project  {TODO} run it\n" if projection == "public-svd" else ""
     )

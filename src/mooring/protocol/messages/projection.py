@@ -27,7 +27,11 @@ def study_projection(study: Study) -> Projection:
         return no_projection(m)
     if study.projection == "gaussian":
         seed = int.from_bytes(hashlib.sha256(b"mooring projection" + study.nonce.encode()).digest())
-        return gaussian_projection(m, h, rng=np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        if study.format == 1:  # columns of any length
+            gaussian = rng.standard_normal((m, h))
+            return Projection(gaussian, np.linalg.pinv(gaussian), "gaussian")
+        return gaussian_projection(m, h, rng=rng)
     cure = f"Put {projection_file_name(study)}, which came with the study, beside it."
     if study.folder is None:
         raise StorageError("the public projection", reason="the study was not read from a folder", cure=cure)
