@@ -309,7 +309,7 @@ def test_a_browser_draws_the_charts(which: str, request: pytest.FixtureRequest, 
     assert "local only" in found.stdout
 
 
-STUDY = """format = 1
+STUDY = """format = 2
 name = "patients"
 nonce = "00000000000000000000000000000001"
 [method]

@@ -28,7 +28,7 @@ app.command()(report)
 RUNNER = CliRunner()
 NAMES = ("north", "south", "west")
 STUDY_TOML = """
-format = 1
+format = 2
 name = "hearts"
 nonce = "00112233445566778899aabbccddeeff"
 [method]

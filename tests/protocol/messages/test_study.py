@@ -126,7 +126,9 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("format = 1", "format = 2", "format"),
+        ("format = 2", "format = 3", "format"),
+        ("format = 2", "format = true", "format"),
+        ("format = 2", "format = 1.0", "format"),
         ('kind = "number"', 'kind = "numbers"', "column 'age'"),
         ("range = [0, 120]", "range = [120, 0]", "range of column 'age'"),
         ("range = [0, 120]", "range = []", "range of column 'age'"),
@@ -169,7 +171,7 @@ def test_files_that_cannot_be_read_or_written_are_told_as_such(tmp_path: Path) -
         AGREED.write(tmp_path / "no folder" / "study.toml")
 
 
-PLAIN = 'format = 1\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'
+PLAIN = 'format = 2\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 HKDF-SHA256 turns the secret and everything that the numbers are for (purpose, study, anchor, scale, shape, digest of the
 matrix they are added to, format) into a key, and ChaCha20 turns the key into a stream. The same circumstances give the same
-numbers, after a crash or from a restored backup; any other circumstance gives unrelated ones. Normal numbers are made from a
-radius of 53 bits and an angle of 24 (Box and Muller): they reach 8.5 standard deviations, in the precision of an upload.
+numbers, after a crash or from a restored backup; any other circumstance gives unrelated ones.
+
+A normal number is the inverse distribution function of one word of the stream: 63 bits of magnitude and a sign, no word used
+twice, up to 9.2 standard deviations. Version 1 made pairs of numbers from a radius of 53 bits and an angle of 24 (Box and
+Muller): who guesses two rows can tell from the angle's few values whether the guess is right, whatever the noise scale. It
+remains to derive the maps of studies of format 1, in which nothing new is shared.
 """
 
 from __future__ import annotations
@@ -21,18 +25,19 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from scipy.special import ndtri
 
 from mooring.geometry.orthogonal import orthogonal_from_gaussian
 from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
-VERSION = 1
+LARGEST_NORMAL = 9.2  # of either version
 _CHUNK = 2**16
 _THREADS = min(8, os.cpu_count() or 1)
 
 
-def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any]) -> Secret:
+def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, version: int = 2) -> Secret:
     """A key for one purpose in these circumstances.
 
     Parameters
@@ -41,9 +46,11 @@ def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any]) -> Se
     purpose : str
     circumstances : mapping
         Plain values that JSON can hold; any other value gives an unrelated key.
+    version : {1, 2}, default 2
+        The study's format.
     """
     info = json.dumps(
-        {"mooring": VERSION, "purpose": purpose, **circumstances},
+        {"mooring": version, "purpose": purpose, **circumstances},
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
@@ -63,6 +70,7 @@ class Stream:
     """
 
     key: Secret
+    version: int = 2
 
     def words(self, chunk: int, count: int) -> npt.NDArray[np.uint64]:
         """The first `count` words of 64 bits of a chunk; chunks are independent."""
@@ -97,19 +105,25 @@ class Stream:
 
     def _chunk(self, chunk: int) -> Matrix:
         words = self.words(chunk, _CHUNK)
-        half = _CHUNK // 2
-        radius = (words[:half] >> np.uint64(11)).astype(np.float64)
-        radius += 1.0
-        radius *= 2.0**-53  # in (0, 1]: its logarithm is finite
-        np.log(radius, out=radius)
-        radius *= -2.0
-        np.sqrt(radius, out=radius)
-        angle = (words[half:] >> np.uint64(40)).astype(np.float32)
-        angle *= np.float32(2 * np.pi * 2.0**-24)
-        found = np.empty(_CHUNK)
-        np.multiply(radius, np.cos(angle), out=found[:half])
-        np.multiply(radius, np.sin(angle), out=found[half:])
-        return found
+        return _paired_normals(words) if self.version == 1 else _normals(words)
+
+
+def _normals(words: npt.NDArray[np.uint64]) -> Matrix:
+    """One standard normal number a word, by inversion."""
+    tail = (words >> np.uint64(1)).astype(np.float64)
+    tail += 0.5  # in (0, 1/2] after the next line: the inverse is finite, and finest where it is steep
+    tail *= 2.0**-64
+    ndtri(tail, out=tail)  # zero or less
+    signs = (words << np.uint64(63)) ^ tail.view(np.uint64)
+    return signs.view(np.float64)
+
+
+def _paired_normals(words: npt.NDArray[np.uint64]) -> Matrix:
+    """Version 1: Box and Muller's pairs, half a chunk apart."""
+    half = words.size // 2
+    radius = np.sqrt(-2.0 * np.log(((words[:half] >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53))
+    angle = (words[half:] >> np.uint64(40)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-24)
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
 
 
 class SecretMap:
@@ -127,9 +141,9 @@ class SecretMap:
         self.__map = map
 
     @classmethod
-    def derive(cls, key: Secret, *, n_components: int) -> SecretMap:
+    def derive(cls, key: Secret, *, n_components: int, version: int = 2) -> SecretMap:
         """Draw O from the Haar measure and Ψ from the standard normal, both from the key."""
-        numbers = Stream(key).normals(0, n_components * (n_components + 1))
+        numbers = Stream(key, version).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
+from mooring.protocol.crypto.derivation import LARGEST_NORMAL
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_projection
@@ -40,7 +41,7 @@ _WHAT = "the bundle"
 _MOST_ROWS = 2**40
 _BLOCK_BYTES = 2**24
 _NORM_SPREADS = 8.0
-_LARGEST_NORMAL = 8.6
+
 _ASK_AGAIN = "Ask the participant to send its bundle again."
 Single = npt.NDArray[np.float32]
 
@@ -265,11 +266,11 @@ def _require_labels(values: Single, study: Study) -> None:
 
 
 def _largest_entry(study: Study) -> float:
-    """No entry of Y_i is larger: encoded numbers lie between −1 and 1, and normal numbers are below 8.6 as we draw them."""
+    """No entry of Y_i is larger: encoded numbers lie between −1 and 1, and no normal number is larger as we draw them."""
     reach = math.sqrt(study.n_features)
-    if study.projection == "gaussian":
+    if study.projection == "gaussian" and study.format == 1:
         reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
-    return 1.01 * reach + _LARGEST_NORMAL * (1 + study.data_noise_scale)  # the map's translation is standard normal
+    return 1.01 * reach + LARGEST_NORMAL * (1 + study.data_noise_scale)  # the map's translation is standard normal
 
 
 def _require_anchor_norm(representation: npt.NDArray[np.float64], study: Study) -> None:

@@ -42,9 +42,9 @@ class Study:
         An anchor-aligned method of `mooring.METHODS`.
     n_components, n_anchor_rows : int
     data_noise_scale, anchor_noise_scale : float
-        σ and v; σ in the units of the encoded rows, whose numbers lie between −1 and 1.
+        σ and v; σ is the noise of an encoded number, which lies between −1 and 1, once map and projection are undone.
     projection : {"none", "gaussian", "public-svd"}
-        A Gaussian one follows from the nonce; a public SVD lies in a file beside the study.
+        A Gaussian one follows from the nonce; a public SVD lies in a file beside the study. Both have orthonormal columns.
     projection_digest : str
         SHA-256 of that file.
     missing_words : tuple of str
@@ -57,6 +57,9 @@ class Study:
     analyst : Member or None
     dealer : str
         The participant that deals the anchor; the first of the roster where left out.
+    format : {1, 2}
+        In format 1 noise has too few bits and its scale depends on the projection: what was shared is still aligned,
+        delivered and used, and nothing more is shared.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Study:
     participants: tuple[Member, ...] = ()
     analyst: Member | None = None
     dealer: str = ""
+    format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -197,7 +201,7 @@ class Study:
         if self.image_shape:
             rows["image_shape"] = list(self.image_shape)
         plain = {
-            "format": FORMAT,
+            "format": self.format,
             "name": self.name,
             "nonce": self.nonce,
             "method": method,

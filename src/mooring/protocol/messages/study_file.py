@@ -16,7 +16,8 @@ from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)
 
 _MOST_BYTES = 16 * 2**20
 _LARGEST_WHOLE = 2**63
@@ -33,7 +34,7 @@ _HEAD = """\
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
 """
 _METHOD = """\
-# data_noise_scale is in the units of the encoded rows, whose numbers lie between -1 and 1.
+# data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.
 """
 _ROWS = """\
 # missing_words stand for a missing value, besides "?", "NA", "NaN", "null" and nothing at all.
@@ -169,10 +170,10 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     """What a study is made of, from what `Study.as_dict` gave or the tables of a study's file."""
     known = {"format", "name", "nonce", "method", "rows", "label", "columns", "participants", "analyst", "dealer"}
     require_known("study", plain, known)
-    if plain.get("format") != FORMAT:
+    if type(plain.get("format")) is not int or plain["format"] not in FORMATS:
         raise InputError(
             "format of the study",
-            expected=str(FORMAT),
+            expected=" or ".join(map(str, FORMATS)),
             got=repr(plain.get("format")),
             cure="This mooring reads no other; use the version the study was made with.",
         )
@@ -189,6 +190,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     projection: Any = _take(method, "projection", _WORD, "none")
     n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
     return {
+        "format": plain["format"],
         "name": _take(plain, "name", _WORD),
         "nonce": _take(plain, "nonce", _WORD),
         "columns": tuple(columns),

@@ -73,8 +73,9 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
         kept = vault.study_folder(study.folder_name) / _KEPT
         if not kept.exists():
             shape = (study.n_anchor_rows, study.n_components)
-            key = derive(vault.master, "anchor", {"study": study.digest, "shape": list(shape)})
-            matrix = anchor_from_gaussian(Stream(key).normals(0, shape[0] * shape[1]).reshape(shape))
+            known = {"study": study.digest, "shape": list(shape)}
+            key = derive(vault.master, "anchor", known, version=study.format)
+            matrix = anchor_from_gaussian(Stream(key, study.format).normals(0, shape[0] * shape[1]).reshape(shape))
             write_anchor(kept, study, matrix, vault.signing_key)
         with open_plain_file(kept, what="the anchor file") as file:
             write_atomically(path, file.read(), what="the anchor file")

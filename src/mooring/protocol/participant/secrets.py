@@ -7,6 +7,7 @@ whatever order the file has them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,19 +32,19 @@ class Perturbation:
     @property
     def map(self) -> SecretMap:
         """(O_i, Ψ_i)."""
-        key = derive(self.vault.master, "transform", self._circumstances() | {"components": self.study.n_components})
-        return SecretMap.derive(key, n_components=self.study.n_components)
+        key = self._key("transform", {"components": self.study.n_components})
+        return SecretMap.derive(key, n_components=self.study.n_components, version=self.study.format)
 
     @property
     def anchor_noise(self) -> Stream:
         """W' of the anchor's representation."""
         scale, shape = self.study.anchor_noise_scale, self.anchor.matrix.shape
-        return Stream(self._noise_key("anchor noise", scale, shape, self.anchor.digest))
+        return self._noise("anchor noise", scale, shape, self.anchor.digest)
 
     def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
         """W of the rows' representation, row after row of the bundle."""
         shape = (n_rows, self.study.n_components)
-        return Stream(self._noise_key("data noise", self.study.data_noise_scale, shape, rows_digest))
+        return self._noise("data noise", self.study.data_noise_scale, shape, rows_digest)
 
     def anchor_representation(self) -> npt.NDArray[np.float32]:
         """B_i, as it is uploaded."""
@@ -52,12 +53,12 @@ class Perturbation:
 
     def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
         """A secret, uniformly random order of the rows."""
-        circumstances = self._circumstances() | {"rows": n_rows, "added_to": rows_digest}
-        return Stream(derive(self.vault.master, "order", circumstances)).permutation(n_rows)
+        return Stream(self._key("order", {"rows": n_rows, "added_to": rows_digest})).permutation(n_rows)
 
-    def _noise_key(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Secret:
+    def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
         circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
-        return derive(self.vault.master, purpose, self._circumstances() | circumstances)
+        return Stream(self._key(purpose, circumstances), self.study.format)
 
-    def _circumstances(self) -> dict[str, object]:
-        return {"study": self.study.digest, "anchor": self.anchor.digest}
+    def _key(self, purpose: str, circumstances: Mapping[str, object]) -> Secret:
+        known: dict[str, object] = {"study": self.study.digest, "anchor": self.anchor.digest}
+        return derive(self.vault.master, purpose, {**known, **circumstances}, version=self.study.format)

@@ -130,6 +130,7 @@ def share_rows(
         surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
+        _require_current_format(study, ledger)
         entry = ledger.record_intent(study.digest, study.name, rows)
         del rows  # of many rows, every array that is not needed any more is let go
         kept = vault.study_folder(study.folder_name) / _KEPT
@@ -311,6 +312,15 @@ def _changed() -> RefusedError:
     return RefusedError(
         "the table", reason="it changed while it was being read", cure="Run the command again on a file at rest."
     )
+
+
+def _require_current_format(study: Study, ledger: Ledger) -> None:
+    if study.format == 1 and ledger.entry(study.digest) is None:
+        raise RefusedError(
+            "the study",
+            reason="it is of format 1, whose noise has too few bits and a scale that depends on the projection",
+            cure="Ask its designer to draft it again with this version.",
+        )
 
 
 def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None:
