@@ -20,6 +20,7 @@ from mooring_studies.data.faces import face_galleries, load_faces, partition_fac
 from mooring import InputError, MissingExtraError
 from mooring.errors import StorageError
 from mooring.randomness import Streams
+from tests.raising import raising
 
 Refused = Callable[..., None]
 STREAMS = Streams.for_experiment(seed=5)
@@ -57,12 +58,9 @@ def test_given_folder_then_environment_then_data(tmp_path: Path, monkeypatch: py
 
 
 def test_a_missing_file_is_named_with_its_source(tmp_path: Path) -> None:
-    with pytest.raises(StorageError) as caught:
-        downloads.find(tmp_path / "nowhere", "celeba/celeba64.parquet")
-    message = str(caught.value)
-    assert str(tmp_path / "nowhere" / "celeba64.parquet") in message
-    assert "CelebA home page" in message
-    assert "MOORING_DATA" in message
+    name = "celeba/celeba64.parquet"
+    with raising(StorageError, name, reason=str(tmp_path / "nowhere" / "celeba64.parquet"), cure="MOORING_DATA"):
+        downloads.find(tmp_path / "nowhere", name)
 
 
 # --- digits
@@ -97,50 +95,35 @@ def test_digits_packed_or_not_in_the_folder_or_in_mnist(tmp_path: Path, packed: 
     assert rows.checksums == checksums
 
 
-def test_missing_digits_are_named_with_where_to_get_them(tmp_path: Path) -> None:
-    checksums = save_digits(tmp_path)
-    (tmp_path / (digits.TEST_LABELS + ".gz")).unlink()
-    with pytest.raises(StorageError, match=digits.TEST_LABELS) as caught:
-        load_small(tmp_path, checksums)
-    assert "MNIST home page or any mirror" in str(caught.value)
-
-
 @pytest.mark.parametrize("packed", [True, False])
-def test_digits_that_end_early_are_refused(tmp_path: Path, packed: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "damage", "reason", "cure"),
+    [
+        (digits.TEST_LABELS, lambda content: None, "there is no", "MNIST home page or any mirror"),
+        (digits.TRAIN_IMAGES, lambda content: content[:-1000], "cut short", "fetch it again from the MNIST home page"),
+        (digits.TRAIN_LABELS, lambda content: content[:-1] + bytes([content[-1] ^ 1]), "", "etch it again"),
+        (digits.TRAIN_IMAGES, lambda content: b"<html>not found</html>", "cut short", "etch it again"),
+    ],
+    ids=["missing", "half", "another", "page"],
+)
+def test_digits_that_are_not_mnist_are_refused(
+    name: str, damage: Callable[[bytes], bytes | None], reason: str, cure: str, packed: bool, tmp_path: Path
+) -> None:
     checksums = save_digits(tmp_path, packed=packed)
-    path = tmp_path / (digits.TRAIN_IMAGES + ".gz" * packed)
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(StorageError) as caught:
+    path = tmp_path / (name + ".gz" * packed)
+    content = damage(path.read_bytes())
+    path.unlink() if content is None else path.write_bytes(content)
+    with raising(StorageError, reason=reason, cure=cure) as caught:
         load_small(tmp_path, checksums)
-    message = str(caught.value)
-    assert path.name in message
-    assert "cut short" in message
-    assert "fetch it again from the MNIST home page" in message
+    assert name in caught.value.what
 
 
-def test_digits_of_another_content_are_refused(tmp_path: Path) -> None:
-    checksums = save_digits(tmp_path, packed=False)
-    path = tmp_path / digits.TRAIN_LABELS
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(StorageError, match="SHA-256") as caught:
-        load_small(tmp_path, checksums)
-    assert path.name in str(caught.value)
-    assert "Fetch it again" in str(caught.value)
-
-
-def test_digits_of_another_size_are_refused(tmp_path: Path) -> None:
-    save_digits(tmp_path)
-    with pytest.raises(StorageError, match="60000"):
+def test_digits_of_another_content_or_size_are_refused(tmp_path: Path) -> None:
+    checksums = save_digits(tmp_path)
+    with raising(StorageError, reason="SHA-256"):
+        load_small(tmp_path, checksums | {digits.TRAIN_LABELS: "0" * 64})
+    with raising(StorageError, reason="60000"):
         load_digits(tmp_path)
-
-
-def test_a_file_that_is_no_idx_file_is_refused(tmp_path: Path) -> None:
-    checksums = save_digits(tmp_path, packed=False)
-    (tmp_path / digits.TRAIN_IMAGES).write_text("<html>not found</html>")
-    with pytest.raises(StorageError, match="first bytes"):
-        load_small(tmp_path, checksums)
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +145,19 @@ def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, n
     assert np.abs(share - 200 / 1200).max() < 0.01
 
 
-def test_the_same_streams_deal_the_same_digits(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
-    def partition(seed: int) -> np.ndarray:
+def test_the_same_streams_deal_the_same_digits_and_people(
+    digit_labels: tuple[np.ndarray, np.ndarray], people: tuple[np.ndarray, np.ndarray]
+) -> None:
+    def dealt(seed: int) -> tuple[Any, Any]:
         streams = Streams.for_experiment(seed=seed)
-        return np.concatenate(partition_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams).train)
+        rows = partition_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams)
+        faces = partition_faces(*people, n_participants=2, identities_each=20, streams=streams)
+        return np.concatenate(rows.train).tolist(), faces.train[1].tolist()
 
-    assert (partition(1) == partition(1)).all()
-    assert (partition(1) != partition(2)).any()
+    first, again, other = dealt(1), dealt(1), dealt(2)
+    assert first == again
+    assert first[0] != other[0]
+    assert set(first[1]) != set(other[1])
 
 
 def test_a_quick_run_deals_fewer_digits_in_the_same_shares(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
@@ -221,7 +210,7 @@ def face_table(**changes: Any) -> pa.Table:
         "pool": ["public"] * 40 + ["participants"] * (n - 40),
         "image_webp": [webp(k % 250) for k in range(n)],
     }
-    return pa.table({**columns, **changes})
+    return pa.table({name: column for name, column in {**columns, **changes}.items() if column is not None})
 
 
 def save_faces(path: Path, **changes: Any) -> Path:
@@ -256,16 +245,13 @@ def test_another_file_of_faces_is_noted_and_taken(packed: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kept", [0, 100, -8])
-def test_faces_that_end_early_are_refused(packed: Path, tmp_path: Path, kept: int) -> None:
+def test_faces_that_end_early_or_are_missing_are_refused(packed: Path, tmp_path: Path, kept: int) -> None:
     path = tmp_path / "half.parquet"
-    path.write_bytes(packed.read_bytes()[:kept])
-    with pytest.raises(StorageError, match=r"half\.parquet.*cut short.*fetch it again from the CelebA home page"):
+    with raising(StorageError, "celeba/celeba64.parquet", reason=str(path), cure="CelebA home page"):
         load_faces(path)
-
-
-def test_missing_faces_say_where_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"celeba64.*CelebA home page"):
-        load_faces(tmp_path / "celeba64.parquet")
+    path.write_bytes(packed.read_bytes()[:kept])
+    with raising(StorageError, str(path), reason="cut short", cure="fetch it again from the CelebA home page"):
+        load_faces(path)
 
 
 @pytest.mark.parametrize(
@@ -278,17 +264,12 @@ def test_missing_faces_say_where_to_get_them(tmp_path: Path) -> None:
         ({"image_webp": ["not bytes"] * 145}, "image_webp holds string"),
         ({"image_webp": [b"no picture"] * 145}, "cannot be decoded"),
         ({"image_webp": [webp(3, (32, 32, 3))] * 145}, "32, 32, 3"),
+        ({"smiling": None}, "no column smiling"),
     ],
 )
 def test_faces_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(StorageError, match=reason):
+    with raising(StorageError, reason=reason):
         load_faces(save_faces(tmp_path / "faces.parquet", **changes))
-
-
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    pa.parquet.write_table(face_table().drop_columns(["smiling"]), tmp_path / "faces.parquet")
-    with pytest.raises(StorageError, match="no column smiling"):
-        load_faces(tmp_path / "faces.parquet")
 
 
 def test_faces_need_pillow(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,15 +326,6 @@ def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, 
     for name in ("train", "validation", "test", "identities", "reserved", "queries"):
         for one, other in zip(getattr(few, name), getattr(many.first(3), name), strict=True):
             assert one.tolist() == other.tolist()
-
-
-def test_other_streams_deal_other_people(people: tuple[np.ndarray, np.ndarray]) -> None:
-    deals = [
-        partition_faces(*people, n_participants=2, identities_each=20, streams=Streams.for_experiment(seed=seed))
-        for seed in (1, 1, 2)
-    ]
-    assert deals[0].train[1].tolist() == deals[1].train[1].tolist()
-    assert set(deals[0].identities[1]) != set(deals[2].identities[1])
 
 
 def test_too_many_identities_are_refused_with_what_would_do(
@@ -426,10 +398,10 @@ def test_official_files_are_packed_into_what_load_faces_reads(official: dict[str
 def test_a_damaged_official_image_is_named_and_leaves_no_file(official: dict[str, Path], tmp_path: Path) -> None:
     path = official["folder_of_jpgs"] / "000008.jpg"
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(StorageError, match=r"000008\.jpg.*cut short"):
+    with raising(StorageError, str(path), reason="cut short"):
         pack_faces(**official, output=tmp_path / "packed.parquet")
     path.unlink()
-    with pytest.raises(StorageError, match=r"000008\.jpg"):
+    with raising(StorageError, "celeba/000008.jpg"):
         pack_faces(**official, output=tmp_path / "packed.parquet")
     assert not list(tmp_path.glob("packed*"))
 
@@ -477,15 +449,12 @@ def test_pixels_reach_the_model_red_first_from_minus_one_to_one(corner_model: Pa
     assert vectors == pytest.approx(np.tile(expected, (3, 1)))
 
 
-def test_a_missing_face_model_says_where_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"w600k_mbf\.onnx.*112×112.*non-commercial") as caught:
-        open_face_model(tmp_path / "model.onnx")
-    assert str(tmp_path / "model.onnx") in str(caught.value)
-
-
-def test_a_face_model_that_ends_early_is_refused(corner_model: Path) -> None:
+def test_a_face_model_that_ends_early_or_is_missing_is_refused(corner_model: Path) -> None:
     corner_model.write_bytes(corner_model.read_bytes()[:-40])
-    with pytest.raises(StorageError, match=r"model\.onnx.*cut short"):
+    with raising(StorageError, str(corner_model), reason="cut short"):
+        open_face_model(corner_model)
+    corner_model.unlink()
+    with raising(StorageError, "faces/w600k_mbf.onnx", reason=str(corner_model), cure="non-commercial"):
         open_face_model(corner_model)
 
 
