@@ -48,6 +48,7 @@ CONTRACT: dict[str, Callable[[Method, str], bool]] = {
     "known-rows": lambda method, view: view == "known-rows",
     "repeated-upload": lambda method, view: view == "repeated-uploads",
 }
+VIEW_OF = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}  # the others need no more than "plain"
 IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alignment-map")
 
 
@@ -143,9 +144,10 @@ def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, 
         check_sentence(outcome)
     else:
         check_rows(outcome, view)
-        again = attacked(attack, view)
-        assert np.array_equal(outcome.rows, again.rows)
-        assert outcome.notes == again.notes
+        if view_name == VIEW_OF.get(attack, "plain"):
+            again = attacked(attack, view)
+            assert np.array_equal(outcome.rows, again.rows)
+            assert outcome.notes == again.notes
 
 
 @pytest.mark.parametrize("view_name", ["plain", "no-colluders", "repeated-uploads", "known-rows"])
@@ -213,22 +215,21 @@ def one_thread(torch: ModuleType) -> Iterator[None]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("attack", CONTRACT)
 def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: ModuleType) -> None:
-    view_name = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}.get(attack, "plain")
+    view_name, denoise = VIEW_OF.get(attack, "plain"), METHODS[method].data_noise
     truth = simulated(method).private_data[TARGET]
-    for denoise in (False, True) if METHODS[method].data_noise else (False,):
-        expected = outcome_of(attack, method, view_name, denoise=denoise)
-        view = simulated(method, library="torch").view(**VIEWS[view_name])
-        got = attacked(attack, view, denoise=denoise)
-        assert type(got) is type(expected)
-        if isinstance(got, DoesNotApply):
-            assert got.reason == expected.reason
-            continue
-        assert isinstance(got.rows, torch.Tensor)
-        assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
-        check_rows(got, view)
-        assert centred_error(truth, to_numpy(got.rows)) == pytest.approx(
-            centred_error(truth, expected.rows), abs=1e-4, rel=1e-3
-        )
+    expected = outcome_of(attack, method, view_name, denoise=denoise)
+    view = simulated(method, library="torch").view(**VIEWS[view_name])
+    got = attacked(attack, view, denoise=denoise)
+    assert type(got) is type(expected)
+    if isinstance(got, DoesNotApply):
+        assert got.reason == expected.reason
+        return
+    assert isinstance(got.rows, torch.Tensor)
+    assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
+    check_rows(got, view)
+    assert centred_error(truth, to_numpy(got.rows)) == pytest.approx(
+        centred_error(truth, expected.rows), abs=1e-4, rel=1e-3
+    )
 
 
 # ------------------------------------------------------------------------------------------- no secret is reachable
