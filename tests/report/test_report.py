@@ -256,6 +256,10 @@ def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: di
     with pytest.raises(InputError) as caught:
         read_audit(tmp_path / "audit.json")
     assert caught.value.what == "the audit"
+    (tmp_path / "check.json").write_text(json.dumps({"self_attack": plain}))
+    with pytest.raises(InputError) as caught:
+        collect_records(tmp_path)
+    assert caught.value.what == "the self-attack"
 
 
 def test_an_audit_that_could_run_no_attack_is_never_read_as_safety(study: Study, audit: dict[str, Any]) -> None:

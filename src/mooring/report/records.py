@@ -99,8 +99,9 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
                 raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
             found[name] = record
     attack = found.get("check", {}).get("self_attack")
-    if not examples and attack and isinstance(attack.get("points"), list):
-        found["check"]["self_attack"] = _without_examples(attack)
+    if attack:
+        _require_audit(attack, "the self-attack", "Run 'mooring check' again.")
+        found["check"]["self_attack"] = attack if examples else _without_examples(attack)
     return found
 
 
@@ -130,12 +131,12 @@ def read_audit(path: Path, *, examples: bool = True) -> dict[str, Any]:
     audit = dict(plain["audit"]) if planned else plain
     if planned and isinstance(plain.get("verdict"), str):
         audit["verdict"] = plain["verdict"]
-    audit_from(audit, what, cure)
+    _require_audit(audit, what, cure)
     return audit if examples else _without_examples(audit)
 
 
-def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
-    """Turn plain values into an audit that can be drawn, or say that they are damaged."""
+def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
+    """Refuse plain values that are no audit which can be drawn."""
     try:
         result = AuditResult.from_json(json.dumps(plain))
         result.headline(), result.joining(), state_setting(result), draw_audit(result)
@@ -147,7 +148,6 @@ def audit_from(plain: dict[str, Any], what: str, cure: str) -> AuditResult:
             raise TypeError
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise _damaged(what, "something that cannot be an audit's result", cure) from None
-    return result
 
 
 def _without_examples(audit: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult
-from mooring.report.records import RECORDS, audit_from
+from mooring.report.records import RECORDS
 from mooring.report.verdict import judge
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | No
     for title, source, plain in given:
         if not plain:
             continue
-        cure = "Give an audit.json or plan.json." if source == "audit" else "Run 'mooring check' again."
-        result = audit_from(dict(plain), title, cure)
+        result = AuditResult.from_dict(plain)
         point = result.points[0] if source == "check" and result.points else _point_of(study, result)
         described = None
         if point is not None:
