@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mooring.errors import InputError, MissingExtraError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio
-from mooring.metrics.validation import finite_rows
+from mooring.metrics.validation import finite_rows, require_image_shape
 from mooring.typing import Array, Matrix
 
 _SSIM_WINDOW = 7
@@ -178,14 +178,7 @@ def _as_images(
     truth: ArrayLike, reconstruction: ArrayLike, image_shape: tuple[int, ...], data_range: float
 ) -> tuple[Matrix, Matrix]:
     truth, reconstruction = _pair(truth, reconstruction)
-    shape = tuple(image_shape)
-    if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != truth.shape[1]:
-        raise InputError(
-            "image_shape",
-            expected=f"(H, W) or (H, W, C) with {truth.shape[1]} pixel values in all",
-            got=str(shape),
-            cure="Pass the shape that each row was flattened from.",
-        )
+    require_image_shape(image_shape, truth.shape[1])
     if not (math.isfinite(data_range) and data_range > 0):
         raise InputError(
             "data_range",
@@ -193,4 +186,4 @@ def _as_images(
             got=f"{data_range:g}",
             cure="Pass the largest possible pixel value less the smallest.",
         )
-    return truth.reshape(-1, *shape), reconstruction.reshape(-1, *shape)
+    return truth.reshape(-1, *image_shape), reconstruction.reshape(-1, *image_shape)

@@ -19,30 +19,13 @@ BLOCK_NUMBERS = 2**22  # numbers held at once where rows are worked through in b
 
 def finite_rows(what: str, values: ArrayLike) -> Matrix:
     """Return `values` as a float64 matrix, or refuse: it must hold rows and columns, and be finite throughout."""
-    rows = _numbers(what, values)
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise InputError(
-            what,
-            expected="a matrix of rows by features, with at least one of each",
-            got=f"shape {rows.shape}",
-            cure="Pass one record a row; flatten images first.",
-        )
-    require_finite(what, rows)
-    return rows
+    expected = "a matrix of rows by features, with at least one of each"
+    return _finite(what, values, 2, expected, "Pass one record a row; flatten images first.")
 
 
 def finite_vector(what: str, values: ArrayLike) -> Matrix:
     """Return `values` as a float64 vector, or refuse: it must hold at least one value, and be finite throughout."""
-    vector = _numbers(what, values)
-    if vector.ndim != 1 or vector.size == 0:
-        raise InputError(
-            what,
-            expected="a vector of at least one value",
-            got=f"shape {vector.shape}",
-            cure="Pass one value a row.",
-        )
-    require_finite(what, vector)
-    return vector
+    return _finite(what, values, 1, "a vector of at least one value", "Pass one value a row.")
 
 
 def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
@@ -71,13 +54,14 @@ def unit_rows(vectors: Array) -> Array:
     return vectors / xp.where(lengths > 0, lengths, 1.0)
 
 
-def require_image_shape(image_shape: tuple[int, ...]) -> None:
-    """Refuse what cannot be the shape of an image."""
-    if len(image_shape) not in (2, 3) or min(image_shape) < 1:
+def require_image_shape(image_shape: tuple[int, ...], n_pixels: int | None = None) -> None:
+    """Refuse what cannot be the shape of an image, or of one with so many pixel values."""
+    shape = tuple(image_shape)
+    if len(shape) not in (2, 3) or min(shape) < 1 or n_pixels not in (None, math.prod(shape)):
         raise InputError(
             "image_shape",
-            expected="(H, W) or (H, W, C)",
-            got=str(tuple(image_shape)),
+            expected="(H, W) or (H, W, C)" + ("" if n_pixels is None else f" with {n_pixels} pixel values in all"),
+            got=str(shape),
             cure="Pass the shape that each row was flattened from.",
         )
 
@@ -96,10 +80,13 @@ def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matr
     return rows.clip(0.0, 1.0).reshape(len(rows), height, width, *(channels or [1]))
 
 
-def _numbers(what: str, values: ArrayLike) -> Matrix:
+def _finite(what: str, values: ArrayLike, n_dimensions: int, expected: str, cure: str) -> Matrix:
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         raise InputError(
             what, expected="numbers", got=f"dtype {given.dtype}", cure="Code categories as numbers, or drop them."
         )
+    if given.ndim != n_dimensions or given.size == 0:
+        raise InputError(what, expected=expected, got=f"shape {given.shape}", cure=cure)
+    require_finite(what, given)
     return given.astype(np.float64, copy=False)
