@@ -166,6 +166,47 @@ def test_repeated_uploads_are_merged_in_whatever_order_their_rows_come(method: s
     assert np.allclose(got.rows, expected.rows, atol=1e-8)
 
 
+def shuffle_repeated(view: CollusionView, rng: np.random.Generator) -> CollusionView:
+    again = tuple(
+        replace(upload, representation=rng.permutation(upload.representation)) for upload in view.repeated_uploads
+    )
+    return replace(view, repeated_uploads=again)
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(0.0, 1e-6), (0.05, 0.7)])
+def test_rows_of_whole_numbers_that_are_equally_far_from_the_mean_find_their_partners(
+    sigma: float, most: float
+) -> None:
+    """12 draws of 30 rows of ±1, whose distances from the mean are tied: all of one value, or a few."""
+    method = "aa-i-gdp-both-noise" if sigma else "aa-i-gdp-anchor-noise"
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows = [rng.choice([-1.0, 1.0], size=(30, 6)) for _ in range(3)]
+        simulation = simulate(rows, method=method, anchor_noise_scale=0.05, data_noise_scale=sigma, rng=rng)
+        merged = merged_upload(shuffle_repeated(simulation.view(n_repeated_uploads=3), rng)).representation
+        exact = simulation.secrets[1].apply(rows[1])
+        once = np.linalg.norm(simulation.uploads[1].representation - exact) if sigma else 1.0
+        assert np.linalg.norm(merged - exact) < most * once
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 8])
+@pytest.mark.parametrize("sigma", [0.0, 0.1])
+def test_more_uploads_of_few_rows_are_never_weaker_than_one(n_rows: int, sigma: float) -> None:
+    """Means over 40 draws, of one attack on both; with one row it is the anchors that tell how the uploads lie."""
+    method = "aa-i-gdp-both-noise" if sigma else "aa-i-gdp-anchor-noise"
+    once, twice = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = [rng.standard_normal((n_rows, 6)) for _ in range(3)]
+        simulation = simulate(rows, method=method, anchor_noise_scale=0.05, data_noise_scale=sigma, rng=rng)
+        view = shuffle_repeated(simulation.view(colluders=(0,), n_repeated_uploads=3), rng)
+        one_row = replace(view.colluders[0], rows=view.colluders[0].rows[:1], records=view.colluders[0].records[:1])
+        view = replace(view, colluders=(one_row,))
+        for name, found in (("procrustes", once), ("repeated-upload", twice)):
+            found.append(np.linalg.norm(attacked(name, view).rows - rows[1]))
+    assert np.mean(twice) < np.mean(once)
+
+
 # ------------------------------------------------------------------------- principal axes and independent components
 
 

@@ -1,14 +1,20 @@
 """Repeated upload: the same rows sent again with fresh noise, even under a fresh map, average the noise away.
 
-The rows themselves tell how one upload lies to the other, so that all anchor representations (and, with private-data
+Rows and anchors tell how one upload lies to the other, so that all anchor representations (and, with private-data
 noise, all representations) can be brought together and averaged: k uploads leave 1/√k of either noise.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
@@ -20,6 +26,12 @@ from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import Upload
 from mooring.typing import Array
 
+_Fit: TypeAlias = tuple[RigidMap, Codes, float]
+"""A map, an order of rows, and the sum of squares that they leave, in units of the noise."""
+_NO_NOISE = 1e-6  # stands for a noise scale of zero: uploads are rounded to float32
+_MOST_ASSIGNED = 2000  # rows; an assignment takes time with their cube
+_MOST_ROUNDS = 20
+
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Average the uploads, then attack what is left: by moments with a colluder, by the anchor alone otherwise."""
@@ -27,7 +39,7 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]
     less = 1 / np.sqrt(len(uploads))
-    merged = _averaged(uploads, shuffled=view.data_noise_scale == 0)
+    merged = _averaged(uploads, data_noise_scale=view.data_noise_scale, anchor_noise_scale=view.anchor_noise_scale)
     averaged = replace(
         view,
         uploads=tuple(merged if i == view.target else upload for i, upload in enumerate(view.uploads)),
@@ -43,27 +55,79 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
     return replace(found, data_noise_scale=averaged.data_noise_scale, notes=(*found.notes, note))
 
 
-def _averaged(uploads: list[Upload], *, shuffled: bool) -> Upload:
+def _averaged(uploads: list[Upload], *, data_noise_scale: float, anchor_noise_scale: float) -> Upload:
     """All uploads in the first one's coordinates and row order, averaged."""
-    first = uploads[0].representation
-    xp = namespace_of(first)
-    rows, anchors = [first], [uploads[0].anchor_representation]
-    for upload in uploads[1:]:
-        again = upload.representation
-        if shuffled:
-            again = again[indices_beside(_order_like(first, again), again), :]
-        centre, centre_again = xp.mean(first, axis=0), xp.mean(again, axis=0)
-        turn = polar_factor((again - centre_again).T @ (first - centre))
-        onto_first = RigidMap(turn, centre - centre_again @ turn)
-        rows.append(onto_first.apply(again))
+    first, *others = uploads
+    xp = namespace_of(first.representation)
+    noises = (data_noise_scale, anchor_noise_scale)
+    rows, anchors = [first.representation], [first.anchor_representation]
+    for upload in others:
+        onto_first, order = _match(upload, first, *noises)
+        rows.append(onto_first.apply(upload.representation[order, :]))
         if upload.anchor_representation is not None:
             anchors.append(onto_first.apply(upload.anchor_representation))
     mean_anchor = None if anchors[0] is None else xp.mean(xp.stack(anchors), axis=0)
     return Upload(xp.mean(xp.stack(rows), axis=0), mean_anchor)
 
 
+def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_scale: float) -> tuple[RigidMap, Array]:
+    """The rigid map and the order of rows that bring an upload onto the first one.
+
+    Rows may come in any order. The order as they come is taken if what is left is no more than noise; otherwise each start
+    (by the anchors, by the ranks of distances from the mean, which survive a rigid map) is improved in turns, rows to their
+    partners by assignment and the map by all partners, and the one that leaves least is taken.
+    """
+    target, again = first.representation, upload.representation
+    of_rows, of_anchor = (1 / max(scale, _NO_NOISE) ** 2 for scale in (data_noise_scale, anchor_noise_scale))
+    anchors = []
+    if upload.anchor_representation is not None and first.anchor_representation is not None:
+        anchors = [(upload.anchor_representation, first.anchor_representation, of_anchor)]
+
+    def fit(order: Codes) -> _Fit:
+        parts = [(again[indices_beside(order, again), :], target, of_rows), *anchors]
+        found = _rigid_fit(parts)
+        left = sum(weight * float(((found.apply(one) - other) ** 2).sum()) for one, other, weight in parts)
+        return found, order, left
+
+    best = fit(np.arange(target.shape[0]))
+    n_numbers = (target.shape[0] + sum(one.shape[0] for one, _, _ in anchors)) * target.shape[1]
+    if best[2] > 2 * n_numbers * (1 + 4 * math.sqrt(2 / n_numbers)):
+        starts = [_order_like(target, again)]
+        starts += [_partners(_rigid_fit(anchors), again, target)] if anchors else []
+        best = min((_improved(fit, again, target, fit(start)) for start in starts), key=lambda one: one[2])
+    return best[0], indices_beside(best[1], again)
+
+
+def _improved(fit: Callable[[Codes], _Fit], again: Array, target: Array, start: _Fit) -> _Fit:
+    best = start
+    for _ in range(_MOST_ROUNDS):
+        tried = fit(_partners(best[0], again, target))
+        if tried[2] >= best[2] * (1 - 1e-9):
+            break
+        best = tried
+    return best
+
+
+def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
+    """The rigid map that takes the rows of each pair's first matrix onto its second's, by weighted least squares."""
+    xp = namespace_of(*(part[0] for part in parts))
+    whole = sum(weight * source.shape[0] for source, _, weight in parts)
+    centre = sum(weight * xp.sum(source, axis=0) for source, _, weight in parts) / whole
+    onto = sum(weight * xp.sum(image, axis=0) for _, image, weight in parts) / whole
+    turn = polar_factor(sum(weight * ((source - centre).T @ (image - onto)) for source, image, weight in parts))
+    return RigidMap(turn, onto - centre @ turn)
+
+
+def _partners(onto: RigidMap, rows: Array, others: Array) -> Codes:
+    """Which of the rows, once mapped, belongs to each of the others: an assignment, or the closest where there are many."""
+    mapped, target = to_numpy(onto.apply(rows)), to_numpy(others)
+    if target.shape[0] <= _MOST_ASSIGNED:
+        return np.asarray(linear_sum_assignment(cdist(target, mapped, "sqeuclidean"))[1])
+    return np.asarray(cKDTree(mapped).query(target)[1])
+
+
 def _order_like(first: Array, again: Array) -> Codes:
-    """The order in which the rows of `again` are those of `first`: distances from the mean survive any rigid map."""
+    """The order in which rows of `again` have the ranks of the first one's by distance from the mean."""
     xp = namespace_of(first)
     ranks = [np.argsort(to_numpy(xp.sum((rows - xp.mean(rows, axis=0)) ** 2, axis=1))) for rows in (first, again)]
     order = np.empty_like(ranks[0])
