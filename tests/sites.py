@@ -1,7 +1,8 @@
-"""A study of numbers whose participants have keys and no vault, and their bundles."""
+"""Studies of numbers: of participants with keys and no vault, with their bundles; and of participants with vaults."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
+from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 
 ANALYST = SigningKey.generate()
@@ -78,3 +81,31 @@ def rewrite_bundle(
     found = verify_bundle(path, written_for or study)
     own = {"representation": found.representation(), "anchor_representation": found.anchor_representation}
     write_bundle(path, study, **({**own, "labels": found.labels()} | changes), signer=signer)
+
+
+def vaulted_study(vaults: Mapping[str, Vault], analyst: Vault, m: int, r: int, **changes: Any) -> Study:
+    """A study of these people: m numbers c0 …, r anchor rows, two classes y, noise on rows and anchor."""
+    settings: dict[str, Any] = {
+        "name": "small",
+        "nonce": "0123456789abcdef" * 2,
+        "columns": tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(m)),
+        "label": Label("y", "classes", ("a", "b")),
+        "method": "aa-i-gdp-both-noise",
+        "n_components": m,
+        "n_anchor_rows": r,
+        "data_noise_scale": 0.3,
+        "anchor_noise_scale": 0.05,
+    }
+    members = [make_member(name, vault) for name, vault in vaults.items()]
+    return Study(**(settings | changes)).with_members(members, Member("lab", analyst.signing_key.public))
+
+
+def write_rows(path: Path, rows: np.ndarray, labels: Sequence[str]) -> None:
+    """A table for a `vaulted_study`."""
+    lines = [",".join([*(f"{value:.6f}" for value in row), label]) for row, label in zip(rows, labels, strict=True)]
+    path.write_text("\n".join([",".join([*(f"c{k}" for k in range(rows.shape[1])), "y"]), *lines]) + "\n")
+
+
+def label_by_sum(rows: np.ndarray) -> list[str]:
+    """Labels that can be learnt."""
+    return ["ab"[int(total > 0)] for total in rows.sum(axis=1)]

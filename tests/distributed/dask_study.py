@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mooring import RigidMap, make_anchor
+from mooring import RigidMap
 from mooring.engines.dask import DaskEngine
 from mooring.protocol.analyst.alignment import Aligned, align_bundles
 from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
@@ -15,7 +15,8 @@ from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.study import Study
-from tests.sites import KEYS, numeric_study, write_site
+from tests.protocol.analyst.support import sent
+from tests.sites import KEYS, numeric_study
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +42,9 @@ def make(
 ) -> Made:
     """p bundles of n rows each: the label is told by two of the columns."""
     study = numeric_study(p, h, r, kind=kind, method=method)
-    inbox = folder / "inbox"
-    inbox.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng([seed, 7])
-    anchor, secrets = make_anchor(r, h, rng=rng), []
-    for key, member in zip(KEYS, study.participants, strict=False):
-        rows = rng.uniform(-1, 1, (n, h))
-        told = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
-        label = {"classes": told, "number": 20 * rows[:, 0] + rng.standard_normal(n), "none": None}[kind]
-        secrets.append(write_site(inbox / f"{member.name}.bundle", study, key, rows, label, anchor, rng))
-    return Made(study, KEYS[:p], inbox, tuple(secrets))
+    folder.mkdir(exist_ok=True)
+    sites = sent(study, folder / "inbox", n=n, seed=seed)
+    return Made(study, KEYS[:p], folder / "inbox", tuple(site.secret for site in sites))
 
 
 class Matrix(NamedTuple):

@@ -18,14 +18,12 @@ from mooring.cli.app import app
 from mooring.engines.flare.settings import ServerSettings
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
 from tests.raising import raising
+from tests.sites import label_by_sum, vaulted_study, write_rows
 
 from .flare_deployment import SERVER, Deployment, wait_until, write_hostile_job
 
@@ -82,28 +80,14 @@ class Played:
 def write_study(place: Path) -> Study:
     vaults = {name: Participant.join(place / name / "vault") for name in SITES}
     analyst = Participant.join(place / "analyst" / "vault")
-    study = Study(
-        "ward",
-        "0123456789abcdef" * 2,
-        tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(4)),
-        Label("y", "classes", ("a", "b")),
-        "aa-i-gdp-both-noise",
-        n_components=4,
-        n_anchor_rows=16,
-        data_noise_scale=0.2,
-        anchor_noise_scale=0.02,
-    ).with_members(
-        [make_member(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
-    )
+    study = vaulted_study(vaults, analyst, 4, 16, name="ward", data_noise_scale=0.2, anchor_noise_scale=0.02)
     study.write(place / "study.toml")
     Participant(study, vaults["north"]).deal(
         place / "north.anchor"
     )  # sealing is random, once: the vault keeps the file
     for k, name in enumerate(SITES):
-        rng = np.random.default_rng([6, k])
-        rows = rng.normal(size=(N_ROWS, 4))
-        lines = [",".join([*(f"{x:.6f}" for x in row), "ab"[int(row.sum() > 0)]]) for row in rows]
-        (place / name / "rows.csv").write_text("\n".join(["c0,c1,c2,c3,y", *lines]) + "\n")
+        rows = np.random.default_rng([6, k]).normal(size=(N_ROWS, 4))
+        write_rows(place / name / "rows.csv", rows, label_by_sum(rows))
     return study
 
 

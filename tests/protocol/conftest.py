@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor, make_member
+from mooring.protocol.participant.membership import deal_anchor
 from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
+from tests.sites import vaulted_study
 
 Record = tuple[float | str, ...]
 N_COLUMNS, N_ROWS, N_RECORDS = 4, 20, 80
@@ -104,20 +103,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def small_study(folder: Path) -> SmallStudy:
     vaults = tuple(Vault.create(folder / f"vault-{i}") for i in range(3))
     analyst = Vault.create(folder / "vault-analyst")
-    study = Study(
-        "small",
-        "0123456789abcdef" * 2,
-        tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(N_COLUMNS)),
-        Label("y", "classes", ("a", "b")),
-        "aa-i-gdp-both-noise",
-        n_components=N_COLUMNS,
-        n_anchor_rows=10,
-        data_noise_scale=0.3,
-        anchor_noise_scale=0.05,
-        smallest_class=1,
-    )
-    members = [make_member(f"hospital-{i}", vault) for i, vault in enumerate(vaults)]
-    study = study.with_members(members, Member("lab", analyst.signing_key.public))
+    named = {f"hospital-{i}": vault for i, vault in enumerate(vaults)}
+    study = vaulted_study(named, analyst, N_COLUMNS, 10, smallest_class=1)
     anchor = folder / "small.anchor"
     deal_anchor(vaults[0], study, anchor)
     return SmallStudy(folder, study, vaults, analyst, anchor, make_records())

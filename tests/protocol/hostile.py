@@ -24,12 +24,11 @@ from mooring.learners import train_learner
 from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import verify_bundle
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
+from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
+from tests.sites import vaulted_study, write_rows
 
 NONCE = "0123456789abcdef" * 2
 H, R, N = 3, 24, 40
@@ -151,11 +150,8 @@ def add(kind: str, name: str, reason: str, make: Callable[[World, Path], bytes |
 
 def small_study(name: str, members: tuple[Vault, ...], analyst: Vault, *, nonce: str = NONCE, **changes: Any) -> Study:
     """A study of three numbers and two classes, with little anchor noise so that its norm is sharp."""
-    columns = tuple(Column(f"c{k}", "number", -5.0, 5.0, outside="clip") for k in range(H))
-    plan = {"n_components": H, "n_anchor_rows": R, "data_noise_scale": 0.3, "anchor_noise_scale": 0.01, **changes}
-    study = Study(name, nonce, columns, Label("y", "classes", ("a", "b")), "aa-i-gdp-both-noise", **plan)
-    cards = [make_member(f"p{k}", vault) for k, vault in enumerate(members)]
-    return study.with_members(cards, Member("lab", analyst.signing_key.public))
+    named = {f"p{k}": vault for k, vault in enumerate(members)}
+    return vaulted_study(named, analyst, H, R, name=name, nonce=nonce, **{"anchor_noise_scale": 0.01} | changes)
 
 
 def build_world(folder: Path) -> World:
@@ -187,8 +183,7 @@ def share_elsewhere(world: World, output: Path, study: Study) -> None:
 
 
 def write_table(path: Path, rng: np.random.Generator, n_rows: int = N) -> None:
-    rows = [",".join([*(f"{value:.6f}" for value in rng.normal(size=H)), "ab"[k % 2]]) for k in range(n_rows)]
-    path.write_text("\n".join([",".join([*(f"c{k}" for k in range(H)), "y"]), *rows]) + "\n")
+    write_rows(path, rng.normal(size=(n_rows, H)), ["ab"[k % 2] for k in range(n_rows)])
 
 
 def disguises() -> dict[str, bytes]:

@@ -16,13 +16,11 @@ from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
 from mooring.protocol.crypto.keys import SigningKey, verify
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import MAP_FILE, read_result
 from mooring.protocol.messages.signed_file import TensorSpec, read_signed, write_signed
-from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import make_member, open_anchor
+from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
+from tests.sites import vaulted_study
 
 from .hostile import World, build_world, canonical, packed, parts
 
@@ -33,11 +31,8 @@ Take = Callable[[Path], object]
 def smallest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Take]:
     """The smallest bundle there can be: two columns, three anchor rows, three rows."""
     folder = tmp_path_factory.mktemp("smallest")
-    vaults = [Vault.create(folder / f"vault-{k}") for k in range(2)]
-    columns = tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(2))
-    study = Study("s", "0" * 32, columns, Label("y", "classes", ("a", "b")), "aa-i-gdp-both-noise", 2, 3, 0.3, 0.05)
-    cards = [make_member(f"p{k}", vault) for k, vault in enumerate(vaults)]
-    study = study.with_members(cards, Member("lab", SigningKey.generate().public))
+    vaults = {f"p{k}": Vault.create(folder / f"vault-{k}") for k in range(2)}
+    study = vaulted_study(vaults, Vault.create(folder / "lab"), 2, 3)
     rng = np.random.default_rng(0)
     write_bundle(
         folder / "file",
@@ -45,7 +40,7 @@ def smallest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Take]:
         representation=rng.normal(size=(3, 2)),
         anchor_representation=make_anchor(3, 2, rng=rng),
         labels=np.array([0, 1, 1]),
-        signer=vaults[0].signing_key,
+        signer=vaults["p0"].signing_key,
     )
     return folder / "file", lambda path: verify_bundle(path, study)
 

@@ -34,15 +34,13 @@ from mooring.engines.flare.configuration import (
 from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
-from mooring.tables.schema import Column, Label
 from tests.raising import raising
+from tests.sites import label_by_sum, vaulted_study, write_rows
 
 SITES = ("north", "south", "east")
 RUNNER = CliRunner()
@@ -90,24 +88,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(pieces, "PIECE", 257)  # so that small files go in many pieces
     vaults = {name: Participant.join(tmp_path / name / "vault") for name in SITES}
     analyst = Participant.join(tmp_path / "analyst" / "vault")
-    study = Study(
-        "ward",
-        "0123456789abcdef" * 2,
-        tuple(Column(f"c{k}", "number", -5, 5, outside="clip") for k in range(3)),
-        Label("y", "classes", ("a", "b")),
-        "aa-i-gdp-both-noise",
-        n_components=3,
-        n_anchor_rows=12,
-        data_noise_scale=0.2,
-        anchor_noise_scale=0.02,
-    ).with_members(
-        [make_member(name, vault) for name, vault in vaults.items()], Member("lab", analyst.signing_key.public)
-    )
+    study = vaulted_study(vaults, analyst, 3, 12, name="ward", data_noise_scale=0.2, anchor_noise_scale=0.02)
     study.write(tmp_path / "study.toml")
     for k, name in enumerate(SITES):
         rows = np.random.default_rng([8, k]).normal(size=(40, 3))
-        lines = [",".join([*(f"{x:.5f}" for x in row), "ab"[int(row.sum() > 0)]]) for row in rows]
-        (tmp_path / name / "rows.csv").write_text("\n".join(["c0,c1,c2,y", *lines]) + "\n")
+        write_rows(tmp_path / name / "rows.csv", rows, label_by_sum(rows))
     (tmp_path / "kit").mkdir()
     settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", tmp_path / "analysis", "linear")
     settings.write(tmp_path / "kit")
