@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -203,17 +203,17 @@ def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool 
     """
     with explain_os_errors(what), suppress(FileExistsError):  # closing a lock that another holds would let go of it
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
-    with closing(connection):
+    with ExitStack() as stack:
         try:
-            connection.execute("BEGIN" if shared else "BEGIN EXCLUSIVE")
-            connection.execute("SELECT * FROM sqlite_master").fetchall()  # a shared lock begins with the first reading
+            lock = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
+            stack.enter_context(closing(lock))
+            lock.execute("BEGIN" if shared else "BEGIN EXCLUSIVE")
+            lock.execute("SELECT * FROM sqlite_master").fetchall()  # a shared lock begins with the first reading
         except sqlite3.Error as problem:
-            if problem.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            if getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise LockHeldError(what, reason="another process is at work in it", cure="Try again later.") from None
-            raise StorageError(
-                what, reason="it cannot be locked", cure="Check that its folder can be written."
-            ) from None
+            cure = "Check that its folder can be written."
+            raise StorageError(what, reason="it cannot be locked", cure=cure) from None
         yield
 
 
