@@ -13,8 +13,8 @@ import numpy as np
 from mooring.report import render_sentence
 from mooring.typing import Array
 from mooring_studies.comparison.results import Kind, Results
-from mooring_studies.figures.readings import accuracy_of, local_only, mean, pooled_raw
-from mooring_studies.figures.terms import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, attack_words
+from mooring_studies.figures.readings import accuracy_of, mean
+from mooring_studies.figures.terms import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, POOLED_RAW, attack_words
 
 CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 NOISY = ("c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
@@ -129,7 +129,7 @@ def _training_alone(part: Results) -> tuple[tuple[str, str] | None, float]:
     own = mean(part.where(method=_OWN_ROWS[1]).percent(_OWN_ROWS[0]))
     if own is not None:
         return _OWN_ROWS, own
-    everybody = local_only(part)
+    everybody = accuracy_of(part, LOCAL_ONLY)
     return (None, 0.0) if everybody is None else (_ALL_ROWS, everybody)
 
 
@@ -137,8 +137,8 @@ def _figures(part: Results) -> dict[str, Any]:
     measure, alone = _training_alone(part)
     return {
         "controls": {method: accuracy_of(part, method) for method in CONTROLS if len(part.where(method=method))},
-        "local_only": local_only(part),
-        "pooled_raw": pooled_raw(part),
+        "local_only": accuracy_of(part, LOCAL_ONLY),
+        "pooled_raw": accuracy_of(part, POOLED_RAW),
         "training_alone": None if measure is None else {"reaches": alone, "score": measure[0], "method": measure[1]},
         "noisy": [_noisy(part.where(method=method), method) for method in NOISY if len(part.where(method=method))],
     }

@@ -19,7 +19,7 @@ from mooring import InputError
 from mooring.randomness import Streams
 from mooring.tables import read_idx, round_robin, split_stratified
 from mooring.typing import Indices
-from mooring_studies.data.downloads import changed, cut_short, missing, require_checksum
+from mooring_studies.data.downloads import changed, cut_short, find_packed, missing, require_checksum
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -164,8 +164,7 @@ def partition_digits(
 
 
 def _locate(folder: Path, name: str) -> Path:
-    places = [parent / end for parent in (folder, folder / "mnist") for end in (name + ".gz", name)]
-    found = next((path for path in places if path.is_file()), None)
+    found = find_packed(folder, "mnist", name)
     if found is None:
         raise missing(f"mnist/{name}.gz", looked_in=f"{folder / name}, with .gz or without")
     return found

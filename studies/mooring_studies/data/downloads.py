@@ -61,6 +61,13 @@ def find(data_dir: Path | None, name: str) -> Path:
     raise missing(name, looked_in=" or ".join(places))
 
 
+def find_packed(folder: Path, data_set: str, name: str) -> Path | None:
+    """A file, as it is or with .gz, in the folder of its data set or in that of all data; None where it is not there."""
+    places = (folder / "tabular" / data_set, folder / data_set, folder)
+    candidates = (place / (name + ending) for place in places for ending in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
 def missing(name: str, *, looked_in: str) -> StorageError:
     """The error for a file that is not there."""
     or_else = ", or --face-model to the file" if name.startswith("faces") else ""

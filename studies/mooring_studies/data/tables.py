@@ -36,7 +36,7 @@ from mooring.tables import (
     read_columns,
 )
 from mooring.typing import Matrix
-from mooring_studies.data.downloads import changed, cut_short, data_folder, missing
+from mooring_studies.data.downloads import changed, cut_short, data_folder, find_packed, missing
 
 HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
 """Each hospital's file and how many rows it has; in this order they are the participants."""
@@ -197,13 +197,10 @@ class _File:
 def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, ...], n_rows: int) -> _File:
     """Read a file of known columns, and refuse half of one: studies of other rows cannot be compared."""
     root = data_folder(data_dir)
-    places = [root / "tabular" / data_set, root / data_set, root]
-    candidates = [place / (name + suffix) for place in places for suffix in ("", ".gz")]
-    path = next((path for path in candidates if path.is_file()), None)
+    path = find_packed(root, data_set, name)
     if path is None:
-        raise missing(
-            f"{data_set}/{name}", looked_in=f"{places[1] / name}, and no such file with .gz or in {places[2]}"
-        )
+        looked_in = f"{root / data_set / name}, and no such file with .gz or in {root}"
+        raise missing(f"{data_set}/{name}", looked_in=looked_in)
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, zlib.error, OSError):

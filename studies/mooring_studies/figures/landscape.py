@@ -159,16 +159,14 @@ def noise_levels(material: fits.Material) -> Vector:
 
 def gains(results: Results, rows: Results) -> Vector:
     """Percentage points over the mean of the participants' own models in the same cell of the same deployment."""
-    worth, alone = rows.percent("balanced_accuracy_clean"), rows.percent("local_only")
-    if np.isfinite(alone).any():
-        return worth - alone
     own = results.where(method=terms.LOCAL_ONLY)
+    alone: Vector = np.full(len(rows), np.nan)
     places = np.stack([own.numbers(name) for name in _CELL], axis=1)
     score = own.percent("balanced_accuracy_clean")
     for k, place in enumerate(_places(rows)):
         found = readings.mean(score[(places == place).all(axis=1)])
         alone[k] = np.nan if found is None else found
-    return worth - alone
+    return rows.percent("balanced_accuracy_clean") - alone
 
 
 def error_share(rows: Results) -> Vector:

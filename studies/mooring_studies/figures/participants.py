@@ -128,7 +128,7 @@ def _draw_references(main: chart.Axes, strip: chart.Axes, rows: Results, colour:
     independent = readings.accuracy_of(rows, terms.INDEPENDENT)
     if independent is not None:
         main.axhline(independent, color=colour, linestyle="--", linewidth=1.0, alpha=0.8, label=f"_I-GDP {p}")
-    levels = (independent, readings.local_only(rows), readings.pooled_raw(rows))
+    levels = (independent, readings.accuracy_of(rows, terms.LOCAL_ONLY), readings.accuracy_of(rows, terms.POOLED_RAW))
     for place, (name, y) in enumerate(zip(_REFERENCES, levels, strict=True)):
         if y is not None:
             ends = [place - 0.38, place + 0.38]

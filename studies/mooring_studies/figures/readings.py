@@ -31,21 +31,9 @@ def accuracy_of(results: Results, method: str) -> float | None:
     return mean_of(results, method, "balanced_accuracy_clean") if found is None else found
 
 
-def local_only(results: Results) -> float | None:
-    """What a participant reaches alone, in percent: the mean over participants."""
-    found = accuracy_of(results, terms.LOCAL_ONLY)
-    return mean(results.percent("local_only")) if found is None else found
-
-
-def pooled_raw(results: Results) -> float | None:
-    """What training on everybody's unprotected rows reaches, in percent."""
-    found = accuracy_of(results, terms.POOLED_RAW)
-    return mean(results.percent("pooled_raw")) if found is None else found
-
-
 def references(results: Results) -> dict[str, float | None]:
     """What utilities are compared with, as `chart.draw_comparisons` takes it: training alone, and pooled raw records."""
-    return {"local": local_only(results), "pooled": pooled_raw(results)}
+    return {"local": accuracy_of(results, terms.LOCAL_ONLY), "pooled": accuracy_of(results, terms.POOLED_RAW)}
 
 
 def leakage_of(results: Results, method: str, kind: Kind) -> float | None:

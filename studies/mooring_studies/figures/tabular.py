@@ -156,9 +156,9 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     frontier.mark_noiseless(axes, quiet)
     _set_leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
     alone = readings.accuracy_of(rows, terms.LOCAL_OWN)
-    chart.shade_below(axes, readings.local_only(rows) if alone is None else alone)
+    chart.shade_below(axes, readings.accuracy_of(rows, terms.LOCAL_ONLY) if alone is None else alone)
     chance = 50.0 if low < 50 else None
-    labels = chart.draw_comparisons(axes, pooled=readings.pooled_raw(rows), chance=chance)
+    labels = chart.draw_comparisons(axes, pooled=readings.accuracy_of(rows, terms.POOLED_RAW), chance=chance)
     chart.write_end_labels(axes, [*labels, *_draw_alone(axes, rows, _CLEAN)])
 
 

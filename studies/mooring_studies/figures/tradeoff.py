@@ -95,7 +95,7 @@ def _decorate(
     chart.set_percent_axis(axes, across=True, high=chart.round_up(*(line[:, 0] for line in drawn)))
     chart.draw_chance_across(axes, level=1.5)
     if shaded:
-        chart.shade_below(axes, readings.local_only(paper))
+        chart.shade_below(axes, readings.accuracy_of(paper, terms.LOCAL_ONLY))
     independent = readings.accuracy_of(paper, terms.INDEPENDENT) if with_independent else None
     references = readings.references(paper)
     chart.write_end_labels(axes, chart.draw_comparisons(axes, **references, independent=independent, chance=chance))

@@ -27,7 +27,7 @@ from mooring.randomness import Streams
 from mooring.tables import Records, partition
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.digits import SHAPES, load_digits
-from mooring_studies.data.downloads import data_folder
+from mooring_studies.data.downloads import data_folder, find_packed
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
@@ -154,8 +154,7 @@ def _facts_of(deployment: Deployment) -> Row:
 
 def _load(folder: Path) -> Digits:
     """MNIST's digits; scikit-learn's where none of its files is there. Half of them there is an error."""
-    places = [folder, folder / "mnist"]
-    if any((place / (name + suffix)).exists() for place in places for name in SHAPES for suffix in ("", ".gz")):
+    if any(find_packed(folder, "mnist", name) for name in SHAPES):
         found = load_digits(folder)
         train = Records(rows=found.train_images / 255.0, labels=found.train_labels)
         test = Records(rows=found.test_images / 255.0, labels=found.test_labels)
