@@ -1,6 +1,7 @@
 """A participant's table as rows of numbers: the same from CSV and Parquet, in any batches, and refused without a value."""
 
 import gzip
+import math
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
-from mooring.tables.column_encoder import MISSING_VALUE, word_number
+from mooring.tables.column_encoder import MISSING_VALUE, cell_value, is_number
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
 from mooring.tables.inference import fit_scale
 from mooring.tables.schema import Column, Label, Schema
@@ -64,7 +65,7 @@ def test_numbers_scale_categories_open_and_missing_follows_the_rule(table: Calla
     ]
     assert encoded.labels.tolist() == [0, 1, 0]
     assert encoded.labels.dtype == np.int64
-    assert encoded.values[1].tolist() == [75, 99, word_number("male"), MISSING_VALUE, word_number("yes")]
+    assert encoded.values[1].tolist() == [75, 99, cell_value("male"), MISSING_VALUE, cell_value("yes")]
     assert encoded.values[2, 1] == encoded.values[2, 2] == MISSING_VALUE
 
 
@@ -333,3 +334,32 @@ def test_columns_without_spread_or_without_values_do_not_break_a_fitted_scale() 
     others = pa.table({"a": [2.1, None], "b": [50.0, None], "c": [None, 29 / 4]})
     expected = [[2.0, 0.0, 0.75 / np.sqrt(3.6875)], [0.0, 0.0, 0.0]]
     np.testing.assert_allclose(encode_table(fitted, others), expected, atol=1e-12)
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["1", "1.0", " 1", "-0", "0.0", "Yes", "yes ", "NO", "?", "NA", "", "inf", "1e400", "unknown", "7"]
+    ),
+    st.integers(-99, 99).map(str),
+    st.floats(-99, 99, allow_nan=False).map(repr),
+)
+
+
+@given(cells=st.lists(CELLS, min_size=1, max_size=12), missing=st.lists(st.sampled_from(["7", "unknown", "yes"])))
+def test_the_values_of_cells_do_not_depend_on_what_a_study_declares(
+    cells: list[str], missing: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As a category of every word there is, and as a number where all are: the same values, those of `cell_value`."""
+    path = tmp_path_factory.getbasetemp() / "cells.csv"
+    path.write_text("x,y\n" + "".join(f"{cell},0\n" for cell in cells))
+    words = tuple(dict.fromkeys(cell.strip() for cell in cells if cell.strip())) or ("a",)
+    columns = [Column("x", "category", categories=words, missing="fill")]
+    if all(is_number(cell.strip()) and math.isfinite(float(cell)) for cell in cells):
+        columns += [
+            Column("x", "number", -100, 100, missing="fill"),
+            Column("x", "number", 0, 1, outside="clip", missing="fill"),
+        ]
+    for column in columns:
+        schema = Schema((column, Column("y", "integer", 0, 1)), missing_words=tuple(missing))
+        found = read_encoded(schema, path).values[:, 0]
+        assert found.tolist() == [cell_value(cell) for cell in cells]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.schema import Column
+from mooring.tables.schema import MISSING_WORDS, Column
 from mooring.typing import Vector
 
 MISSING_VALUE = -(2.0**1000)
 """Stands for what is missing in a record's fingerprint: finite, and no number that anybody declares."""
-_NUMBER = r"^(?i:[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity))$"
+_USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
+_FINITE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_NUMBER = rf"^({_FINITE}|[+-]?(?i:nan|inf|infinity))$"
 _ABSENT, _UNKNOWN = -1, -2
 Mask = npt.NDArray[np.bool_]
 
@@ -105,8 +108,21 @@ def encode_numbers(
     return True
 
 
-def word_number(word: str) -> float:
-    """A number that stands for a word, whatever other words a study declares."""
+def cell_value(text: str | None) -> float:
+    """The number that a cell has in a record's fingerprint, before any kind, category or missing word is declared.
+
+    A number is itself however it is written; other text is a hash of its trimmed, case-folded form.
+
+    Examples
+    --------
+    >>> cell_value("1.00") == cell_value(" 1") == 1.0, cell_value("Yes") == cell_value("yes "), cell_value("NA")
+    (True, True, -1.0715086071862673e+301)
+    """
+    word = "" if text is None else text.strip().casefold()
+    if word in _USUAL_MISSING:
+        return MISSING_VALUE
+    if is_number(word) and math.isfinite(number := float(word)):
+        return number + 0.0  # no negative zero: it would be another record
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
 
@@ -114,35 +130,36 @@ def _encode_number(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
 ) -> InvalidValue | None:
     n, start, bad = values.shape[0], 0, None
+    numbers = np.empty(n)
     for chunk in found:
-        numbers, wrong = _numbers_of(column, chunk, missing_words)
-        values[start : start + len(numbers)] = numbers
+        end = start + len(chunk)
+        own, wrong = _numbers_of(column, chunk, missing_words, values[start:end])
+        numbers[start:end] = own
         if isinstance(wrong, InvalidValue):
             return InvalidValue(start + wrong.row, wrong.trouble)
         if wrong is not None:
             bad = np.zeros(n, dtype=np.bool_) if bad is None else bad
-            bad[start : start + len(numbers)] = wrong
-        start += len(numbers)
-    values += 0.0  # no negative zero: it would be another record
+            bad[start:end] = wrong
+        start = end
+    numbers += 0.0  # no negative zero: it would be another record
     for number in missing_numbers(missing_words):
-        values[values == number] = np.nan
+        numbers[numbers == number] = np.nan
     low, high = column.low, column.high
-    lowest, highest = values.min(), values.max()
+    lowest, highest = numbers.min(), numbers.max()
     missing = None
     if bad is not None or not (low <= lowest and highest <= high) or column.kind == "integer":
-        missing = np.isnan(values)
-        offence = _first_offence(column, values, missing, bad)
+        missing = np.isnan(numbers)
+        offence = _first_offence(column, numbers, missing, bad)
         if offence is not None:
             return offence
     scaled = rows[:, 0]
-    np.subtract(values, column.centre, out=scaled)
+    np.subtract(numbers, column.centre, out=scaled)
     scaled /= column.spread
     if not (low <= lowest and highest <= high) and not column.inferred:  # missing ones, or ones to be clipped
         np.clip(scaled, -1.0, 1.0, out=scaled)
     if missing is not None and missing.any():
         fill = column.centre if column.fill is None else float(column.fill)
         scaled[missing] = (fill - column.centre) / column.spread
-        values[missing] = MISSING_VALUE
     if column.missing == "indicate":
         rows[:, 1] = 0.0 if missing is None else missing
     return None
@@ -166,23 +183,43 @@ def _first_offence(column: Column, values: Vector, missing: Mask, bad: Mask | No
     return InvalidValue(row, troubles[k][0])
 
 
-def _numbers_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> tuple[Vector, Mask | InvalidValue | None]:
-    """Numbers, NaN where missing, and which are none."""
+def _numbers_of(
+    column: Column, chunk: Any, missing_words: frozenset[str], values: Vector
+) -> tuple[Vector, Mask | InvalidValue | None]:
+    """Numbers, NaN where missing, and which are none; `values` is written to."""
     chunk = _plain(chunk)
     kind = chunk.type
     if pa.types.is_null(kind):
+        values[:] = MISSING_VALUE
         return np.full(len(chunk), np.nan), None
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        return chunk.to_numpy(zero_copy_only=False).astype(np.float64, copy=False), None
+        numbers = chunk.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        np.add(numbers, 0.0, out=values)  # no negative zero: it would be another record
+        values[np.isnan(values)] = MISSING_VALUE
+        return numbers, None
     words = _words_of(column, chunk)
     if isinstance(words, InvalidValue):
         return np.full(len(chunk), np.nan), words
+    values[:] = _cell_values(words)
     words = pc.utf8_trim_whitespace(words)
     present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
     readable = pc.match_substring_regex(words, _NUMBER)
-    numbers = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
+    found = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
     wrong = pc.and_(present, pc.invert(readable)).fill_null(False).to_numpy(zero_copy_only=False)
-    return numbers.to_numpy(zero_copy_only=False), wrong if wrong.any() else None
+    return found.to_numpy(zero_copy_only=False), wrong if wrong.any() else None
+
+
+def _cell_values(words: Any) -> Vector:
+    """What each cell has in a record's fingerprint: `cell_value`, of every distinct word that is no number."""
+    if not pa.types.is_dictionary(words.type):
+        trimmed = pc.utf8_trim_whitespace(words)
+        readable = pc.match_substring_regex(trimmed, f"^({_FINITE})$").fill_null(False)
+        values = pc.cast(pc.if_else(readable, trimmed, None), pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+        others = ~np.isfinite(values)
+        values[others] = _cell_values(words.filter(pa.array(others)).dictionary_encode()) if others.any() else 0.0
+        return np.asarray(values)
+    table = np.array([*(cell_value(as_text(word)) for word in words.dictionary.to_pylist()), MISSING_VALUE])
+    return np.asarray(table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
 
 
 def _encode_category(
@@ -191,11 +228,12 @@ def _encode_category(
     codes = np.empty(values.shape[0], dtype=np.int64)
     start = 0
     for chunk in found:
-        own = _codes_of(column, chunk, missing_words)
+        end = start + len(chunk)
+        own = _codes_of(column, chunk, missing_words, values[start:end])
         if isinstance(own, InvalidValue):
             return InvalidValue(start + own.row, own.trouble)
-        codes[start : start + len(own)] = own
-        start += len(own)
+        codes[start:end] = own
+        start = end
     missing = codes == _ABSENT
     wrong = (codes == _UNKNOWN) & (not column.inferred)
     if column.missing == "refuse":
@@ -210,19 +248,23 @@ def _encode_category(
         rows[:, k] = codes == k
     if column.missing == "indicate":
         rows[:, width] = missing
-    values[:] = np.array([*map(word_number, column.categories), 0.0, MISSING_VALUE])[codes]
     return None
 
 
-def _codes_of(column: Column, chunk: Any, missing_words: frozenset[str]) -> npt.NDArray[np.int64] | InvalidValue:
+def _codes_of(
+    column: Column, chunk: Any, missing_words: frozenset[str], values: Vector
+) -> npt.NDArray[np.int64] | InvalidValue:
+    """Positions among the categories; `values` is written to."""
     chunk = _plain(chunk)
     if pa.types.is_null(chunk.type):
+        values[:] = MISSING_VALUE
         return np.full(len(chunk), _ABSENT, dtype=np.int64)
     numeric = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
     words = chunk if numeric else _words_of(column, chunk)
     if isinstance(words, InvalidValue):
         return words
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    values[:] = _cell_values(words)
     code_of = _reader_of(column.categories, missing_words)
     table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int64)
     return np.asarray(table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
@@ -314,4 +356,4 @@ def missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
 
 def is_number(word: str) -> bool:
     """Whether a word is a finite number."""
-    return re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", word) is not None
+    return re.fullmatch(_FINITE, word) is not None

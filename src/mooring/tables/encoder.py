@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers
+from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers, is_number
 from mooring.tables.files import TableFile, no_rows, open_table
 from mooring.tables.reader import table_batches
-from mooring.tables.schema import Column, Schema
+from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Matrix, Progress
 
 LabelUse = Literal["require", "allow", "ignore"]
@@ -40,8 +40,7 @@ class EncodedRows:
         Positions among the classes, or numbers as they are.
     values : array of shape (n, n_columns) or (n, n_columns + 1)
         One number a column of the table, and last the label if it was read: for fingerprints of records. It depends on
-        the record alone: numbers are as they are, a category is a number made of its word, and what is missing is
-        `MISSING_VALUE`; no range, no rule and no order of categories enters.
+        the cell alone (`cell_value`): no kind, range, category, missing word or rule that a study declares enters.
     first_row : int
         Number of the first of them in the file, from 1, the header not counted.
     """
@@ -98,11 +97,13 @@ def encoded_batches(
     label = _label_column(schema, table, labels)
     _check_names(schema, table, ignore)
     columns = (*schema.columns, *([label] if label is not None else []))
+    # Words that a study declares as missing must reach the fingerprint as they stand: columns with such come as words.
+    as_words = any(not is_number(word.strip()) for word in schema.missing_words)
     batches = table_batches(
         table,
-        numbers=[column.name for column in columns if column.kind != "category"],
-        words=[column.name for column in columns if column.kind == "category"],
-        missing_words=sorted(schema.all_missing_words),
+        numbers=[column.name for column in columns if column.kind != "category" and not as_words],
+        words=[column.name for column in columns if column.kind == "category" or as_words],
+        missing_words=MISSING_WORDS,
         rows_at_once=rows_at_once,
         progress=progress,
     )
