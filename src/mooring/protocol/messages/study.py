@@ -58,8 +58,8 @@ class Study:
     dealer : str
         The participant that deals the anchor; the first of the roster where left out.
     format : {1, 2}
-        In format 1 noise has too few bits and its scale depends on the projection: what was shared is still aligned,
-        delivered and used, and nothing more is shared.
+        In format 1 noise has too few bits and its scale depends on the projection: bundles that were made are still
+        aligned, delivered and used, and no more are made.
     """
 
     name: str

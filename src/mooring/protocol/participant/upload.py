@@ -123,6 +123,7 @@ def share_rows(
         output, what="the bundle", inputs=(data, anchor)
     )  # a typing error there must not use up the one upload
     find_membership(vault, study)
+    _require_current_format(study)
     require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
@@ -130,7 +131,6 @@ def share_rows(
         surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
-        _require_current_format(study, ledger)
         entry = ledger.record_intent(study.digest, study.name, rows)
         del rows  # of many rows, every array that is not needed any more is let go
         kept = vault.study_folder(study.folder_name) / _KEPT
@@ -314,8 +314,8 @@ def _changed() -> RefusedError:
     )
 
 
-def _require_current_format(study: Study, ledger: Ledger) -> None:
-    if study.format == 1 and ledger.entry(study.digest) is None:
+def _require_current_format(study: Study) -> None:
+    if study.format == 1:
         raise RefusedError(
             "the study",
             reason="it is of format 1, whose noise has too few bits and a scale that depends on the projection",
