@@ -3,6 +3,8 @@
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, plan_study, run_audit
 
 
@@ -21,3 +23,17 @@ def planned(*data: Any, **options: Any) -> Plan:
     """`plan_study` with the fields of `AuditSettings` as keywords."""
     settings = AuditSettings(**_take(AuditSettings, options))
     return plan_study(*data, **options, settings=settings)
+
+
+def class_rows(n_participants: int, n_rows: int, width: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Rows of three skewed classes with means and covariances of their own, the same for all participants; and labels."""
+    rng = np.random.default_rng(0)
+    means = 2 * rng.standard_normal((3, width))
+    mixing = rng.standard_normal((3, width, width)) / 2 + np.diag(np.linspace(0.5, 2.0, width))
+    rows, labels = [], []
+    for _ in range(n_participants):
+        codes = rng.integers(0, 3, n_rows)
+        noise = rng.gamma(2.0, 1.0, (n_rows, width)) - 2
+        rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], noise))
+        labels.append(codes)
+    return rows, labels

@@ -21,25 +21,14 @@ from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
+from tests.auditing import class_rows
 
 H, R = 5, 20
 SCALES = (0.02, 0.1, 0.3, 1.0)
 
 
-def rows_and_labels(n_participants: int, n_rows: int, *, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Rows of three skewed classes, the same at every participant."""
-    rng = np.random.default_rng(seed)
-    means, mixing = 2 * rng.standard_normal((3, H)), rng.standard_normal((3, H, H)) + np.diag(np.linspace(0.5, 3, H))
-    rows, labels = [], []
-    for _ in range(n_participants):
-        codes = rng.integers(0, 3, n_rows)
-        rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], rng.gamma(2.0, 1.0, (n_rows, H)) - 2))
-        labels.append(codes)
-    return rows, labels
-
-
-def simulated(method: str = "aa-i-gdp-anchor-noise", *, n_rows: int = 120, on: Callable = np.asarray) -> Any:
-    rows, labels = rows_and_labels(4, n_rows)
+def simulated(method: str = "aa-i-gdp-anchor-noise", *, on: Callable = np.asarray) -> Any:
+    rows, labels = class_rows(4, 120, H)
     return simulate(
         [on(part) for part in rows],
         labels,

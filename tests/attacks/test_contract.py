@@ -19,8 +19,9 @@ from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstructio
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
+from tests.auditing import class_rows
 
-N_PARTICIPANTS, N_ROWS, WIDTH, N_CLASSES = 4, 60, 5, 3
+N_PARTICIPANTS, N_ROWS, WIDTH = 4, 60, 5
 SIGMA, V = 0.3, 0.2
 TARGET = 1
 
@@ -52,23 +53,9 @@ VIEW_OF = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}  #
 IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alignment-map")
 
 
-def data(width: int = WIDTH) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Rows of three skewed classes with means and covariances of their own, and their labels."""
-    rng = np.random.default_rng(0)
-    means = 2 * rng.standard_normal((N_CLASSES, width))
-    mixing = rng.standard_normal((N_CLASSES, width, width)) / 2 + np.diag(np.linspace(0.5, 2.0, width))
-    rows, labels = [], []
-    for _ in range(N_PARTICIPANTS):
-        codes = rng.integers(0, N_CLASSES, N_ROWS)
-        noise = rng.gamma(2.0, 1.0, (N_ROWS, width)) - 2
-        rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], noise))
-        labels.append(codes)
-    return rows, labels
-
-
 @cache
 def simulated(method: str, *, library: str = "numpy", seed: int = 1, width: int = WIDTH) -> Simulation:
-    rows, labels = data(width)
+    rows, labels = class_rows(N_PARTICIPANTS, N_ROWS, width)
     if library == "torch":
         torch = pytest.importorskip("torch")
         rows, labels = [torch.as_tensor(part) for part in rows], [torch.as_tensor(part) for part in labels]
@@ -324,7 +311,7 @@ def test_no_secret_of_the_target_can_be_reached_from_a_view_on_torch(method: str
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_no_secret_of_the_target_can_be_reached_from_slices_of_one_table(library: str) -> None:
     """Participants dealt from one array: a colluder's rows must not be a window onto everybody's."""
-    rows, labels = data()
+    rows, labels = class_rows(N_PARTICIPANTS, N_ROWS, WIDTH)
     table, column = np.concatenate(rows), np.concatenate(labels)
     if library == "torch":
         table = pytest.importorskip("torch").as_tensor(table)
