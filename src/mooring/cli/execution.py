@@ -55,6 +55,10 @@ AnchorPath = Annotated[
 IgnoreColumns = Annotated[
     list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
 ]
+LabelConsent = Annotated[
+    bool,
+    typer.Option("--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."),
+]
 Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 

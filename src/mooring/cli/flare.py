@@ -14,6 +14,7 @@ from mooring.cli.execution import (
     DEFAULT_VAULT,
     Format,
     IgnoreColumns,
+    LabelConsent,
     Output,
     StudyPath,
     VaultPath,
@@ -58,12 +59,7 @@ def site(
     output: Kit,
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
-    labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
-        ),
-    ] = False,
+    labels: LabelConsent = False,
     folder: Annotated[Path, typer.Option(help="Gets the bundle that is sent, and the result that comes back.")] = Path(
         "mooring"
     ),

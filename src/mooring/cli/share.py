@@ -16,6 +16,7 @@ from mooring.cli.execution import (
     AnchorPath,
     Format,
     IgnoreColumns,
+    LabelConsent,
     StudyPath,
     TablePath,
     VaultPath,
@@ -47,12 +48,7 @@ def share(
     ] = None,
     allow_http: AllowHttp = False,
     ignore: IgnoreColumns = None,
-    labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."
-        ),
-    ] = False,
+    labels: LabelConsent = False,
     format: Format = "text",
 ) -> None:
     """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
