@@ -294,9 +294,9 @@ def test_drawing_leaves_other_peoples_settings_alone(tmp_path):
     results, _ = synthetic("hospitals")
     with matplotlib.rc_context({"font.size": 23.0, "axes.linewidth": 5.0}):
         before = dict(matplotlib.rcParams)
-        figures = draw_figures("hospitals", results, FACTS, None, tmp_path / "theirs")
+        figures = draw_figures("hospitals", results, FACTS, None, tmp_path / "theirs", n_resamples=FEW_RESAMPLES)
         assert dict(matplotlib.rcParams) == before
-    plain = draw_figures("hospitals", results, FACTS, None, tmp_path / "plain")
+    plain = draw_figures("hospitals", results, FACTS, None, tmp_path / "plain", n_resamples=FEW_RESAMPLES)
     assert [one.path.read_bytes() for one in figures] == [one.path.read_bytes() for one in plain]
     folder = Path(inspect.getfile(draw_figures)).parent
     assert not [path.name for path in folder.glob("*.py") if "pyplot" in path.read_text(encoding="utf-8")]
