@@ -1,6 +1,8 @@
 """The commands, run in this process as somebody would type them."""
 
 import json
+from contextlib import chdir
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
@@ -10,9 +12,10 @@ from mooring.cli.app import app
 CALM = {"COLUMNS": "200", "TERM": "dumb"}
 
 
-def run(*words: Any, code: int = 0, what: str = "", **environment: str) -> Any:
-    """Run a command, which must end with this exit code, its error being about `what`; return what it printed."""
-    found = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
+def run(*words: Any, code: int = 0, what: str = "", place: Path | None = None, **environment: str) -> Any:
+    """Run a command, in a folder, which must end with this exit code, its error being about `what`; return its output."""
+    with chdir(place or Path.cwd()):
+        found = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
     assert found.exit_code == code, f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
     assert "Traceback" not in found.output
     assert not what or f"mooring: {what}" in flat(found.stderr), found.stderr

@@ -197,7 +197,7 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     for other in others.values():
         refused(lambda v=other: moments_batch([first, third, v], rng=rng), "view 2", "of the same uploaded rows", "")
     refused(lambda: moments_batch([], rng=rng), "views", "one or more", "none")
-    with pytest.raises(DoesNotApply, match="colluder"):
+    with pytest.raises(DoesNotApply):
         moments_batch([replace(first, colluders=()), replace(third, colluders=())], rng=rng)
 
 

@@ -16,20 +16,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from mooring.cli import execution
-from mooring.cli.app import COMMANDS, app
+from mooring.cli.app import COMMANDS
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
+from tests import commands
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 NAMES = ("north", "south", "east", "west")
 N_ROWS, N_NEW = 60, 12
 STUDY = "../post/study.toml"
-RUNNER = CliRunner()
 # How the commands of the page change for a study of another kind; a study without a label ends in an export.
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "classes": (),
@@ -37,7 +36,7 @@ KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "none": (("--label ill --classes no,yes ", ""), ("--labels ", "")),
 }
 WITHOUT_LABEL = ("mooring train", "mooring predict")
-CALM = {"COLUMNS": "200", "MOORING_STUDY": "", "MOORING_VAULT": "", "TERM": "dumb"}
+UNSET = {"MOORING_STUDY": "", "MOORING_VAULT": ""}
 
 
 @dataclass(frozen=True)
@@ -68,14 +67,7 @@ class Walk:
 
     def run(self, role: str, *words: str, code: int = 0, **environment: str) -> Any:
         """Run a command in a role's folder."""
-        here = Path.cwd()
-        os.chdir(self.place / role)
-        try:
-            found = RUNNER.invoke(app, list(words), env=CALM | environment)
-        finally:
-            os.chdir(here)
-        assert found.exit_code == code, f"{role}: mooring {' '.join(words)}\n{found.output}\n{found.exception!r}"
-        return found
+        return commands.run(*words, code=code, place=self.place / role, **UNSET, **environment)
 
     def data(self, *words: str) -> list[str]:
         """A command on a table, with the study and the anchor."""
@@ -163,9 +155,9 @@ def again(classes: Walk, tmp_path: Path) -> Walk:
 
 def test_the_page_names_every_step_of_every_role() -> None:
     steps = list(steps_of_the_page())
-    commands = {step.line.split()[1] for step in steps if step.line.startswith("mooring")}
+    named = {step.line.split()[1] for step in steps if step.line.startswith("mooring")}
     story = {"study", "join", "deal", "check", "share", "align", "train", "export", "deliver", "predict", "report"}
-    assert commands == story
+    assert named == story
     for command in ("join", "check", "share", "predict", "report"):
         assert {step.role for step in steps if step.line.startswith(f"mooring {command}")} >= set(NAMES)
 
@@ -413,7 +405,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(again: Walk, monkeypatch
 
 
 def test_the_help_reads_like_the_story() -> None:
-    printed = RUNNER.invoke(app, ["--help"], env=CALM).output
+    printed = commands.run("--help").output
     names = re.findall(r"^[│|] (\w+)  ", printed, flags=re.MULTILINE)
     story = "plan audit study join deal invite check share send align train export deliver predict"
     assert " ".join(names) == f"{story} report demo reproduce version flare"
@@ -427,7 +419,7 @@ def every_command() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
 def test_every_command_has_an_example(words: list[str]) -> None:
-    printed = RUNNER.invoke(app, [*words, "--help"], env=CALM).output
+    printed = commands.run(*words, "--help").output
     assert f"Example: mooring {' '.join(words)}" in " ".join(printed.split())
 
 

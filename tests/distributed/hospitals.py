@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.tables.schema import Column, Label
+from tests import commands
 
 NAMES = ("north", "south", "east")
 LABELS = {"classes": Label("ill", "classes", ("no", "yes")), "number": Label("days", "number", low=0, high=100)}
@@ -94,11 +93,4 @@ def quickly(place: Path, *words: Any, environment: dict[str, str] = NOBODY, code
         sys.modules["s3fs"].S3FileSystem.clear_instance_cache()  # they keep the address of a server from before
     forgotten = dict.fromkeys((name for name in os.environ if name.startswith(("AWS_", "MOORING_"))), None)
     now = {name: value for name, value in environment.items() if os.environ.get(name) != value}
-    before = Path.cwd()
-    os.chdir(place)
-    try:
-        found = CliRunner().invoke(app, [str(word) for word in words], env=forgotten | now)
-    finally:
-        os.chdir(before)
-    assert found.exit_code == code, f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
-    return found
+    return commands.run(*words, code=code, place=place, **(forgotten | now))

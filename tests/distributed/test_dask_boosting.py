@@ -21,9 +21,7 @@ pytest.importorskip("xgboost")
 
 import xgboost
 from distributed import Client, Semaphore
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
 from mooring.engines.dask import learners as boosting
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
@@ -37,6 +35,7 @@ from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
+from tests.commands import flat, run
 from tests.raising import raising
 from tests.sites import rewrite_bundle
 
@@ -413,9 +412,7 @@ def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.M
 def test_the_command_trains_it_and_names_it(client: Client, number: World, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     number.study.write(study)
-    words = ["train", "--study", str(study), "--folder", str(number.folder), "--engine", "dask"]
-    words += ["--scheduler", client.scheduler.address, "--learner", "xgboost"]
-    found = CliRunner().invoke(app, words)
-    assert found.exit_code == 0, found.output
-    assert "Trained 'xgboost'" in found.output.replace("\n", " ")
-    assert "xgboost" in CliRunner().invoke(app, ["train", "--help"]).output
+    dask = ("--engine", "dask", "--scheduler", client.scheduler.address)
+    found = run("train", "--study", study, "--folder", number.folder, *dask, "--learner", "xgboost")
+    assert "Trained 'xgboost'" in flat(found.output)
+    assert "xgboost" in run("train", "--help").output

@@ -1,6 +1,5 @@
 """Learners that take the matrix in pieces: close to, or the same as, the local ones; and the whole way through commands."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from distributed import Client
-from typer.testing import CliRunner
 
-from mooring.cli.app import app
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solve_ridge
 from mooring.errors import InputError, StorageError
@@ -24,12 +21,11 @@ from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
+from tests.commands import flat, record_of, run
 from tests.raising import raising
 from tests.sites import rewrite_bundle
 
 from .dask_study import Made, align_on_dask, make
-
-RUNNER = CliRunner()
 
 
 def prepared(client: Client, tmp_path: Path, **settings: Any) -> tuple[Made, Path, Path]:
@@ -185,12 +181,6 @@ def test_what_every_task_needs_is_sent_once(
     assert sent == ["_same"]
 
 
-def mooring(*words: str | Path, code: int = 0) -> dict[str, Any]:
-    found = RUNNER.invoke(app, [*map(str, words), "--format", "json"])
-    assert found.exit_code == code, f"{words}\n{found.output}\n{found.exception!r}"
-    return dict(json.loads(found.stdout)) if found.exit_code in (0, 3) else {"said": found.stderr}
-
-
 def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path)
     study, work = tmp_path / "study.toml", tmp_path / "work"
@@ -198,24 +188,21 @@ def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
     scheduler = client.scheduler.address
     common = ("--study", study, "--folder", work)
     dask = ("--engine", "dask", "--scheduler", scheduler)
-    aligned = mooring("align", *common, "--bundles", made.inbox, *dask)
+    aligned = record_of("align", *common, "--bundles", made.inbox, *dask)
     assert len(aligned["alignment"]["participants"]) == 5
     assert aligned["alignment"]["table"] == "collaboration"
     assert aligned["alignment"]["certificate"]["certified"]
-    trained = mooring("train", *common, "--learner", "linear", *dask, "--passes", "5")
+    trained = record_of("train", *common, "--learner", "linear", *dask, "--passes", "5")
     assert trained["score"]["value"] > 0.9
-    assert mooring("export", "--folder", work, "--output", tmp_path / "all.parquet")["output"]
+    assert record_of("export", "--folder", work, "--output", tmp_path / "all.parquet")["output"]
     (made.inbox / "junk.bundle").write_bytes(b"")
-    mooring("align", *common, "--bundles", made.inbox, *dask, code=3)
-    said = mooring("align", *common, "--bundles", made.inbox, "--workers", "2", code=2)["said"]
-    assert "--engine dask" in said
-    assert "dask" in mooring("align", *common, "--bundles", made.inbox, "--engine", "spark", code=2)["said"]
-    assert "all three" in mooring("train", *common, *dask, "--tls-ca", study, code=2)["said"]
-    words = RUNNER.invoke(app, ["train", *map(str, (*common, *dask)), "--learner", "linear"])
-    assert "rows in pieces" in words.output.replace("\n", " ")
+    record_of("align", *common, "--bundles", made.inbox, *dask, code=3)
+    run("align", *common, "--bundles", made.inbox, "--workers", "2", code=2, what="--workers")
+    run("align", *common, "--bundles", made.inbox, "--engine", "spark", code=2, what="engine")
+    run("train", *common, *dask, "--tls-ca", study, code=2, what="TLS")
+    assert "rows in pieces" in flat(run("train", *common, *dask, "--learner", "linear").output)
     for path in made.inbox.glob("site-*.bundle"):
         path.unlink()
-    words = RUNNER.invoke(app, ["align", *map(str, (*common, "--bundles", made.inbox, *dask))])
-    assert words.exit_code == 2
+    words = run("align", *common, "--bundles", made.inbox, *dask, code=2)
     assert "Set aside junk.bundle" in words.output  # told although nothing can be aligned
     assert replace(made, inbox=tmp_path).study is made.study

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 pytest.importorskip("nvflare")
 
-from mooring.cli.app import app
 from mooring.engines.flare.settings import ServerSettings
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
@@ -22,6 +20,7 @@ from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
+from tests.commands import record_of
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
 
@@ -33,13 +32,6 @@ SHORT_WAIT = 15
 SERVER_ITSELF, GUARD = "server", "mooring_guard"
 PRIVATE, JOB_FROM_BEFORE = "known to nobody else", "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11"
 FLARES_OWN = "nvflare.app_common.np.np_trainer.NPTrainer"
-RUNNER = CliRunner()
-
-
-def mooring(*words: str | Path) -> dict[str, Any]:
-    found = RUNNER.invoke(app, [*map(str, words), "--format", "json"])
-    assert found.exit_code == 0, f"{words}\n{found.output}\n{found.exception!r}"
-    return dict(json.loads(found.stdout))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +87,17 @@ def configure(place: Path, deployment: Deployment) -> None:
     study = place / "study.toml"
     for name in SITES:
         here = place / name
-        mooring(
+        record_of(
             *("flare", "site", "--study", study, "--vault", here / "vault", "--data", here / "rows.csv", "--labels"),
             *("--folder", here / "mooring", "--output", deployment.local(name)),
         )
-    mooring(
+    record_of(
         *("flare", "server", "--study", study, "--vault", place / "analyst" / "vault", "--learner", "linear"),
         *("--folder", place / "analyst" / "analysis", "--output", deployment.local(SERVER)),
     )
     (deployment.local(SERVER) / "authorization.json").unlink()  # an analyst that would let code through: sites must not
     deployment.alter_server()
-    mooring("flare", "job", "--study", study, "--output", place / "job")
+    record_of("flare", "job", "--study", study, "--output", place / "job")
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_printing_logging_and_formatting_tell_nothing(holders, gives_away, name)
 def test_nothing_that_holds_a_secret_is_pickled_copied_or_written_as_json(holders, gives_away, name):
     one = holders[name]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        with pytest.raises(TypeError, match="pickle"):
+        with pytest.raises(TypeError):
             pickle.dumps(one, protocol)
     with pytest.raises(TypeError):
         copy.deepcopy(one)

@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from mooring.atomic_io import hash_file
-from mooring.cli.app import app
 from mooring.engines.flare import chunks as pieces
 from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
@@ -39,11 +37,11 @@ from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
+from tests import commands
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
 
 SITES = ("north", "south", "east")
-RUNNER = CliRunner()
 SUM_OF_X = hashlib.sha256(b"x").hexdigest()
 RESOURCES = {
     "format_version": 2,
@@ -113,9 +111,7 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
     assert [world.share(name)["reissued"] for name in SITES] == [1, 1, 1]
     for kind, folder in (("analysis", world.place / "analysis"), ("vault", world.place / "south" / "vault")):
         page = world.place / f"{kind}.html"
-        words = ["report", str(folder), "--study", str(world.place / "study.toml"), "--output", str(page)]
-        found = RUNNER.invoke(app, words)
-        assert found.exit_code == 0, found.output
+        commands.run("report", folder, "--study", world.place / "study.toml", "--output", page)
         assert "mooring flare" in page.read_text(encoding="utf-8")
 
 
@@ -528,35 +524,30 @@ def test_a_job_names_two_classes_and_the_study_and_carries_no_code(world: World)
 def test_the_commands_write_kit_and_job(world: World) -> None:
     kit, here = world.place / "kit", world.place / "south"
     (kit / "resources.json.default").write_text(json.dumps(RESOURCES))
-    study = ("--study", str(world.place / "study.toml"))
 
-    def run(*words: str, code: int = 0) -> Any:
-        found = RUNNER.invoke(app, ["flare", *words, *study, "--format", "json"], env={"COLUMNS": "200"})
-        assert found.exit_code == code, found.output
-        return found
+    def run(*words: Any, code: int = 0) -> Any:
+        return commands.run("flare", *words, "--study", world.place / "study.toml", "--format", "json", code=code)
 
-    site = ("site", "--data", str(here / "rows.csv"), "--output", str(kit), "--folder", str(here / "mooring"))
-    run(*site, "--vault", str(here / "vault"))
+    site = ("site", "--data", here / "rows.csv", "--output", kit, "--folder", here / "mooring")
+    run(*site, "--vault", here / "vault")
     assert not SiteSettings.read(kit).labels
-    run(*site, "--vault", str(here / "vault"), "--labels")
+    run(*site, "--vault", here / "vault", "--labels")
     assert SiteSettings.read(kit) == world.settings("south")
-    run(*site, "--vault", str(world.place / "analyst" / "vault"), code=4)
-    run("site", "--data", "nowhere.csv", "--output", str(kit), "--vault", str(here / "vault"), code=2)
-    run("server", "--vault", str(here / "vault"), "--output", str(kit), code=4)
-    analyst = ("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit))
-    assert "linear" in str(run(*analyst, "--learner", "lienar", code=2).output)
+    run(*site, "--vault", world.place / "analyst" / "vault", code=4)
+    run("site", "--data", "nowhere.csv", "--output", kit, "--vault", here / "vault", code=2)
+    run("server", "--vault", here / "vault", "--output", kit, code=4)
+    analyst = ("server", "--vault", world.place / "analyst" / "vault", "--output", kit)
+    assert "linear" in run(*analyst, "--learner", "lienar", code=2).output
     run(*analyst, "--late")
     assert ServerSettings.read(kit).late
-    run("server", "--vault", str(world.place / "analyst" / "vault"), "--output", str(kit), "--wait-seconds", "60")
+    run(*analyst, "--wait-seconds", "60")
     assert ServerSettings.read(kit).wait_seconds == 60
-    told = json.loads(run("job", "--output", str(world.place / "job")).stdout)
-    assert told["fingerprint"] == world.study.fingerprint
+    assert json.loads(run("job", "--output", world.place / "job").stdout)["fingerprint"] == world.study.fingerprint
 
 
 @pytest.mark.parametrize("name", ["job", "site", "server"])
 def test_every_command_of_flare_has_an_example(name: str) -> None:
-    printed = RUNNER.invoke(app, ["flare", name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
-    assert f"Example: mooring flare {name}" in " ".join(printed.split())
+    assert f"Example: mooring flare {name}" in commands.flat(commands.run("flare", name, "--help").output)
 
 
 def test_the_commands_of_the_page_are_known() -> None:
@@ -565,7 +556,7 @@ def test_the_commands_of_the_page_are_known() -> None:
     assert {line.split()[1] for line in lines} == {"job", "site", "server"}
     for line in lines:
         words = shlex.split(line)
-        printed = RUNNER.invoke(app, [*words[:2], "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+        printed = commands.run(*words[:2], "--help").output
         assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", printed))
 
 
