@@ -380,7 +380,6 @@ def test_a_wrong_vault_a_missing_one_and_missing_consent(classes: Walk) -> None:
         ([*share, "--labels", "--vault", "../analyst/vault"], 4, "the study"),
         ([*share, "--labels", "--vault", "nowhere"], 5, "the vault"),
         (["predict", "new-patients.csv", "--study", STUDY, "--result", "../south/result"], 4, "the map"),
-        ([*share, "--labels", "--format", "yaml"], 2, "format"),
     ):
         assert classes.run("north", *words, code=code).stderr.startswith(f"mooring: {what}")
     assert "--labels" in classes.run("north", *share, code=2).stderr
