@@ -31,8 +31,10 @@ types: .venv/.dev
 
 unit: export OMP_NUM_THREADS := 1
 unit: export OPENBLAS_NUM_THREADS := 1
+unit: export PYTHONDONTWRITEBYTECODE :=
 # A process a core, each with files of its own: what a file's tests share is made once. In the order of the folders the
-# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end.
+# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end. What Python and
+# pytest compile is kept: for commands that tests start, and for the next run.
 unit: .venv/.dev
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 

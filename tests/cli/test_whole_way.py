@@ -383,6 +383,7 @@ def test_a_wrong_vault_a_missing_one_and_missing_consent(classes: Walk) -> None:
     ):
         assert classes.run("north", *words, code=code).stderr.startswith(f"mooring: {what}")
     assert "--labels" in classes.run("north", *share, code=2).stderr
+    classes.run("north", *share, "--labels", "--format", "yaml", code=2)
 
 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(again: Walk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_a_share_killed_at_every_write_is_taken_up_again_to_the_same_bytes(small
 
 def test_a_share_killed_twice_is_taken_up_again_to_the_same_bytes(small_study, exit_code, whole):
     data, output = small_study.table(1), small_study.folder / "out.bundle"
-    for first in range(3, 110, 7):
+    for first in range(3, 110, 13):
         vault = small_study.copy_of_vault("killed")
         for nth in (first, 1 + first * 37 % 101):  # the second kill falls anywhere
             assert exit_code(killed_at(nth, lambda: small_study.share(vault, data, output=output))) in (0, KILLED)  # noqa: B023
