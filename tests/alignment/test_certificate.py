@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import Certificate, RigidMap, align
+from mooring import Certificate, RigidMap, align, make_anchor
 from mooring.alignment.certificate import prove_optimal
 from mooring.alignment.problem import make_problem
 from mooring.geometry.orthogonal import sample_orthogonal
+from mooring.theory import transition_scale
 
 
 def centred(uploads: np.ndarray) -> np.ndarray:
@@ -188,6 +189,19 @@ def test_maps_that_cancel_are_not_certified() -> None:
     column = np.array([[1.0], [-1.0]])
     certificate = prove_optimal(make_problem(np.stack([column, column])), np.array([[[1.0]], [[-1.0]]]))
     assert not certificate.certified
+
+
+@pytest.mark.parametrize(("shape", "certified"), [((5, 3, 4), 6), ((20, 4, 16), 0)])
+def test_above_the_transition_certificates_depend_on_the_shape(shape: tuple[int, int, int], certified: int) -> None:
+    """As docs/certificate.md has it: at twice v_PT, a short anchor is certified in 6 draws of 6, a longer one in none."""
+    p, d, r = shape
+    found = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        anchor, v = make_anchor(r, d, rng=rng), 2 * transition_scale(p, d, r)
+        uploads = [anchor @ sample_orthogonal(d, rng=rng) + v * rng.standard_normal((r, d)) for _ in range(p)]
+        found += align(uploads, certify=True).certificate.certified
+    assert found == certified
 
 
 def test_a_certificate_reads_as_a_sentence() -> None:
