@@ -146,7 +146,7 @@ def test_a_draw_that_lacks_one_series_is_left_out_of_all() -> None:
 
 def test_bands_of_series_of_different_length_are_refused() -> None:
     x = np.linspace(0.0, 1.0, 30)
-    with pytest.raises(InputError, match="same number of draws"):
+    with raising(InputError, "curves"):
         shared_bands([fit(x, x), fit(x[1:], x[1:])], [0.5])
 
 
@@ -193,7 +193,7 @@ def test_draws_that_all_have_one_x_give_their_mean() -> None:
 
 
 def test_x_and_y_of_different_length_are_refused() -> None:
-    with pytest.raises(InputError, match="one length"):
+    with raising(InputError, "x and y"):
         fit([1.0, 2.0], [1.0])
 
 
@@ -315,12 +315,12 @@ def test_a_value_of_another_type_is_refused() -> None:
 
 
 def test_missing_cut_and_unwritable_files_say_so(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="Run the study first"):
+    with raising(StorageError, "The results results.parquet are not there"):
         read_results(tmp_path / "results.parquet")
     write_results(ROWS, tmp_path / "results.parquet")
     content = (tmp_path / "results.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(content[: len(content) // 2])
-    with pytest.raises(StorageError, match="cannot be read"):
+    with raising(StorageError, "The results cut.parquet cannot be read"):
         read_results(tmp_path / "cut.parquet")
     with pytest.raises(StorageError):
         write_results(ROWS, tmp_path / "cut.parquet" / "results.parquet")

@@ -15,6 +15,7 @@ from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import jobs
 
 from mooring.errors import InputError, StorageError
+from tests.raising import raising
 from tests.studies.support import Counting
 
 Refused = Callable[..., None]
@@ -129,7 +130,7 @@ def test_other_data_than_the_kept_rows_are_of_are_refused(folder: Path, tmp_path
     ],
 )
 def test_a_row_that_is_not_there_is_refused_with_the_nearest(choice: Any, nearest: str, folder: Path) -> None:
-    with pytest.raises(InputError, match=r"one of the \d+ rows in") as problem:
+    with raising(InputError, "row", expected="rows in") as problem:
         find_rows(folder, "landscape", choice)
     assert nearest in problem.value.cure.split(";")[0]
     first = problem.value.cure.removeprefix("The nearest: ").split(";")[0]
@@ -172,7 +173,7 @@ def test_settings_come_back_from_the_facts(name: str, quick: bool) -> None:
 
 @pytest.mark.parametrize("spec", [None, {}, {"name": "mnist"}, "mnist"])
 def test_facts_without_settings_are_refused(spec: Any) -> None:
-    with pytest.raises(StorageError, match=r"Use the version that made it: 0\.9"):
+    with raising(StorageError, "facts.json", cure="0.9"):
         spec_of({"spec": spec, "mooring": "0.9"})
 
 

@@ -20,6 +20,7 @@ from mooring_studies.storage.store import ResultStore
 
 from mooring.errors import InputError, StorageError
 from mooring.randomness import Streams
+from tests.raising import raising
 
 SPECS = Path(spec_module.__file__).parent / "specs"
 Refused = Callable[..., None]
@@ -122,7 +123,7 @@ def test_a_mistake_in_a_file_is_named(
 
 def test_the_nearest_known_name_is_offered() -> None:
     for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.evry", 3, "every")):
-        with pytest.raises(InputError, match=f"'{near}'"):
+        with raising(InputError, cure=f"'{near}'"):
             spec_from(with_change(path, value))
 
 
@@ -147,7 +148,7 @@ def test_files_that_are_no_settings_are_refused(tmp_path: Path, refused: Refused
     (tmp_path / "bad.toml").write_text("[study\n")
     refused(lambda: read_spec(tmp_path / "bad.toml"), what="the study's file", expected="TOML", got="line 1")
     refused(lambda: read_spec("mnits"), what="study", expected="mnist", got="'mnits'")
-    with pytest.raises(InputError, match="Perhaps 'mnist' is meant"):
+    with raising(InputError, "study", cure="'mnist'"):
         read_spec("mnits")
 
 
@@ -486,7 +487,7 @@ def test_files_beside_the_chunks_are_no_chunks(stray: str, tmp_path: Path) -> No
 @pytest.mark.skipif(os.name == "nt", reason="no lock there")
 def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        with pytest.raises(StorageError, match="another run is working on them") as caught:
+        with raising(StorageError, reason="another run") as caught:
             opened(tmp_path)
         assert "--output" in str(caught.value)
         opened(tmp_path, "k2").close()  # another key is another store
@@ -500,7 +501,7 @@ def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "in\n"
-        with pytest.raises(StorageError, match="another run"):
+        with raising(StorageError, reason="another run"):
             opened(tmp_path)
         process.communicate()
     with opened(tmp_path) as store:
@@ -518,7 +519,7 @@ def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypat
                 raise OSError(errno.ENOSPC, "No space left on device")
 
             patch.setattr(os, "fsync", full)
-            with pytest.raises(StorageError, match="the disk is full"):
+            with raising(StorageError, "the results", reason="full"):
                 store.append([ROW | {"draw": 1}])
         assert store.done(method="i-gdp") == {0}
         store.append([ROW | {"draw": 1}])
@@ -529,7 +530,7 @@ def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypat
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="no folder"):
+    with raising(StorageError, "the folder of results", reason="no folder"):
         opened(tmp_path / "file")
 
 
@@ -541,7 +542,7 @@ def test_a_read_only_folder_is_said(tmp_path: Path, monkeypatch: Any) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", read_only)
-        with pytest.raises(StorageError, match="read-only"):
+        with raising(StorageError, "the folder of results", reason="read-only"):
             opened(tmp_path)
 
 
@@ -631,5 +632,5 @@ def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() ->
 
 
 def test_a_grid_has_no_draws_to_ask_for() -> None:
-    with pytest.raises(InputError, match="left out for this study"):
+    with raising(InputError, "draws"):
         read_spec("hospitals", draws=3)
