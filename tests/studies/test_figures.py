@@ -21,6 +21,7 @@ from mooring_studies.figures.study_figures import draw_figures, draw_study, hous
 from mooring_studies.figures.tradeoff import smooth_surface
 
 from mooring.errors import InputError, MissingExtraError, StorageError
+from tests.raising import raising
 from tests.studies.support import landscape_rows
 
 CHARTS = ["linkage", "linkage-strongest", "utility", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"]
@@ -956,12 +957,12 @@ def test_grey_images_are_stretched_to_white_and_colours_and_sources_are_not():
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"mooring\[studies\]"):
+    with raising(MissingExtraError, extra="studies"):
         draw_figures("mnist", Results.from_rows([]), {}, None, tmp_path)
 
 
 def test_an_unknown_study_is_refused(tmp_path):
-    with pytest.raises(InputError, match="mnist"):
+    with raising(InputError, "study"):
         draw_figures("minst", Results.from_rows([]), {}, None, tmp_path)
 
 
