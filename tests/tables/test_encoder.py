@@ -363,3 +363,16 @@ def test_the_values_of_cells_do_not_depend_on_what_a_study_declares(
         schema = Schema((column, Column("y", "integer", 0, 1)), missing_words=tuple(missing))
         found = read_encoded(schema, path).values[:, 0]
         assert found.tolist() == [cell_value(cell) for cell in cells]
+
+
+def test_names_of_a_wide_table_are_gathered_once_and_not_once_a_column(
+    table: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered: list[int] = []
+    monkeypatch.setattr(
+        Schema, "names", property(lambda self: gathered.append(1) or frozenset(column.name for column in self.columns))
+    )
+    names = [f"x{k}" for k in range(50)]
+    wide = schema_of(*(Column(name, "number", 0, 1) for name in names))
+    read_encoded(wide, table(",".join(names) + "\n" + ",".join("1" * 50) + "\n"))
+    assert len(gathered) < 5

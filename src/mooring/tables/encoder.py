@@ -177,11 +177,12 @@ def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | N
 
 
 def _check_names(schema: Schema, table: TableFile, ignore: Sequence[str]) -> None:
+    named, known = frozenset(table.names), schema.names.union(ignore)
     for column in schema.columns:
-        if column.name not in table.names:
+        if column.name not in named:
             raise _absent(schema, f"column {column.name!r}", column.name, table)
     for name in table.names:
-        if name not in schema.names and name not in ignore:
+        if name not in known:
             # All that is declared is there, so the first line is a header and may be quoted.
             raise InputError(
                 "data file",

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mooring.errors import InputError, StorageError
+from mooring.tables.schema import find_repeated
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -146,8 +147,8 @@ def _is_utf8(line: bytes) -> bool:
 
 def require_different(names: Sequence[str]) -> None:
     """Refuse names of columns of which two are the same."""
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = find_repeated(names)
+    if twice is not None:
         raise InputError(
             "data file",
             expected="a table whose columns have different names",

@@ -97,7 +97,8 @@ def read_columns(table: TableFile, *, missing_words: Sequence[str] = ()) -> tupl
         raise no_rows()
     if table.schema is not None:
         return table, pa.Table.from_batches(parts)
-    types = pa.schema([(name, pa.float64() if name in numbers else _WORDS) for name in parts[0].schema.names])
+    as_numbers = frozenset(numbers)
+    types = pa.schema([(name, pa.float64() if name in as_numbers else _WORDS) for name in parts[0].schema.names])
     try:  # bytes come where a value holds a line break, or is not UTF-8
         whole = pa.concat_tables([pa.Table.from_batches([part]).cast(types) for part in parts])
     except pa.ArrowInvalid:
@@ -106,7 +107,8 @@ def read_columns(table: TableFile, *, missing_words: Sequence[str] = ()) -> tupl
 
 
 def _whole(table: TableFile, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
-    words = [name for name in table.names if name not in set(numbers)]
+    as_numbers = frozenset(numbers)
+    words = [name for name in table.names if name not in as_numbers]
     return [
         part
         for parts in table_batches(table, numbers=numbers, words=words, missing_words=missing_words)

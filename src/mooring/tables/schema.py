@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,9 @@ OutsideRule = Literal["refuse", "clip"]
 LabelKind = Literal["classes", "number", "none"]
 MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 _MOST_CATEGORIES = 1000
-MOST_FEATURES = 10**6
+MOST_FEATURES = 2**16
+_MOST_LETTERS = 2**24  # of categories, counted for each column that has them
+_CHOICES = {"kind": get_args(ColumnKind), "missing": get_args(MissingRule), "outside": get_args(OutsideRule)}
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -69,9 +71,8 @@ class Column:
         object.__setattr__(self, "centre", self.low / 2 + self.high / 2)
         object.__setattr__(self, "spread", self.high / 2 - self.low / 2)
         where = f"column {self.name!r}"
-        _require_choice(where, "kind", self.kind, get_args(ColumnKind))
-        _require_choice(where, "missing", self.missing, get_args(MissingRule))
-        _require_choice(where, "outside", self.outside, get_args(OutsideRule))
+        for what, choices in _CHOICES.items():
+            _require_choice(where, what, getattr(self, what), choices)
         if not (isinstance(self.name, str) and self.name and can_be_shown(self.name)):
             raise InputError(
                 "name of a column",
@@ -226,7 +227,7 @@ def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     require_known(f"column {names[0]!r}", plain, known)
     low, high = _range_of(f"column {names[0]!r}", plain) if plain.get("kind") != "category" else (0.0, 0.0)
     categories = _words_in(f"column {names[0]!r}", plain, "categories")
-    require_width(len(names) * max(1, len(categories)))
+    require_width(len(names) * max(1, len(categories)), len(names) * sum(len(str(word)) for word in categories))
     shared = {
         "kind": plain.get("kind", "number"),
         "low": low,
@@ -327,12 +328,22 @@ def can_be_shown(text: str) -> bool:
     )
 
 
-def require_width(n_features: int) -> None:
+def find_repeated(names: Iterable[str]) -> str | None:
+    """The first name that came before, if there is one."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def require_width(n_features: int, n_letters: int = 0) -> None:
     """Refuse a study wider than anybody's table, before memory and time are spent on it."""
-    if n_features > MOST_FEATURES:
+    if n_features > MOST_FEATURES or n_letters > _MOST_LETTERS:
         raise InputError(
             "columns",
-            expected=f"at most {MOST_FEATURES} once categories are counted",
+            expected=f"at most {MOST_FEATURES} once categories are counted, with {_MOST_LETTERS} letters of categories",
             got="more",
             cure="Declare fewer columns or categories.",
         )

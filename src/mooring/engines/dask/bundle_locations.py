@@ -5,13 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
-from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
 from mooring.protocol.transport.object_stores import download, open_file_system
@@ -55,30 +52,6 @@ class RemoteBundle(Bundle):
     has_full_rank: bool
     row: int
     group: int = 0
-
-
-class CachedStudy(Study):
-    """A study that remembers its digest and who signs with which key: both cost as much as the roster is long."""
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 over everything the study says."""
-        return super().digest
-
-    @cached_property
-    def _by_key(self) -> dict[str, Member]:
-        return {member.signing_key: member for member in reversed(self.participants)}
-
-    def member_with_key(self, signing_key: str) -> Member | None:
-        """The participant that signs with this key, if there is one."""
-        return self._by_key.get(signing_key)
-
-    @classmethod
-    def of(cls, study: Study) -> CachedStudy:
-        """The same study, for a worker."""
-        found = cls(**{each.name: getattr(study, each.name) for each in fields(study)})
-        assert found.digest == study.digest
-        return found
 
 
 def list_bundles(source: str | Path) -> list[BundleLocation]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from mooring.engines.dask.bundle_locations import (
     BundleLocation,
-    CachedStudy,
     RemoteBundle,
     kept_places,
     open_local_copy,
@@ -69,7 +68,7 @@ def collect_on_workers(
 
     record = IntakeRecord.read(folder, study)
     places = [*places, *kept_places(places, folder.absolute() / RECEIVED, record.copies)]
-    at_work = client.submit(CachedStudy.of, study, pure=False)
+    at_work = client.submit(replace, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
     told = {client.submit(_found, future, pure=False): k for k, future in enumerate(checked)}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ from mooring.engines.dask.block_tasks import (
     solve_ridge,
     start_chain,
 )
-from mooring.engines.dask.bundle_locations import CachedStudy
 from mooring.engines.dask.cluster import (
     SHARED_CURE,
     Client,
@@ -174,7 +173,7 @@ def train_on_dask(
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
     steps = Steps(len(groups) * (2 + trainings + (learner == AUTO)), progress)
-    job = _Job(client, client.submit(CachedStudy.of, study, pure=False), space, groups, folds, seed, steps)
+    job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
     if learner == AUTO:  # chosen in this process, by the rows that the local engine chooses by
         owners, some, truth = job.rows_at(choice_rows(job.counts, seed))
         learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)

@@ -22,7 +22,7 @@ from mooring.atomic_io import (
     open_atomically,
     sync_folder,
 )
-from mooring.engines.dask.bundle_locations import CachedStudy, RemoteBundle, open_local_copy
+from mooring.engines.dask.bundle_locations import RemoteBundle, open_local_copy
 from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState
@@ -116,7 +116,7 @@ class PartsOnWorkers:
             check_parts(folder, space, stay)
         make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
         clear_partial_files(folder / PARTS_FOLDER)
-        at_work = self._client.submit(CachedStudy.of, study, pure=False)
+        at_work = self._client.submit(replace, study, pure=False)
         block = self._rows_at_once or choose_block_rows(study.n_components)
         rows = space.rows
         done, total = sum(rows[name] for name in stay), sum(rows.values())

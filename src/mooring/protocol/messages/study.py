@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +18,8 @@ from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.methods import Method, get_method
 from mooring.protocol.messages.card import CARD_CURE, Member, require_name
-from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, study_entries
-from mooring.tables.schema import Column, Label, Schema, can_be_shown, require_width
+from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
+from mooring.tables.schema import Column, Label, Schema, can_be_shown, find_repeated, require_width
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
@@ -97,7 +98,7 @@ class Study:
         """What every row holds: all that encoding it needs."""
         return Schema(self.columns, self.label, self.missing_words)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Width of the encoded rows."""
         return self.schema.n_features
@@ -112,7 +113,7 @@ class Study:
         """The method as data."""
         return get_method(self.method)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over everything the study says, roster included; comments and layout do not matter."""
         plain = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -131,19 +132,26 @@ class Study:
 
     def member(self, name: str) -> Member:
         """The participant called `name`."""
-        for member in self.participants:
-            if member.name == name:
-                return member
+        if name in self._by_name:
+            return self._by_name[name]
         raise InputError(
             "participant",
-            expected=f"one of {', '.join(member.name for member in self.participants) or 'the roster, which is empty'}",
+            expected=f"one of {', '.join(self._by_name) or 'the roster, which is empty'}",
             got=repr(name),
             cure="Enrol its card with 'mooring study enrol'.",
         )
 
     def member_with_key(self, signing_key: str) -> Member | None:
         """The participant that signs with this key, if there is one."""
-        return next((member for member in self.participants if member.signing_key == signing_key), None)
+        return self._by_key.get(signing_key)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Member]:
+        return {member.name: member for member in self.participants}
+
+    @cached_property
+    def _by_key(self) -> dict[str, Member]:
+        return {member.signing_key: member for member in self.participants}
 
     @property
     def dealing_member(self) -> Member:
@@ -230,8 +238,10 @@ class Study:
         return cls.from_dict(read_plain(Path(path)), folder=Path(path).parent)
 
     def write(self, path: str | Path) -> None:
-        """Write the study as a commented TOML file, whole or not at all."""
-        write_atomically(Path(path), render_study(self.as_dict()).encode(), what="the study's file")
+        """Write the study as a commented TOML file, atomically; one that could not be read back is refused."""
+        text = render_study(self.as_dict())
+        require_size(text)
+        write_atomically(Path(path), text.encode(), what="the study's file")
 
     def _check_columns(self) -> None:
         names = [column.name for column in self.columns]
@@ -241,12 +251,12 @@ class Study:
             raise InputError(
                 "columns", expected="declared", got="inferred from rows", cure="Declare ranges and categories."
             )
-        twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-        if twice is not None or self.label.column in names:
+        twice = find_repeated([*names, self.label.column])
+        if twice is not None:
             raise InputError(
                 "columns",
                 expected="different names, none of them the label's",
-                got=f"{(twice or self.label.column)!r} twice",
+                got=f"{twice!r} twice",
                 cure="Take one out.",
             )
         require_width(self.n_features)

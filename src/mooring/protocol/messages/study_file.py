@@ -19,7 +19,8 @@ from mooring.tables.schema import Column, columns_from, label_from, require_know
 FORMAT = 2
 FORMATS = (1, 2)
 
-_MOST_BYTES = 16 * 2**20
+_MOST_BYTES = 2**20
+_MOST_ENTRIES = 90_000  # by signs that begin or end one
 _LARGEST_WHOLE = 2**63
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 TODO = "# TODO:"
@@ -67,7 +68,8 @@ def read_text(path: Path) -> str:
 
 
 def parse_study(text: str) -> dict[str, Any]:
-    """The tables of a study's text."""
+    """The tables of a study's text, whose bounds let a parser read it in about a second."""
+    require_size(text)
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
         raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
     try:
@@ -76,6 +78,21 @@ def parse_study(text: str) -> dict[str, Any]:
         raise InputError("study", expected="TOML", got=f"a mistake: {problem}", cure="Correct that line.") from None
     except ValueError:  # a whole number of thousands of digits
         raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
+
+
+def require_size(text: str) -> None:
+    """Refuse a study's text that is larger than one may be, or has more entries."""
+    if len(text) > _MOST_BYTES or len(text.encode()) > _MOST_BYTES:
+        raise InputError(
+            "study", expected="a file of at most 1 MB", got="a larger one", cure="Declare columns alike by one 'names'."
+        )
+    if sum(map(text.count, ",=[{.")) > _MOST_ENTRIES:
+        raise InputError(
+            "study",
+            expected=f"at most {_MOST_ENTRIES} entries",
+            got="more",
+            cure="Declare columns alike by one 'names'.",
+        )
 
 
 def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_method: str = "") -> str:
@@ -182,11 +199,12 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     require_known("method", method, known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape"})
     columns: list[Column] = []
-    width = 0
+    width, n_letters = 0, 0
     for entry in _take(plain, "columns", _TABLES, []):
         columns += (added := columns_from(entry))
         width += sum(column.width for column in added)
-        require_width(width)
+        n_letters += len(added) * sum(map(len, added[0].categories))
+        require_width(width, n_letters)
     projection: Any = _take(method, "projection", _WORD, "none")
     n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
     return {
@@ -204,7 +222,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "projection_digest": _take(method, "projection_digest", _WORD, ""),
         "missing_words": tuple(_take(rows, "missing_words", _WORDS, [])),
         "smallest_class": _take(rows, "smallest_class", _WHOLE, 3),
-        "image_shape": tuple(_take(rows, "image_shape", _WHOLES, [])),
+        "image_shape": tuple(_take(rows, "image_shape", _SIDES, [])),
         "participants": tuple(_member(entry) for entry in _take(plain, "participants", _TABLES, [])),
         "analyst": _member(_take(plain, "analyst", _TABLE)) if "analyst" in plain else None,
         "dealer": _take(plain, "dealer", _WORD, ""),
@@ -236,7 +254,10 @@ _NUMBER = _Kind(  # whole numbers have no end in TOML
 _TABLE = _Kind("a table, [{name}]", lambda value: isinstance(value, Mapping))
 _TABLES = _list_of(_TABLE, "tables, [[{name}]]")
 _WORDS = _list_of(_WORD, "a list of words in quotes")
-_WHOLES = _list_of(_WHOLE, "a list of whole numbers")
+_SIDES = _Kind(
+    "up to three whole numbers",
+    lambda value: isinstance(value, list) and len(value) <= 3 and all(map(_WHOLE.fits, value)),
+)
 
 
 def _take(plain: Mapping[str, Any], name: str, kind: _Kind, default: Any = None) -> Any:
