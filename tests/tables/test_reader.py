@@ -1,11 +1,23 @@
-"""Reading ahead changes nothing but the time it takes."""
+"""Tables are read in bounded memory; reading ahead changes nothing but the time it takes."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from mooring.tables.reader import read_ahead
+from mooring.errors import InputError
+from mooring.tables.encoder import read_encoded
+from mooring.tables.files import open_table
+from mooring.tables.reader import read_ahead, read_columns, table_batches
+from mooring.tables.schema import Column, Schema
+from tests.raising import raising
+
+SCHEMA = Schema((Column("x", "category", categories=("f", "m")),))
 
 
 def test_items_come_in_order_and_completely() -> None:
@@ -38,3 +50,88 @@ def test_no_more_is_read_than_asked_for_and_leaving_early_ends_the_thread() -> N
     ahead.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
     assert len(made) <= 5
+
+
+def write_parquet(path: Path, columns: dict[str, Any], **settings: Any) -> Path:
+    pa.parquet.write_table(pa.table(columns), path, compression="zstd", store_schema=False, **settings)
+    return path
+
+
+def repeated(word: str | bytes, n_rows: int = 65_536) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n_rows, np.int32)), pa.array([word]))
+
+
+@pytest.mark.parametrize("long", ["1" * 75_000, b"1" * 75_000])
+@pytest.mark.parametrize("column", [Column("x", "category", categories=("f",)), Column("x", "number", 0, 1)])
+def test_a_long_word_that_stands_in_every_row_of_parquet_is_held_once(
+    column: Column, long: str | bytes, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "t.parquet", {"x": repeated(long)})
+    assert path.stat().st_size < 1000
+    (parts,) = table_batches(open_table(path), words=["x"])
+    assert sum(part.nbytes for part in parts) < 2**20  # 4.9 GB as plain text
+    with raising(InputError, "row 1, column 'x'"):
+        read_encoded(Schema((column,)), path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "got"),
+    [
+        ({"x": pa.array(np.zeros(5_000_000))}, {}, "more rows"),
+        ({"x": pa.array(["a" * 75_000] * 4000)}, {"use_dictionary": False}, "grows too much"),
+        (
+            {"x": pa.array(["a" * 1000] * 100)},
+            {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}},
+            "DELTA_BYTE_ARRAY",
+        ),
+    ],
+)
+def test_a_small_parquet_file_that_would_grow_without_bounds_is_refused(
+    columns: dict[str, Any], settings: dict[str, Any], got: str, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "t.parquet", columns, **settings)
+    assert path.stat().st_size < 2**16
+    with raising(InputError, "data file", got=got):
+        read_encoded(Schema((Column("x", "category", categories=("a",)),)), path)
+
+
+@pytest.mark.parametrize("values", [[[1.0], [2.0]], [{"a": 1}, {"a": 2}]])
+def test_nested_columns_of_parquet_are_refused_unread(
+    values: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_parquet(tmp_path / "t.parquet", {"x": values})
+    monkeypatch.setattr("mooring.tables.encoder.table_batches", None)
+    with raising(InputError, "column 'x'", expected="numbers or words"):
+        read_encoded(Schema((Column("x", "number", 0, 1),)), path)
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", None])
+def test_text_of_parquet_is_the_same_in_every_encoding_and_batch(encoding: str | None, tmp_path: Path) -> None:
+    words = [f"w{k % 7}" if k % 5 else None for k in range(1000)]
+    settings = {"use_dictionary": False, "column_encoding": {"x": encoding}} if encoding else {}
+    path = write_parquet(tmp_path / "t.parquet", {"x": words, "y": np.arange(1000.0)}, row_group_size=300, **settings)
+    found = [
+        word
+        for parts in table_batches(open_table(path), words=["x"], numbers=["y"], rows_at_once=70)
+        for part in parts
+        for word in part.column("x").to_pylist()
+    ]
+    assert found == words
+
+
+@pytest.mark.parametrize("read", [lambda path: read_encoded(SCHEMA, path), lambda path: read_columns(open_table(path))])
+@pytest.mark.parametrize("n_words", [1, 5])
+def test_text_of_parquet_that_is_not_utf8_is_refused_by_its_row(
+    n_words: int, read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    raw = [b"f", b"m"] * 3 + [b"\xff" * n_words]
+    wrong = pa.Array.from_buffers(pa.string(), len(raw), pa.array(raw).buffers())
+    with raising(InputError, "row 7, column 'x'", expected="UTF-8"):
+        read(write_parquet(tmp_path / "t.parquet", {"x": wrong}))
+
+
+def test_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    with raising(InputError, "data file", expected="different names"):
+        open_table(tmp_path / "t.parquet", agreed=False)

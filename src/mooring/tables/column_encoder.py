@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
+from mooring.tables.files import is_utf8
 from mooring.tables.schema import MISSING_WORDS, Column
 from mooring.typing import Vector
 
@@ -200,6 +201,8 @@ def _numbers_of(
     words = _words_of(column, chunk)
     if isinstance(words, InvalidValue):
         return np.full(len(chunk), np.nan), words
+    if pa.types.is_dictionary(words.type):
+        return _numbers_of_dictionary(column, words, missing_words, values)
     values[:] = _cell_values(words)
     words = pc.utf8_trim_whitespace(words)
     present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
@@ -207,6 +210,21 @@ def _numbers_of(
     found = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
     wrong = pc.and_(present, pc.invert(readable)).fill_null(False).to_numpy(zero_copy_only=False)
     return found.to_numpy(zero_copy_only=False), wrong if wrong.any() else None
+
+
+def _numbers_of_dictionary(
+    column: Column, words: Any, missing_words: frozenset[str], values: Vector
+) -> tuple[Vector, Mask | InvalidValue | None]:
+    """As `_numbers_of`, each word read once: a long one that stands in every row would fill the memory."""
+    n = len(words.dictionary)
+    own = np.full(n + 1, MISSING_VALUE)
+    numbers, wrong = _numbers_of(column, words.dictionary, missing_words, own[:n])
+    places = words.indices.fill_null(n).to_numpy(zero_copy_only=False)
+    values[:] = own[places]
+    if isinstance(wrong, InvalidValue):
+        return np.full(len(words), np.nan), InvalidValue(int((places == wrong.row).argmax()), wrong.trouble)
+    bad = None if wrong is None else np.append(wrong, False)[places]
+    return np.append(numbers, np.nan)[places], bad if bad is not None and bad.any() else None
 
 
 def _cell_values(words: Any) -> Vector:
@@ -284,29 +302,31 @@ def _words_of(column: Column, chunk: Any) -> Any:
     """A chunk as text; in a file that is not UTF-8, the first row where it is not."""
     kind = chunk.type
     if pa.types.is_dictionary(kind):
-        return chunk if column.kind == "category" else chunk.dictionary_decode()
+        return chunk
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return chunk
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         try:
             return pc.cast(chunk, pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
         except pa.ArrowInvalid:  # what it says quotes the value
-            broken = [value is not None and not _is_text(value) for value in chunk.to_pylist()]
+            broken = [value is not None and not is_utf8(value) for value in chunk.to_pylist()]
             return InvalidValue(broken.index(True), "text that is not UTF-8")
-    raise InputError(
-        f"column {column.name!r}",
+    raise _unreadable(column.name, kind)
+
+
+def require_readable(name: str, kind: Any) -> None:
+    """Refuse a column of lists, of tables or of blocks of bytes, which are not read: they may be of any size."""
+    if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
+        raise _unreadable(name, kind)
+
+
+def _unreadable(name: str, kind: Any) -> InputError:
+    return InputError(
+        f"column {name!r}",
         expected="made of numbers or words",
-        got=f"values of type {kind}",
+        got=f"values of type {str(kind).partition('<')[0]}",  # without names of fields
         cure="Write the column in another form, or declare truths as a category.",
     )
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def as_text(value: Any) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers, is_number
+from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers, is_number, require_readable
 from mooring.tables.files import TableFile, no_rows, open_table
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
@@ -97,6 +97,8 @@ def encoded_batches(
     label = _label_column(schema, table, labels)
     _check_names(schema, table, ignore)
     columns = (*schema.columns, *([label] if label is not None else []))
+    for column in columns if table.schema is not None else ():
+        require_readable(column.name, table.schema.field(column.name).type)
     # Words that a study declares as missing must reach the fingerprint as they stand: columns with such come as words.
     as_words = any(not is_number(word.strip()) for word in schema.missing_words)
     batches = table_batches(

@@ -24,6 +24,8 @@ from mooring.tables.schema import find_repeated
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 _LONGEST_HEADER = 2**22
+_ROWS, _ROWS_A_BYTE = 2**20, 32  # a Parquet file has at most so many rows, or so many for each of its bytes
+_GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so many times its compressed size
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,14 @@ def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
     path = Path(path)
     require_file(path)
     if is_parquet(path):
-        with explain_read_errors():
-            file = pa.parquet.ParquetFile(path)
+        with explain_read_errors(), pa.parquet.ParquetFile(path) as file:
+            _require_plausible_sizes(file.metadata, path.stat().st_size)
             table = TableFile(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
-            file.close()
     elif is_table_file(path):
         table = _text_header(path, agreed)
     else:
         raise not_a_table("a file of another kind")
-    if agreed:
+    if agreed or table.schema is not None:
         require_different(table.names)
     return table
 
@@ -109,6 +110,18 @@ def is_gzip(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
+def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
+    """Refuse a Parquet file that would grow to far more rows or bytes than its size can hold of anybody's table."""
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
+        raise not_a_table("a Parquet file of more rows than its size can hold")
+    for group in groups:
+        chunks = [group.column(k) for k in range(group.num_columns)]
+        grown = sum(chunk.total_uncompressed_size for chunk in chunks)
+        if grown > max(_GROUP_BYTES, _GROWTH * sum(chunk.total_compressed_size for chunk in chunks)):
+            raise not_a_table("a Parquet file that grows too much when it is read")
+
+
 def _text_header(path: Path, agreed: bool) -> TableFile:
     try:
         with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
@@ -125,7 +138,7 @@ def _text_header(path: Path, agreed: bool) -> TableFile:
             got="an empty first line" if path.stat().st_size else "an empty file",
             cure="Write the table again, with a header.",
         )
-    encoding = "utf-8" if _is_utf8(line) else "latin-1"
+    encoding = "utf-8" if is_utf8(line) else "latin-1"
     if agreed and encoding != "utf-8":
         raise not_a_table("a first line that is not text in UTF-8")
     text = line.decode(encoding)
@@ -137,7 +150,8 @@ def _text_header(path: Path, agreed: bool) -> TableFile:
     return TableFile(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
 
 
-def _is_utf8(line: bytes) -> bool:
+def is_utf8(line: bytes) -> bool:
+    """Whether bytes are text in UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:

@@ -224,7 +224,7 @@ def is_whole(values: npt.NDArray[np.float64]) -> bool:
 
 
 def _infer_category(name: str, values: Values) -> tuple[Column | None, str]:
-    words = set(pc.unique(values.dictionary_decode()).drop_null().to_pylist())
+    words = set(values.dictionary.take(pc.unique(values.indices).drop_null()).drop_null().to_pylist())
     if len(words) > MAX_CATEGORIES:
         return _left_out(name, f"it has more than {MAX_CATEGORIES} categories")
     fill = "missing" if values.null_count else None

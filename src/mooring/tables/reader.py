@@ -8,19 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from mooring.errors import InputError
-from mooring.tables.files import TableFile, explain_read_errors, is_gzip, no_rows
+from mooring.tables.files import TableFile, explain_read_errors, is_gzip, is_utf8, no_rows, not_a_table
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory
+_PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -30,6 +32,7 @@ def table_batches(
     numbers: Sequence[str] = (),
     words: Sequence[str] = (),
     missing_words: Sequence[str] = (),
+    keep_bytes: bool = False,
     rows_at_once: int = 65_536,
     progress: Progress | None = None,
 ) -> Iterator[list[Any]]:
@@ -41,9 +44,11 @@ def table_batches(
     numbers, words : sequence of str
         Columns to read. Of a text file, they come as numbers and as dictionaries of words where all is well; where
         something in a block is no number or not UTF-8, that block and all after it come as bytes, so that the caller
-        can say which row and column is wrong. Parquet comes in the types that it has.
+        can say which row and column is wrong. Parquet comes in the types that it has, text as dictionaries of words.
     missing_words : sequence of str
         Null among numbers.
+    keep_bytes : bool
+        Whether bytes of Parquet come as they are (images), and not as text.
     rows_at_once : int
         At most.
     progress : callable, optional
@@ -68,12 +73,14 @@ def table_batches(
         types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, pa.dictionary(pa.int32(), pa.string()))
         source = _text_batches(table, types, missing_words, told)
     else:
-        source = _parquet_batches(table, [*numbers, *words], rows_at_once, told)
+        source = _parquet_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
     yield from _regrouped(source, rows_at_once)
     told(1.0)
 
 
-def read_columns(table: TableFile, *, missing_words: Sequence[str] = ()) -> tuple[TableFile, Any]:
+def read_columns(
+    table: TableFile, *, missing_words: Sequence[str] = (), keep_bytes: bool = False
+) -> tuple[TableFile, Any]:
     """Read all columns of a table into memory.
 
     Parameters
@@ -81,22 +88,27 @@ def read_columns(table: TableFile, *, missing_words: Sequence[str] = ()) -> tupl
     table : TableFile
     missing_words : sequence of str
         What stands for a missing value in a text file.
+    keep_bytes : bool
+        As for `table_batches`.
 
     Returns
     -------
     table : TableFile
         As given, or in Latin-1 where the text is not UTF-8.
     columns : pyarrow.Table
-        Text as numbers, or as dictionaries of words where some value is no number; Parquet in the types that it has.
+        Text as numbers, or as dictionaries of words where some value is no number; Parquet as `table_batches` gives it.
     """
-    numbers = [] if table.schema is not None else _numbers_at_first(table, missing_words)
+    if table.schema is not None:
+        parts = [part for parts in table_batches(table, words=table.names, keep_bytes=keep_bytes) for part in parts]
+        if not parts:
+            raise no_rows()
+        return table, pa.Table.from_batches(parts).unify_dictionaries()
+    numbers = _numbers_at_first(table, missing_words)
     parts = _whole(table, numbers, missing_words)
     if numbers and parts and pa.types.is_binary(parts[-1].schema.field(numbers[0]).type):
         numbers, parts = [], _whole(table, [], missing_words)  # some value further down is no number
     if not parts:
         raise no_rows()
-    if table.schema is not None:
-        return table, pa.Table.from_batches(parts)
     as_numbers = frozenset(numbers)
     types = pa.schema([(name, pa.float64() if name in as_numbers else _WORDS) for name in parts[0].schema.names])
     try:  # bytes come where a value holds a line break, or is not UTF-8
@@ -180,10 +192,13 @@ def _regrouped(source: Iterator[Any], rows_at_once: int) -> Iterator[list[Any]]:
 
 
 def _parquet_batches(
-    table: TableFile, wanted: list[str], rows_at_once: int, told: Callable[[float], None]
+    table: TableFile, wanted: list[str], keep_bytes: bool, rows_at_once: int, told: Callable[[float], None]
 ) -> Iterator[Any]:
+    """Text as dictionaries: a long word that stands in every row takes its length once."""
+    text = [name for name in wanted if _is_text(table.schema.field(name).type, keep_bytes)]
     with explain_read_errors():
-        file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER)
+        coded = _list_coded(pa.parquet.read_metadata(table.path), text)
+        file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER, read_dictionary=coded)
     n_rows, n_read = max(1, file.metadata.num_rows), 0
     with file:
         batches = file.iter_batches(batch_size=rows_at_once, columns=wanted, use_threads=False)
@@ -192,9 +207,52 @@ def _parquet_batches(
                 batch = next(batches, None)
             if batch is None:
                 return
+            columns = {name: batch.column(name) for name in wanted}
+            columns |= {name: _decode_words(name, columns[name], n_read) for name in text}
             n_read += batch.num_rows
             told(n_read / n_rows)
-            yield batch.select(wanted)
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _list_coded(metadata: Any, text: Sequence[str]) -> list[str]:
+    """Those columns of text that can be read as dictionaries."""
+    encodings: dict[str, set[str]] = {name: set() for name in text}
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            encodings.get(chunk.path_in_schema, set()).update(chunk.encodings)
+    if any(_PREFIXES in found for found in encodings.values()):  # a few bytes of it can stand for any amount of text
+        raise not_a_table(f"text in Parquet's encoding {_PREFIXES}")
+    return [name for name in text if encodings[name] <= _DICTIONARIES]
+
+
+def _is_text(kind: Any, keep_bytes: bool) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return is_text or (not keep_bytes and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)))
+
+
+def _decode_words(name: str, column: Any, n_before: int) -> Any:
+    """A dictionary of bytes, or of what claims to be text, as one of text; an error for the first row where it is none."""
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if len(column.dictionary) > len(column):  # of the whole row group, and this is a part of it
+        used, places = np.unique(column.indices.fill_null(0).to_numpy(zero_copy_only=False), return_inverse=True)
+        indices = pa.array(places.astype(np.int32), mask=column.indices.is_null().to_numpy(zero_copy_only=False))
+        column = pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
+    words = column.dictionary
+    with explain_read_errors(let_through=pa.ArrowInvalid):
+        try:
+            text = words.cast(pa.large_binary()).cast(pa.large_string()).cast(pa.string())
+            return pa.DictionaryArray.from_arrays(column.indices, text)
+        except pa.ArrowInvalid:  # what it says quotes the value
+            broken = [value is not None and not is_utf8(value) for value in words.cast(pa.large_binary()).to_pylist()]
+    rows = pc.is_in(column.indices, pa.array([k for k, bad in enumerate(broken) if bad], column.indices.type))
+    raise InputError(
+        f"row {n_before + rows.index(True).as_py() + 1}, column {name!r}",
+        expected="text in UTF-8",
+        got="other bytes",
+        cure="Save the table again, in UTF-8.",
+    )
 
 
 def _text_batches(
