@@ -3,7 +3,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit.hazards import find_hazards
+from mooring.audit import OperatingPoint, PointResult
+from mooring.audit.hazards import find_grids, find_hazards, judge_leakage
+from mooring.audit.result import AttackOutcome
+from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
 
 
@@ -27,7 +30,9 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
         case "integers":
             rows[:, 1] = np.round(3 * rows[:, 1])
         case "standardised integers":
-            rows[:, 1] = (np.round(3 * rows[:, 1]) - 0.37) / 3.1
+            rows[:, 1] = (np.round(rows[:, 1]).clip(-1, 1) - 0.37) / 0.7
+        case "rare":
+            rows[:, 1] = np.arange(400) % 100 == 0
         case "one-hot":
             rows[:, 2:] = np.eye(3)[rng.integers(0, 3, 400)] * np.sqrt(4.5)
         case "constant":
@@ -49,6 +54,7 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
     [
         ("integers", "1 of 5 columns take values on a grid"),
         ("standardised integers", "1 of 5 columns take values on a grid"),
+        ("rare", "whoever undoes the map sees these rows stand out"),
         ("one-hot", "3 of 5 columns take values on a grid"),
         ("constant", "1 of 12 columns are constant"),
         ("duplicates", "1 of 400 rows are duplicates"),
@@ -105,3 +111,48 @@ def test_hazards_never_quote_a_value() -> None:
 def test_a_constant_column_does_not_hide_separated_variances() -> None:
     rows = gaussian() * [8.0, 4.0, 2.0, 1.0, 0.0]
     assert any("gaps between the largest variances" in one for one in find_hazards(dealt(rows), 5))
+
+
+def test_labels_of_one_row_are_a_hazard_and_shared_ones_are_not() -> None:
+    parts = np.array_split(gaussian(), 2)
+    for labels, words in (
+        ([0, 1] * 100, None),
+        ([0.5] * 198 + [1.25, 2.75], "4 of 400 rows have a label that no other"),
+    ):
+        given = Partition.from_parts(parts, [np.array(labels)] * 2, rng=np.random.default_rng(0), test_share=0.0)
+        assert [words in one for one in find_hazards(given, 5)] == ([] if words is None else [True])
+
+
+@pytest.mark.parametrize(("scale", "share"), [(0.1, 0.9873), (0.25, 0.6827), (1.0, 0.1974)])
+def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, share: float) -> None:
+    """One step is 0.5; within half a step of 0.25, one standard deviation holds 68.27 %."""
+    rng = np.random.default_rng(3)
+    values = rng.integers(-2, 3, 100_000) / 2
+    (grid,) = find_grids(values[:, None])
+    assert grid.recovered_share(scale) == pytest.approx(share, abs=1e-3)
+    inner = np.abs(values) < 1
+    rounded = np.round((values + scale * rng.standard_normal(values.size)) * 2) / 2
+    assert np.mean((rounded == values)[inner]) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "chance", "control", "amount"),
+    [
+        ("centred_error", 0.9, None, 1.0, "little"),
+        ("linkage", 0.6, 0.1, 0.1, "much"),
+        ("exposed_value", 1.0, 0.002, 0.002, "much"),
+        ("exposed_value", 0.95, 0.3, 0.93, "something"),  # guessing finds nearly as many
+        ("exposed_column", 0.45, 1.0, 0.5, "little"),
+        ("exposed_column", 0.45, 1.0, 1.0, "much"),
+        ("exposed_row", 0.4, 0.5, 1.0, "much"),
+        ("exposed_row", 0.4, 0.3, 1.0, "little"),  # the least of many errors, by luck
+    ],
+)
+def test_the_most_exposed_measure_decides(
+    measure: str, value: float, chance: float | None, control: float, amount: str
+) -> None:
+    large = Figure("error", 0.99, Interval.unknown(), None, 1.0, None, 100, higher_is_worse=False)
+    figure = Figure(measure, value, Interval.unknown(), chance, control, None, 4, "error" not in measure)
+    point = OperatingPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
+    outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
+    assert judge_leakage(PointResult(point, 0.3, (outcome,), None, None))[0] == amount

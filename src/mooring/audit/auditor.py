@@ -206,7 +206,7 @@ class Auditor:
             "seed": settings.seed,
             "evaluation": [spec.image_shape, spec.n_candidates, spec.n_queries, spec.n_examples, spec.pixel_range],
             "embedding": repr(spec.embedding),
-            "columns": [spec.feature_names, spec.attribute_kind],
+            "columns": [spec.feature_names, spec.feature_scales, spec.attribute_kind],
         }
         parts = [*partition.train, *partition.test, partition.public, spec.groups, spec.attribute]
         parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,12 +18,16 @@ from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
+    Carriers,
     Figure,
     InferenceSettings,
     Interval,
     KnownRows,
     error_figure,
     feature_r2,
+    find_exposed_column,
+    find_exposed_row,
+    find_exposed_value,
     infer_attribute,
     mean_figure,
     psnr,
@@ -179,6 +183,25 @@ class LeakageEvaluator:
             return {}
         decoded = self.spec.clean(self.decoder.decode_preferred(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
+
+    def exposure(self, rebuilt: Mapping[str, Matrix]) -> dict[str, tuple[str, Figure]]:
+        """The most exposed value, column and row over all attacks, each with the attack's name; none without colluders."""
+        if self.guess is None:
+            return {}
+        rng = np.random.default_rng([self.seed, 7])
+        found = {"exposed_row": find_exposed_row(self.truth, rebuilt, guessed=self.guess.by_class, rng=rng)}
+        if self.spec.image_shape is None:  # a pixel says little by itself
+            guessed, spec = self.decoder.decode_all(self.guess.by_class), self.spec
+
+            def decoded() -> Iterator[tuple[str, Matrix]]:
+                return ((name, rows) for name, one in rebuilt.items() for rows in self.decoder.decode_all(one))
+
+            asked = Carriers.of(self.records)
+            found["exposed_value"] = find_exposed_value(asked, decoded(), guessed=guessed, name_of=spec.value_name)
+            found["exposed_column"] = find_exposed_column(
+                self.records, decoded(), guessed=guessed, names=spec.column_name
+            )
+        return {measure: one for measure, one in found.items() if one is not None}
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""

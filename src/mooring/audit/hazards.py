@@ -1,17 +1,24 @@
-"""Hazards: what in a table makes a secret map easy to break, before any attack is run."""
+"""Hazards: what in a table makes a secret map easy to break, or a row stand out, before any attack is run.
+
+Rules: a column lies on a grid where all steps between its values are whole multiples of the least one, and at most 200 of
+these span it. Noise of scale σ leaves the nearest grid point right in erf(step / (2√2 σ)) of the cells, the ends of the
+grid more often: the sentences say that share. A value is rare where at most 1 % of the rows hold it, and no more than ten.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import PointResult
+from mooring.metrics.exposure import FEW_VALUES
 from mooring.tables import Partition
 from mooring.typing import Matrix
 
-_FEW_VALUES = 2
 _STRANGE = 1.2
 _ROWS_FOR_SPECTRUM = 1000
 _MOST_COMPARED = 50_000_000
@@ -19,8 +26,17 @@ SEPARATED = 1.5
 _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 _MOST_NAMES = 8
+_MOST_RARE, _RARE_SHARE = 10, 0.01
 _MIXED = " The projection mixes the columns before they leave, which blunts this."
-_BLURRED = " Private-data noise blurs this."
+_AMOUNTS = ((0.5, "much"), (0.8, "something"), (math.inf, "little"))
+_MEASURES = {
+    "centred_error": "the error over all rows",
+    "linkage": "the rows picked out",
+    "exposed_value": "the most exposed value",
+    "exposed_column": "the most exposed column",
+    "exposed_row": "the most exposed row",
+}
+_FAR_ABOVE_CHANCE = 2.0
 
 
 def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
@@ -36,13 +52,14 @@ def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
             f"{len(short)} participants have no more rows ({min(short)} at least) than components ({n_components}): "
             "figures for them are uncertain, and every known row weighs more."
         )
-    return (*found, *hazards_of_rows(rows))
+    labels = [] if partition.train_labels is None else hazards_of_labels(partition.train_labels)
+    return (*found, *hazards_of_rows(rows), *labels)
 
 
 def hazards_of_columns(
-    rows: Matrix, *, names: Sequence[str] = (), mixed: bool = False, noisy: bool = False
+    rows: Matrix, *, names: Sequence[str] = (), mixed: bool = False, noise_scale: float = 0.0
 ) -> list[str]:
-    """Sentences about columns on a grid (a lattice, which lattice reduction can find) and constant ones; never a value.
+    """Sentences about columns on a grid (a lattice, which lattice reduction can find), rare values, constant columns.
 
     Parameters
     ----------
@@ -51,23 +68,32 @@ def hazards_of_columns(
         Of the columns; the first few are named, where given.
     mixed : bool, default False
         Whether a projection mixes the columns before they leave.
-    noisy : bool, default False
-        Whether rows carry private-data noise.
+    noise_scale : float, default 0
+        Of private-data noise.
     """
     found, width = [], rows.shape[1]
-    gridded, constant = gridded_columns(rows), constant_columns(rows)
-    if gridded.size:
+    grids, constant = find_grids(rows), constant_columns(rows)
+    if grids:
+        gridded = [names[grid.column] for grid in grids] if names else []
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
         found.append(
-            f"{gridded.size} of {width} columns take values on a grid (whole numbers, yes or no): without private-data "
-            f"noise the upload lies on a turned lattice, {reach} (the attack 'lattice'){_named(names, gridded)}."
+            f"{len(grids)} of {width} columns take values on a grid (whole numbers, yes or no): without private-data "
+            f"noise the upload lies on a turned lattice, {reach} (the attack 'lattice'){_named(gridded)}."
             + _MIXED * mixed
-            + _BLURRED * noisy
+            + ("" if mixed or noise_scale == 0 else _rounded(grids, names, noise_scale))
+        )
+    rare = {grid.column: min(grid.rare_counts) for grid in grids if grid.rare_counts}
+    if rare:
+        words = _named([f"{_name(names, k)} ({n} {'row' if n == 1 else 'rows'})" for k, n in rare.items()])
+        found.append(
+            f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
+            f"{_MOST_RARE}): whoever undoes the map sees these rows stand out, however large the error over all of "
+            f"them{words}." + _MIXED * mixed
         )
     if constant.size:
         found.append(
             f"{constant.size} of {width} columns are constant, which ties a direction of a secret map down"
-            f"{_named(names, constant)}." + _MIXED * mixed
+            f"{_named([names[k] for k in constant] if names else [])}." + _MIXED * mixed
         )
     return found
 
@@ -83,15 +109,20 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
     noise_scale : float, default 0
         Of private-data noise.
     """
-    found, n, blurred = [], rows.shape[0], _BLURRED * (noise_scale > 0)
+    found, n, mapped = [], rows.shape[0], rows if projected is None else projected
+    noisy, width = noise_scale > 0, mapped.shape[1]
     if duplicates := count_duplicates(rows):
         found.append(
             f"{duplicates} of {n} rows are duplicates of another: without noise, equal rows stay equal in an upload, and "
-            f"link participants.{blurred}"
+            "link participants."
+            + f" With noise they lie {noise_scale * (2 * width) ** 0.5:.2g} apart, two rows at random "
+            f"{(2 * float(mapped.var(axis=0).sum()) + 2 * width * noise_scale**2) ** 0.5:.2g}." * noisy
         )
     if zero := int((rows == 0).all(axis=1).sum()):
-        found.append(f"{zero} of {n} rows are zero throughout: their image is the secret translation itself.{blurred}")
-    mapped = rows if projected is None else projected
+        found.append(
+            f"{zero} of {n} rows are zero throughout: their image is the secret translation itself."
+            + f" With noise their mean gives it to within {noise_scale / zero**0.5:.2g} a coordinate." * noisy
+        )
     apart, gaps = separated_variances(mapped)
     if apart:
         words = (
@@ -103,6 +134,18 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
             words += " Private-data noise closes all of them." if left == 0 else f" With noise, {left} remain."
         found.append(words)
     return found
+
+
+def hazards_of_labels(labels: Sequence[npt.NDArray[Any]]) -> list[str]:
+    """A sentence where rows have a label that no other row of the same participant has; labels travel as they are."""
+    alone = sum(int((np.unique(part, return_counts=True)[1] == 1).sum()) for part in labels)
+    total = sum(len(part) for part in labels)
+    if not alone:
+        return []
+    return [
+        f"{alone} of {total} rows have a label that no other row of their participant has: labels travel as they are, and "
+        "whoever knows such a label finds the row."
+    ]
 
 
 def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ...]:
@@ -120,6 +163,70 @@ def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ..
     return ()
 
 
+def state_exposure(point: PointResult) -> tuple[str, ...]:
+    """What the strongest attacks tell of the most exposed value, column and row, beside chance and control."""
+    found = []
+    if (value := point.worst("exposed_value")) is not None:
+        attack, figure = value
+        found.append(
+            f"{figure.value * figure.n:.3g} of {figure.n} {figure.name} are found among the {figure.n} rows that "
+            f"'{attack}' ranks first (chance {figure.chance:.2%}, without the upload {figure.control:.2%})"
+        )
+    if (column := point.worst("exposed_column")) is not None:
+        attack, figure = column
+        found.append(
+            f"{figure.name} is rebuilt by '{attack}' with an error of {figure.value:.2f} of its spread (without the upload "
+            f"{figure.control:.2f})"
+        )
+    row = point.worst("exposed_row")
+    if row is not None and row[1].value < (row[1].chance or 0.0):
+        attack, figure = row
+        found.append(
+            f"one row is rebuilt by '{attack}' with {figure.value:.2f} of the error of guessing it (by luck "
+            f"{figure.chance:.2f})"
+        )
+    return tuple(found)
+
+
+def judge_leakage(point: PointResult) -> tuple[str, str]:
+    """How much leaks by the most exposed measure, 'much', 'something' or 'little', and a rule that says why.
+
+    Every measure becomes what is left of guessing's error, or of what guessing misses: less than 0.5 left is much, less than
+    0.8 something. The least decides: neither a mean over rows nor one measure alone calls a point safe.
+    """
+    left = {}
+    for measure in _MEASURES:
+        worst = point.worst(measure)
+        if worst is None or math.isnan(worst[1].value):
+            continue
+        figure = worst[1]
+        value, chance, control = figure.value, figure.chance or 0.0, figure.control or 0.0
+        if measure == "exposed_value":
+            without = max(chance, control)
+            value = 1 - (value - without) / max(1 - without, 1e-9)
+        elif measure == "linkage":
+            value = 1 - value
+        elif measure == "exposed_column":
+            value = value / control if control > 0 else 1.0
+        elif measure == "exposed_row" and value >= chance:
+            value = 1.0  # as small by luck
+        left[measure] = value
+    decisive = min(left, key=lambda measure: left[measure])
+    amount = next(word for limit, word in _AMOUNTS if left[decisive] < limit)
+    rule = f"by {_MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
+    return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured"
+
+
+def warn_of_linkage(share: float, chance: float) -> str | None:
+    """What must stand beside an error that a limit calls enough, where rows are linked far above chance; else None."""
+    if share < _FAR_ABOVE_CHANCE * chance:
+        return None
+    return (
+        f"This does not hide whose row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times chance "
+        f"({chance:.0%}). An error at the limit says how far rebuilt rows are off, and no more."
+    )
+
+
 def constant_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Which columns have one value only."""
     return np.flatnonzero(np.ptp(rows, axis=0) == 0)
@@ -132,19 +239,45 @@ def count_duplicates(rows: npt.NDArray[np.float64]) -> int:
     return int(rows.shape[0] - np.unique(rows.round(12), axis=0).shape[0])
 
 
-def gridded_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+class Grid(NamedTuple):
+    """A column on a grid: its number, its step, and how many rows hold each of its rare values."""
+
+    column: int
+    step: float
+    rare_counts: tuple[int, ...]
+
+    def recovered_share(self, noise_scale: float) -> float:
+        """How often rounding to the nearest grid point undoes noise, at the least."""
+        return math.erf(self.step / (2 * math.sqrt(2) * noise_scale))
+
+
+def find_grids(rows: npt.NDArray[np.float64]) -> list[Grid]:
     """Columns whose values lie on a coarse grid: whole numbers, or standardised whole numbers, or yes and no."""
-    gridded = []
+    grids = []
+    few = max(1.0, min(_MOST_RARE, _RARE_SHARE * rows.shape[0]))
     for k, column in enumerate(rows.T):
-        values = np.unique(column)
-        if values.size < _FEW_VALUES:
+        values, counts = np.unique(column, return_counts=True)
+        if values.size < 2:
             continue
         steps = np.diff(values)
-        unit = steps.min()
+        unit = float(steps.min())
         coarse = np.ptp(values) <= _COARSE * unit
         if coarse and np.allclose(steps / unit, np.round(steps / unit), atol=1e-6):
-            gridded.append(k)
-    return np.array(gridded, dtype=np.int64)
+            rare = counts[counts <= few].tolist() if values.size <= FEW_VALUES else ()
+            grids.append(Grid(k, unit, tuple(rare)))
+    return grids
+
+
+def rows_of_rare_values(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Which rows hold a rare value, those with the rarest first."""
+    rarity = np.full(rows.shape[0], np.inf)
+    for grid in find_grids(rows):
+        if grid.rare_counts:
+            _, codes, counts = np.unique(rows[:, grid.column], return_inverse=True, return_counts=True)
+            held = counts[codes]
+            rarity = np.minimum(rarity, np.where(held <= max(grid.rare_counts), held, np.inf))
+    order = np.argsort(rarity, kind="stable")
+    return np.asarray(order[np.isfinite(rarity[order])], dtype=np.int64)
 
 
 def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0.0) -> tuple[int, int]:
@@ -163,8 +296,23 @@ def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0
     return int((top[:-1] / top[1:] > SEPARATED).sum()), top.size - 1
 
 
-def _named(names: Sequence[str], chosen: npt.NDArray[np.int64]) -> str:
-    if not names:
-        return ""
-    more = chosen.size - _MOST_NAMES
-    return f": {', '.join(names[k] for k in chosen[:_MOST_NAMES])}" + (f" and {more} more" if more > 0 else "")
+def _rounded(grids: Sequence[Grid], names: Sequence[str], noise_scale: float) -> str:
+    """How much of the coarsest and of the finest column rounding gives back."""
+    coarsest, finest = max(grids, key=lambda one: one.step), min(grids, key=lambda one: one.step)
+    ends = [coarsest] if math.isclose(coarsest.step, finest.step) else [coarsest, finest]
+    shares = (
+        f"{one.recovered_share(noise_scale):.2%} of {_name(names, one.column)} (step {one.step:.2g})" for one in ends
+    )
+    return (
+        f" Under noise of σ = {noise_scale:g}, rounding to the nearest grid point gives back at least "
+        f"{' and '.join(shares)}."
+    )
+
+
+def _name(names: Sequence[str], column: int) -> str:
+    return names[column] if names else f"column {column + 1}"
+
+
+def _named(words: Sequence[str]) -> str:
+    more = len(words) - _MOST_NAMES
+    return (f": {', '.join(words[:_MOST_NAMES])}" + (f" and {more} more" if more > 0 else "")) if words else ""

@@ -170,6 +170,9 @@ def measure_leakage(
     except MissingExtraError as missing:  # the other figures are worth having without these two
         seen = replace(worst, notes=(*worst.notes, str(missing)))
     outcomes = [seen if one is worst else one for one in outcomes]
+    for measure, (attack, figure) in evaluator.exposure(rebuilt).items():
+        k = next(k for k, one in enumerate(outcomes) if one.attack == attack)
+        outcomes[k] = replace(outcomes[k], figures={**outcomes[k].figures, measure: figure})
     return tuple(outcomes), evaluator.examples(rebuilt[worst.attack], worst.attack)
 
 

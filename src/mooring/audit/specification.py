@@ -49,7 +49,9 @@ class EvaluationSpec:
     n_examples : int, default 6
         Rows to keep for pictures, original beside rebuilt; 0 keeps none.
     feature_names : tuple of str
-        Columns, for tables of examples.
+        Columns, for tables of examples and for the most exposed one.
+    feature_scales : tuple of (float, float)
+        Centre and spread of each column: value × spread + centre is in the units of the table. As they are, if empty.
     """
 
     image_shape: tuple[int, ...] | None = None
@@ -62,12 +64,25 @@ class EvaluationSpec:
     n_queries: int = 1000
     n_examples: int = 6
     feature_names: tuple[str, ...] = ()
+    feature_scales: tuple[tuple[float, float], ...] = ()
     pixel_range: tuple[float, float] = (0.0, 1.0)
 
     @property
     def data_range(self) -> float | None:
         """Range of pixel values, for images."""
         return None if self.image_shape is None else self.pixel_range[1] - self.pixel_range[0]
+
+    def column_name(self, column: int) -> str:
+        """What a column is called."""
+        return self.feature_names[column] if self.feature_names else str(column + 1)
+
+    def value_name(self, column: int, value: float) -> str:
+        """A value of a column in words, such as 'age = 30'; of a category's column of zeros and ones, its category."""
+        centre, spread = self.feature_scales[column] if self.feature_scales else (0.0, 1.0)
+        name = self.column_name(column)
+        if "=" in name:
+            return ("" if value > 0 else "not ") + name.replace("=", " = ", 1)
+        return f"{name} = {float(f'{value * spread + centre:.6g}') + 0.0:g}"
 
     def clean(self, rows: Matrix) -> Matrix:
         """Clamp decoded images to where pixels can be; other rows are left alone."""

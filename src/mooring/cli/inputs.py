@@ -94,12 +94,19 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         attribute_kind=kind,  # type: ignore[arg-type]
         n_examples=6 if options.examples else 0,
         feature_names=records.feature_names,
+        feature_scales=_scales(records),
     )
     colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
     targets = _find_participants(options.target, parts)
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluders)[:5]
     return AuditInputs(records, parts, evaluation, colluders, targets, options.projection)
+
+
+def _scales(records: Records) -> tuple[tuple[float, float], ...]:
+    if records.centres is None or records.scales is None:
+        return ()
+    return tuple(zip(records.centres.tolist(), records.scales.tolist(), strict=True))
 
 
 def _partition(records: Records, options: AuditOptions, n_participants: int, **more: Any) -> Partition:

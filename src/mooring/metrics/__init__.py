@@ -3,6 +3,7 @@
 from mooring.metrics.attributes import AttributeInference, InferenceSettings, KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
+from mooring.metrics.exposure import Carriers, find_exposed_column, find_exposed_row, find_exposed_value
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
@@ -21,6 +22,7 @@ from mooring.metrics.reconstruction import (
 __all__ = [
     "ROW_METRICS",
     "AttributeInference",
+    "Carriers",
     "DigitAuditor",
     "Embedding",
     "Figure",
@@ -37,6 +39,9 @@ __all__ = [
     "centred_error",
     "error_figure",
     "feature_r2",
+    "find_exposed_column",
+    "find_exposed_row",
+    "find_exposed_value",
     "gallery_hits",
     "infer_attribute",
     "link",

@@ -9,13 +9,14 @@ import numpy as np
 from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.audit import PointResult
+from mooring.audit.hazards import warn_of_linkage
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_score
 
 _MEASURES = (
     *("centred_error", "relative_error", "decoded_error", "median_r2", "linkage", "exact_source_linkage"),
-    *("identity_linkage", "attribute", "psnr", "ssim"),
+    *("exposed_value", "exposed_column", "exposed_row", "identity_linkage", "attribute", "psnr", "ssim"),
 )
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
 _MOST_COLUMNS, _MOST_ROWS = 8, 4
@@ -35,13 +36,21 @@ def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | 
     is_plan = isinstance(drawn, Plan)
     values = {
         "title": "Which operating point, if any" if is_plan else "What an upload gives away",
-        "plan": {"verdict": drawn.verdict, "recommends": best is not None} if isinstance(drawn, Plan) else None,
+        "plan": _describe_plan(drawn) if isinstance(drawn, Plan) else None,
         "audit": describe_audit(result, drawn=drawn, best=best),
         "attacks": list_attacks(),
         "command": command,
         "made": {key: value for key, value in result.description.items() if key in _VERSIONS},
     }
     return render_page("audit.html.jinja", values)
+
+
+def _describe_plan(plan: Plan) -> dict[str, Any]:
+    """The verdict, and what another measure says of the recommended point."""
+    best = plan.recommended
+    linked = None if best is None else best.worst("linkage")
+    against = None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
+    return {"verdict": plan.verdict, "recommends": best is not None, "against": against}
 
 
 def list_attacks() -> list[dict[str, Any]]:
@@ -130,7 +139,7 @@ def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
 
 def _strongest(one: PointResult, measure: str) -> dict[str, Any] | None:
     worst = one.worst(measure)
-    return None if worst is None else {"attack": worst[0], **describe_figure(worst[1])}
+    return None if worst is None else {"attack": worst[0], "name": worst[1].name, **describe_figure(worst[1])}
 
 
 def _detail(one: PointResult) -> dict[str, Any]:

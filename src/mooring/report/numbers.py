@@ -17,7 +17,15 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
         """A share as a percentage, decibels with one digit, the rest with two."""
         if value is None or math.isnan(value):
             return None
-        digits = ".0%" if "linkage" in figure.name else ".1f" if figure.name == "psnr" else ".2f"
+        digits = (
+            ".0%"
+            if "linkage" in figure.name
+            else ".2%"
+            if figure.name.startswith("carriers of")
+            else ".1f"
+            if figure.name == "psnr"
+            else ".2f"
+        )
         return f"{value:{digits}}"
 
     interval = [written(figure.interval.low), written(figure.interval.high)] if figure.interval.known else None

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mooring import AuditResult
+from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
 from mooring.report.audit_page import describe_rows, state_setting
 from mooring.report.charts import draw_audit
@@ -141,7 +142,7 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
         result = AuditResult.from_json(json.dumps(plain))
         result.headline(), result.joining(), state_setting(result), draw_audit(result)
         for one in result.points:
-            describe_rows(one)
+            describe_rows(one), state_exposure(one)
         if not all(
             isinstance(text, str) for text in (*result.warnings, *(o.attack for p in result.points for o in p.outcomes))
         ):

@@ -201,6 +201,15 @@ class Schema:
         return tuple(name for column in self.columns for name in column.feature_names)
 
     @property
+    def feature_scales(self) -> tuple[tuple[float, float], ...]:
+        """Centre and spread of the columns of the encoded matrix; 0 and 1 of one of zeros and ones."""
+        return tuple(
+            (column.centre, column.spread) if kind != "category" else (0.0, 1.0)
+            for column in self.columns
+            for kind in column.feature_kinds
+        )
+
+    @property
     def names(self) -> frozenset[str]:
         """Names of the columns and of the label's column."""
         label = {self.label.column} if self.label.column else set()

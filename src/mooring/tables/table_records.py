@@ -169,8 +169,7 @@ class InferredTable:
         """The encoded rows."""
         columns, keys = self.schema.columns, self.keys
         kinds = tuple(kind for column in columns for kind in column.feature_kinds)
-        numeric = np.array([kind != "category" for kind in kinds])
-        scales = np.array([scale for column in columns for scale in [(column.centre, column.spread)] * column.width])
+        centres, scales = np.array(self.schema.feature_scales).T
         return Records(
             rows=encode_table(self.schema, self.columns),
             labels=keys.labels,
@@ -180,8 +179,8 @@ class InferredTable:
             groups=keys.groups,
             group_names=keys.group_names,
             notes=(*keys.notes, *self.left_out),
-            centres=np.where(numeric, scales[:, 0], 0.0),
-            scales=np.where(numeric, scales[:, 1], 1.0),
+            centres=centres,
+            scales=scales,
         )
 
 

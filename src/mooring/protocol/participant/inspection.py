@@ -20,7 +20,14 @@ from mooring.audit import (
     root_mean_square,
     run_audit,
 )
-from mooring.audit.hazards import hazards_of_columns, hazards_of_rows
+from mooring.audit.hazards import (
+    hazards_of_columns,
+    hazards_of_labels,
+    hazards_of_rows,
+    judge_leakage,
+    rows_of_rare_values,
+    state_exposure,
+)
 from mooring.learners import Score, choose_learner, cross_validate, score
 from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.projection import Projection
@@ -40,8 +47,6 @@ _HALVES = ("one half of your rows", "the other half")
 _FEWEST_ROWS = 4
 _MOST_ROWS_ALONE = 5000
 _WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
-_MUCH_ERROR, _LITTLE_ERROR = 0.5, 0.8
-_MUCH_LINKED, _LITTLE_LINKED = 0.5, 0.2
 PIXELS = (-1.0, 1.0)
 """Black and white of an encoded image: numbers lie between the ends of their declared range."""
 
@@ -140,7 +145,7 @@ def inspect(
     if counts is None and study.label.kind == "classes" and labels is not None:
         tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
         counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
-    hazards = (*_hazards_of_rows(study, rows, projection), *_hazards_of_labels(study, counts))
+    hazards = (*_hazards_of_rows(study, rows, projection), *_hazards_of_labels(study, counts, labels))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
@@ -162,7 +167,7 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     """What in the rows makes the secret map easy to break, through the study's own projection and noise."""
     n, h, scale = rows.shape[0], study.n_components, study.data_noise_scale
     names, mixed = study.feature_names, projection.kind != "none"
-    found = hazards_of_columns(rows, names=names, mixed=mixed, noisy=scale > 0)
+    found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
         found.append(
             f"You have {n} rows, no more than the study's {h} components: every row that somebody knows weighs more, and "
@@ -171,14 +176,17 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
 
 
-def _hazards_of_labels(study: Study, class_counts: dict[str, int] | None) -> tuple[str, ...]:
-    """A sentence for each class that has rows, but fewer than the study allows: such rows stand out."""
+def _hazards_of_labels(
+    study: Study, class_counts: dict[str, int] | None, labels: npt.NDArray[Any] | None
+) -> tuple[str, ...]:
+    """A sentence for each class that has rows, but fewer than the study allows, and one on labels unique to a row."""
     few = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
-    return tuple(
+    small = tuple(
         f"Class {name!r} has {count} {'row' if count == 1 else 'rows'}, fewer than the study's smallest_class of "
         f"{study.smallest_class}: labels travel as they are, and such rows stand out. Sharing them is refused."
         for name, count in few.items()
     )
+    return small or (() if labels is None else tuple(hazards_of_labels([labels])))
 
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:
@@ -218,6 +226,7 @@ def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
         image_shape=study.image_shape or None,
         pixel_range=PIXELS,
         feature_names=study.feature_names,
+        feature_scales=study.schema.feature_scales,
         n_examples=n_examples,
     )
 
@@ -237,11 +246,13 @@ def _self_attack(
         return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
     rng = np.random.default_rng([seed, 12])
     strata = make_strata(labels, rows.shape[0])
-    chosen = np.arange(rows.shape[0])
-    n_attacked = max(_FEWEST_ROWS, n_rows_attacked)
-    if chosen.size > n_attacked:
-        chosen, _ = split_stratified(chosen, strata, n_attacked, rng=rng)
-    halves = split_stratified(chosen, strata, chosen.size // 2, rng=rng)
+    n_attacked = min(rows.shape[0], max(_FEWEST_ROWS, n_rows_attacked))
+    exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # all are attacked, none is left out or held by the colluder
+    chosen = np.setdiff1d(np.arange(rows.shape[0]), exposed)
+    if chosen.size > n_attacked - exposed.size:
+        chosen, _ = split_stratified(chosen, strata, n_attacked - exposed.size, rng=rng)
+    colluder, target = split_stratified(chosen, strata, n_attacked // 2, rng=rng)
+    halves = (colluder, np.sort(np.concatenate([target, exposed])))
     partition = Partition.from_parts(
         [rows[half] for half in halves],
         None if labels is None else [labels[half] for half in halves],
@@ -323,20 +334,13 @@ def _recovered(found: PointResult) -> str:
     worst, linked = found.worst(), found.worst("linkage")
     assert worst is not None
     attack, figure = worst
-    words = f"The attack {attack!r} rebuilds your rows with an error of {figure.value:.2f} (0 is exact"
+    words = f"The attack {attack!r} rebuilds your rows, all together, with an error of {figure.value:.2f} (0 is exact"
     words += "" if figure.control is None else f"; guessing without your upload gives {figure.control:.2f}"
     words += ")"
     if linked is not None:
         by = "it" if linked[0] == attack else f"{linked[0]!r}"
         chance = "" if linked[1].chance is None else f" (chance {linked[1].chance:.0%})"
         words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
-    share = 0.0 if linked is None else linked[1].value
-    if figure.value < _MUCH_ERROR or share > _MUCH_LINKED:
-        amount = f"much (an error under {_MUCH_ERROR:g}, or more than {_MUCH_LINKED:.0%} picked out)"
-    elif figure.value < _LITTLE_ERROR or share > _LITTLE_LINKED:
-        amount = f"something (an error under {_LITTLE_ERROR:g}, or more than {_LITTLE_LINKED:.0%} picked out)"
-    elif linked is None:
-        amount = f"little (an error of {_LITTLE_ERROR:g} or more; whether rows can be picked out was not measured)"
-    else:
-        amount = f"little (an error of {_LITTLE_ERROR:g} or more, and at most {_LITTLE_LINKED:.0%} picked out)"
-    return f"{words}. That is {amount}."
+    amount, rule = judge_leakage(found)
+    exposed = "".join(f" {words[0].upper()}{words[1:]}." for words in state_exposure(found))
+    return f"{words}.{exposed} That is {amount} ({rule})."

@@ -1,0 +1,191 @@
+"""The most exposed value, column and row of a table, which a mean over all of it hides.
+
+An attack that rebuilds rows badly on the whole may still tell who carries a rare value, rebuild one column, or one row far
+from the others. Of all attacks and of all values, columns or rows the worst is taken, beside what guessing gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import hypergeom
+
+from mooring.metrics.intervals import Figure, Interval, wilson
+from mooring.metrics.reconstruction import feature_r2
+from mooring.metrics.validation import Integers
+from mooring.typing import Matrix
+
+FEW_VALUES = 20
+"""A column of at most so many values is asked for the carriers of each."""
+_MOST_ASKED = 500
+_LUCK = 0.05
+_N_SHUFFLES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Carriers:
+    """Who carries which value: one question for each value that at most half of the rows hold.
+
+    Attributes
+    ----------
+    columns, values : array of shape (q,)
+    sides : array of shape (q,)
+        1 for the largest value of a column, −1 for the smallest, 0 for one between.
+    carried : array of bool of shape (n, q)
+    """
+
+    columns: Integers
+    values: Matrix
+    sides: Integers
+    carried: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: Matrix) -> Carriers:
+        """Ask for the values of every column that has few, the rarest first."""
+        asked = []
+        for column, cells in enumerate(rows.T):
+            values, counts = np.unique(cells, return_counts=True)
+            if 2 <= values.size <= FEW_VALUES:
+                asked += [
+                    (count, column, value, (value == values[-1]) * 1 - (value == values[0]) * 1)
+                    for value, count in zip(values, counts, strict=True)
+                    if 2 * count <= cells.size
+                ]
+        asked = sorted(asked)[:_MOST_ASKED]
+        columns, sides = (np.array([one[part] for one in asked], dtype=np.int64) for part in (1, 3))
+        values = np.array([one[2] for one in asked], dtype=np.float64)
+        return cls(columns, values, sides, rows[:, columns] == values)
+
+    @property
+    def counts(self) -> Integers:
+        """How many rows carry each value."""
+        return np.asarray(self.carried.sum(axis=0), dtype=np.int64)
+
+    def found(self, rebuilt: Matrix) -> Matrix:
+        """How many carriers are among as many rows as there are carriers, those that look most like it; ties count in part.
+
+        By rank: an attack that shrinks a column keeps the order of its rows.
+        """
+        seen, counts = rebuilt[:, self.columns], self.counts
+        likeness = np.where(self.sides == 0, -np.abs(seen - self.values), self.sides * seen)
+        last = np.take_along_axis(-np.sort(-likeness, axis=0), counts[None] - 1, axis=0)
+        above, tied = likeness > last, likeness == last
+        left = counts - above.sum(axis=0)
+        return np.asarray(
+            (self.carried & above).sum(axis=0) + left * (self.carried & tied).sum(axis=0) / tied.sum(axis=0)
+        )
+
+
+def find_exposed_value(
+    carriers: Carriers,
+    rebuilt: Iterable[tuple[str, Matrix]],
+    *,
+    guessed: Iterable[Matrix],
+    name_of: Callable[[int, float], str],
+) -> tuple[str, Figure] | None:
+    """The value whose carriers are found most above guessing, and the attack that finds them; None if none is, or by luck.
+
+    Parameters
+    ----------
+    carriers : Carriers
+        Of the true rows.
+    rebuilt : iterable of (str, array of shape (n, m))
+        Rows by attack; several of one attack where there are several ways back to records.
+    guessed : iterable of arrays of shape (n, m)
+        What an attacker would say without the upload.
+    name_of : callable
+        Words for a column and its value.
+
+    Notes
+    -----
+    A value counts only where so many carriers would be found at random with a probability of less than 0.05 over all
+    values asked for (hypergeometric tail, Bonferroni).
+    """
+    n_rows, counts = len(carriers.carried), carriers.counts
+    if counts.size == 0:
+        return None
+    control = np.max([carriers.found(rows) for rows in guessed], axis=0) / counts
+    without = np.maximum(counts / n_rows, control)
+    best: tuple[float, int, str, int, float] | None = None
+    for attack, rows in rebuilt:
+        found = carriers.found(rows)
+        luck = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * counts.size
+        above = np.where(luck < _LUCK, (found / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
+        k = int(above.argmax())  # of equals the first, which is the rarest
+        if above[k] > 0 and (best is None or (above[k], -counts[k]) > best[:2]):
+            best = (float(above[k]), -int(counts[k]), attack, k, float(found[k]))
+    if best is None:
+        return None
+    _, _, attack, k, n_found = best
+    count, words = int(counts[k]), name_of(int(carriers.columns[k]), float(carriers.values[k]))
+    levels = (count / n_rows, float(control[k]), None)
+    return attack, Figure(
+        f"carriers of {words}", n_found / count, wilson(n_found, count), *levels, n=count, higher_is_worse=True
+    )
+
+
+def find_exposed_column(
+    truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
+) -> tuple[str, Figure] | None:
+    """The column rebuilt best compared with guessing, and the attack; its error is relative to the column's spread.
+
+    Parameters
+    ----------
+    truth : array of shape (n, m)
+    rebuilt, guessed
+        As for `find_exposed_value`.
+    names : callable
+        Words for a column.
+    """
+    control = np.min([_column_errors(truth, rows) for rows in guessed], axis=0)
+    best: tuple[float, str, int, float] | None = None
+    for attack, rows in rebuilt:
+        errors = _column_errors(truth, rows)
+        ratios = np.where(np.isfinite(errors) & (control > 0), errors / np.where(control > 0, control, 1.0), np.inf)
+        k = int(ratios.argmin())
+        if np.isfinite(ratios[k]) and (best is None or ratios[k] < best[0]):
+            best = (float(ratios[k]), attack, k, float(errors[k]))
+    if best is None:
+        return None
+    _, attack, k, error = best
+    figure = Figure(
+        f"column {names(k)}", error, Interval.unknown(), 1.0, float(control[k]), None, len(truth), higher_is_worse=False
+    )
+    return attack, figure
+
+
+def find_exposed_row(
+    truth: Matrix, rebuilt: Mapping[str, Matrix], *, guessed: Matrix, rng: np.random.Generator
+) -> tuple[str, Figure] | None:
+    """The row rebuilt best compared with guessing it, and the attack; the error is relative to the guess's, whose own is 1.
+
+    Parameters
+    ----------
+    truth : array of shape (n, h)
+    rebuilt : mapping of str to array of shape (n, h)
+        By attack.
+    guessed : array of shape (n, h)
+        What an attacker would say without the upload.
+    rng : numpy.random.Generator
+        Deals the rebuilt rows out at random: chance is the least error over 20 such shuffles, since the least of many
+        errors is small by luck.
+    """
+    size = np.linalg.norm(guessed - truth, axis=1)
+    told = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
+    if not told.any():
+        return None
+
+    def least(rows: Matrix) -> float:
+        return float((np.linalg.norm((rows - truth)[told], axis=1) / size[told]).min())
+
+    attack, rows = min(rebuilt.items(), key=lambda one: least(one[1]))
+    chance = min(least(rng.permutation(rows)) for _ in range(_N_SHUFFLES))
+    figure = Figure("one row", least(rows), Interval.unknown(), chance, 1.0, None, len(truth), higher_is_worse=False)
+    return attack, figure
+
+
+def _column_errors(truth: Matrix, rebuilt: Matrix) -> Matrix:
+    return np.sqrt(1 - feature_r2(truth, rebuilt))
