@@ -29,8 +29,9 @@ from mooring import (
     public_svd_projection,
     simulate,
 )
+from mooring.audit import Guess
 from mooring.geometry.backend import to_numpy
-from mooring.metrics import bootstrap_ratio, build_galleries, link
+from mooring.metrics import bootstrap_ratio, build_galleries, link, relative_error
 from mooring.tables import Partition, partition, read_images
 
 RESULTS = Path(__file__).parent / "results"
@@ -63,6 +64,7 @@ def main() -> None:
             key = f"{setting.name} on {given.device}"
             entry = kept.setdefault(key, {"rows": []})
             entry |= {"machine": described(), "date": datetime.now(UTC).date().isoformat(), "name": setting.name}
+            entry["guessing"] = guess_without_upload(setting)
             entry["rows"] = [row for row in entry["rows"] if row["seed"] != seed]
             for row in _attacked(setting, seed, given.device):
                 entry["rows"].append(row)
@@ -90,6 +92,15 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
         yield Setting(
             "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600", parts, flat, (0.02, 0.06, 0.25, None)
         )
+
+
+def guess_without_upload(setting: Setting) -> dict[str, float]:
+    """Relative error of guessing participant 1's projected rows from participant 0's: their mean, or the mean of a class."""
+    parts = setting.partition
+    assert parts.train_labels is not None
+    known, truth = (setting.projection.encode(rows) for rows in parts.train[:2])
+    guess = Guess.of(known, *parts.train_labels[:2])
+    return {"mean": relative_error(truth, guess.overall), "class mean": relative_error(truth, guess.by_class)}
 
 
 def _attacked(setting: Setting, seed: int, device: str) -> Iterator[dict[str, Any]]:

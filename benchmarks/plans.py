@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
 from mooring import AuditSettings, EvaluationSpec, Plan, plan_study
+from mooring.audit import PointResult
 from mooring.tables import Partition, Records, partition, read_images
 
 LIMIT = "reconstruction error at least 0.5"
@@ -73,6 +74,12 @@ def _deployments(given: argparse.Namespace) -> Iterator[tuple[str, Partition, in
         yield f"MNIST, {p} × {n}", parts, 30
 
 
+def guessing(point: PointResult) -> dict[str, float | None] | None:
+    """Errors of guessing the rows without the upload: their mean, and the mean of their class."""
+    worst = point.worst()
+    return None if worst is None else {"mean": worst[1].chance, "class mean": worst[1].control}
+
+
 def _summary(plan: Plan) -> dict[str, Any]:
     points = []
     for one in plan.audit.points:
@@ -95,6 +102,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
         "target": str(plan.limit),
         "verdict": plan.verdict,
         "recommended": None if plan.recommended is None else plan.recommended.point.title,
+        "guessing": next((guess for one in plan.audit.points if (guess := guessing(one)) is not None), None),
         "references": plan.audit.references.as_dict(),
         "points": points,
     }

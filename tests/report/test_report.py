@@ -14,11 +14,22 @@ import typer
 from jinja2 import UndefinedError
 from typer.testing import CliRunner
 
-from mooring.audit import EvaluationSpec
+from mooring.audit import AuditResult, EvaluationSpec, LeakageLimit, OperatingPoint, Plan, PointResult, References
+from mooring.audit.hazards import warn_of_linkage
+from mooring.audit.result import AttackOutcome
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
+from mooring.metrics import Figure, Interval
 from mooring.protocol.messages.study import Study
-from mooring.report import collect_records, describe_report, read_audit, render_check, render_report, summarise
+from mooring.report import (
+    collect_records,
+    describe_report,
+    read_audit,
+    render_check,
+    render_plan,
+    render_report,
+    summarise,
+)
 from mooring.report.frame import embed_chart, load_template
 from tests.auditing import audited
 from tests.report.example_records import analyst_records, example_study, participant_records, write_records
@@ -355,3 +366,32 @@ def test_templates_escape_html_and_refuse_a_name_that_they_are_not_given() -> No
     assert "&lt;b&gt;" in str(parts.items(["<b>"]))  # type: ignore[attr-defined]
     with pytest.raises(UndefinedError):
         load_template("report.html.jinja").render({})
+
+
+@pytest.mark.parametrize(("linked", "warned"), [(0.97, True), (0.12, False)])
+def test_a_recommended_point_carries_what_linkage_says_and_every_error_stands_beside_guessing(
+    linked: float, warned: bool
+) -> None:
+    error = Figure("centred_error", 0.52, Interval.unknown(), 1.0, 0.8642, None, 100, higher_is_worse=False)
+    linkage = Figure("linkage", linked, Interval.unknown(), 0.1, 0.11, None, 100, higher_is_worse=True)
+    outcome = AttackOutcome("moments", {"centred_error": error, "linkage": linkage})
+    point = PointResult(OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5), 0.2, (outcome,), None, None)
+    about = {"rows_each": [9, 9], "n_participants": 2, "n_features": 4, "colluders": ["a"], "targets": ["b"]}
+    result = AuditResult(about, References(None, None, 0), (point,))
+    page = render_plan(Plan(LeakageLimit.parse("error at least 0.5"), result, point, "Recommended."), command="c")
+    assert ("97% of the rows are linked, 9.7 times chance (10%)" in page) == warned
+    assert ('<p class="good"><b>Recommended.' in page) == (not warned)
+    assert "(guessing 0.86)" in page
+
+
+def test_the_page_of_leakage_says_so_too() -> None:
+    """Each recommended point in docs/leakage.md, whose stored linkage is far above chance, carries the sentence."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "leakage.md").read_text(encoding="utf-8")
+    plans = json.loads((root / "benchmarks" / "results" / "plans.json").read_text(encoding="utf-8"))
+    for entry in plans.values():
+        for best in (one for one in entry["points"] if one["title"] == entry["recommended"]):
+            said = warn_of_linkage(best["linkage"][0], 0.1)
+            assert said is not None
+            assert said in page.split(entry["verdict"])[1][:400]
+        assert f"an error of {entry['guessing']['class mean']:.2f}" in page.split(entry["verdict"])[1][:400]

@@ -25,7 +25,7 @@ def plan(
     output: ReportFolder = Path("plan-report"),
     format: Format = "text",
 ) -> None:
-    """Search methods, noise and sizes on rows like yours; recommend the point that protects, or say that none pays.
+    """Search methods, noise and sizes on rows like yours; recommend a point that keeps to the limit, or say that none pays.
 
     Example: mooring plan patients.csv --label outcome --participants 8 --limit "error at least 0.5"
 
