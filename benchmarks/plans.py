@@ -88,7 +88,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
         points.append(
             {
                 **one.point.as_dict(),
-                "title": one.point.title,
+                "title": one.title,
                 "attack": attack,
                 "error": None if figure is None else [figure.value, figure.interval.low, figure.interval.high],
                 "linkage": None
@@ -101,7 +101,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
     return {
         "target": str(plan.limit),
         "verdict": plan.verdict,
-        "recommended": None if plan.recommended is None else plan.recommended.point.title,
+        "recommended": None if plan.recommended is None else plan.recommended.title,
         "guessing": next((guess for one in plan.audit.points if (guess := guessing(one)) is not None), None),
         "references": plan.audit.references.as_dict(),
         "points": points,

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import mooring
 from mooring import METHODS
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learn_decoder
-from mooring.audit import DENOISED, AuditResult, EvaluationSpec, OperatingPoint, PointResult
+from mooring.audit import DENOISED, AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult
 from mooring.metrics import Figure
 from mooring.report import draw_audit
 from mooring.tables import Partition
@@ -651,13 +652,36 @@ def test_one_target_that_an_attack_cannot_touch_does_not_hide_the_others(parts: 
     assert not neither.applies
 
 
-def test_the_headline_credits_each_figure_to_the_attack_that_made_it(every: AuditResult) -> None:
-    words = every.headline()
-    errors = [(figure.value, attack) for attack, figure in (one.worst() for one in every.points)]
-    links = [one.worst("linkage") for one in every.points]
-    assert f"'{min(errors)[1]}' rebuilds" in words
-    most = max(figure.value for _, figure in links)
-    assert any(f"'{attack}' links {most:.0%}" in words for attack, figure in links if figure.value == most)
+def test_every_figure_of_the_first_sentences_is_one_of_the_chosen_point(every: AuditResult) -> None:
+    alone = every.references.local_only
+    for k, one in enumerate(every.points):
+        chosen = replace(every, chosen=k)
+        (attack, error), (by, link), joint, gain = one.worst(), one.worst("linkage"), one.deployed, one.gain
+        known = {f"{x:.2f}" for x in (error.value, error.interval.low, error.interval.high, error.control)}
+        known |= {f"{x:.0%}" for x in (link.value, link.interval.low, link.interval.high, link.chance)}
+        known |= {f"{alone.value:.1%}", f"{joint.value:.1%}", f"{gain.n}", "80%"}
+        known |= {f"{100 * x:+.1f}".replace("-", "−") for x in (gain.value, gain.low, gain.high)}
+        about = gain.sentence().rpartition("about ")[2].split(" ")[0] if gain.n_needed else ""
+        words = f"{chosen.headline()} {chosen.joining()}".replace(f"about {about} ", "").replace(one.title, "")
+        assert one.title in chosen.headline()
+        assert one.title in chosen.joining()
+        assert set(re.findall(r"[-+−]?\d[\d.]*%?", words.replace(". ", " "))) <= known
+        assert f"'{attack}' rebuilds" in words
+        assert f"'{by}' links" in words
+        assert not any(other.title in words for other in every.points if other.title not in one.title)
+
+
+def test_without_a_choice_the_headline_is_the_worst_point_that_a_study_can_use(every: AuditResult) -> None:
+    """C-GDP leaks as much as any, and no study can have it."""
+    usable = [one for one in every.points if METHODS[one.point.method].uses_anchor]
+    one = every.headline_point
+    assert one in usable
+    assert one.worst()[1].value == min(other.worst()[1].value for other in usable)
+    assert one.title in every.headline()
+    assert "C-GDP" not in every.headline()
+    bare = replace(every, points=tuple(one for one in every.points if one not in usable))
+    assert "no study can use" in bare.headline()
+    assert AuditResult.from_json(replace(every, chosen=2).to_json()).chosen == 2
 
 
 def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
@@ -673,18 +697,48 @@ def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
     assert not any("hardly resemble" in words for words in alike.warnings)
 
 
-def test_joining_counts_only_what_is_shown(parts: Parts) -> None:
-    """A lead within the interval of the score is not called one."""
-    result = audited(*parts, **{**QUICK, "attacks": ["procrustes"]})
-    point = result.points[0]
-    barely = replace(point.deployed, value=0.9, low=0.85, high=0.95)
-    alone = replace(result.references.local_only, value=0.88)
-    near = replace(
-        result, points=(replace(point, deployed=barely),), references=replace(result.references, local_only=alone)
+def test_joining_is_judged_by_paired_differences_on_the_same_rows(every: AuditResult) -> None:
+    """At every point the difference of the two scores, with an interval of its own; older results have none."""
+    for one in every.points:
+        gain = one.gain
+        assert gain.value == pytest.approx(one.deployed.value - every.references.local_only.value)
+        assert gain.n == one.deployed.n
+        assert gain.low < gain.value < gain.high
+        # both score the same rows: narrower than the joint model's interval against a point would have it
+        assert gain.high - gain.low < 1.5 * (one.deployed.high - one.deployed.low)
+    plain = json.loads(every.to_json())
+    for point in plain["points"]:
+        del point["gain"]
+    older = AuditResult.from_json(json.dumps(plain))
+    assert older.points[0].gain is None
+    assert "not compared row by row" in older.joining()
+
+
+def test_rows_of_one_person_count_once_in_the_comparison(parts: Parts) -> None:
+    rows, labels = parts
+    groups = np.arange(sum(len(part) for part in labels)) // 4
+    options = {**QUICK, "attacks": ["procrustes"]}
+    by_row, by_person = (
+        audited(rows, labels, evaluation=EvaluationSpec(groups=given), **options).points[0].gain
+        for given in (None, groups)
     )
-    assert "not shown to beat" in near.joining()
-    clear = replace(near, points=(replace(point, deployed=replace(barely, low=0.89)),))
-    assert "shown to beat it at 1 of 1" in clear.joining()
+    assert by_person.value == by_row.value
+    assert (by_person.low, by_person.high) != (by_row.low, by_row.high)
+
+
+def test_noise_is_said_in_the_unit_of_the_rows(parts: Parts) -> None:
+    """σ itself, as many digits as a study has, and never in units of s."""
+    grid = {"methods": ["aa-i-gdp-data-noise"], "data_noise_scales": [0.7], "attacks": ["procrustes"]}
+    result = audited(*parts, **grid, noise_unit=NoiseUnit.ENCODED)
+    (one,) = result.points
+    assert one.data_noise_scale == pytest.approx(0.7)
+    assert one.point.data_noise_level != pytest.approx(0.7, rel=0.1)
+    assert one.title.endswith("σ = 0.7")
+    assert json.loads(result.to_json())["points"][0]["title"] == one.title
+    assert one.title in result.headline()
+    assert result.noise_unit is NoiseUnit.ENCODED
+    assert "between −1 and 1" in result.noise_unit.words
+    assert [unit.in_study(0.5) for unit in NoiseUnit] == [0.5, None, 1.0, None]
 
 
 def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:

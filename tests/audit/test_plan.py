@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from mooring import Plan
 from mooring.attacks import REGISTRY
-from mooring.audit import DENOISED, LeakageLimit
+from mooring.audit import DENOISED, LeakageLimit, utility
+from mooring.learners import Gain
 from mooring.report import draw_audit
 from mooring.tables import Partition
 from tests.auditing import planned
@@ -61,9 +63,17 @@ def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Fou
 
 def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
     found = plan[0]
-    assert found.recommended.deployed.low > found.audit.references.local_only.value
-    for words in ("Recommended: AA-I-GDP", "training alone", "lower bound", "not a guarantee"):
+    assert found.answer == "pays"
+    assert found.recommended.gain.low > 0
+    for words in ("Recommended: AA-I-GDP", found.recommended.gain.sentence(), "lower bound", "not a guarantee"):
         assert words in found.verdict
+
+
+def test_what_a_plan_says_first_is_about_what_it_recommends(plan: Found) -> None:
+    found = plan[0]
+    assert found.audit.headline_point is found.recommended
+    assert found.recommended.title in found.verdict
+    assert f"σ = {found.recommended.data_noise_scale:.3g}" in found.recommended.title
 
 
 def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attack(plan: Found) -> None:
@@ -153,15 +163,35 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 
 @pytest.fixture(scope="module")
 def few_large() -> Partition:
-    """Three participants with all the rows they need: joining does not pay."""
+    """Three participants with all the rows they need: too few test rows to tell whether joining pays."""
     return study(3, 60, 20, 3, 2, 6.0)
 
 
-def test_where_training_alone_is_as_good_joining_is_not_recommended(few_large: Partition) -> None:
+def test_where_rows_are_too_few_to_tell_the_plan_says_how_many_it_would_need(few_large: Partition) -> None:
+    """95 % against 92 % on 60 rows: neither 'pays' nor 'does not pay'."""
     found = planned(few_large, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
-    assert found.recommended is None
-    assert "Joining does not pay here" in found.verdict
+    gain = found.recommended.gain
+    assert gain.low < 0 < gain.value
+    assert gain.n_needed > gain.n == 60
+    assert json.loads(found.to_json())["answer"] == found.answer == "cannot tell"
+    assert "Recommended:" not in found.verdict
+    assert gain.sentence() in found.verdict
+
+
+def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
+    few_large: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Gain("balanced accuracy", -0.1, -0.15, -0.05, 60, 30)
+    measured = utility.measure_utility
+    monkeypatch.setattr(
+        "mooring.audit.auditor.measure_utility",
+        lambda *given, **options: replace(measured(*given, **options), gain=lost),
+    )
+    found = planned(few_large, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    assert found.recommended is found.answer is found.method is found.method_lines() is None
+    assert lost.sentence() in found.verdict
     assert any(found.limit.met_at(one) for one in found.audit.points)
+    assert found.limit.met_at(found.audit.headline_point)
     assert "recommended" not in [trace.name for trace in draw_audit(found)["frontier"].data]
     assert json.loads(found.to_json())["recommended"] is None
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tup
     assert plain["joining"] in printed
     for words in ("lower bound", "local only", "pooled raw", "Open", "report.html"):
         assert words in printed
-    assert printed.index("At worst") < printed.index("Every operating point")
+    assert printed.index("At the chosen setting") < printed.index("Every operating point")
     assert plain["description"]["n_participants"] == 5
     assert plain["description"]["n_features"] == 4
 
@@ -107,7 +109,7 @@ def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: p
         assert words in body
     assert "Plotly.newPlot" in body
     if which == "plan":
-        assert plain["verdict"] in body
+        assert plain["verdict"] in unescape(body)
 
 
 def test_json_is_all_that_goes_to_standard_output(csv: Path, audited: tuple[Result, Path], tmp_path: Path) -> None:
@@ -381,9 +383,24 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     assert best["data_noise_scale"] > 0
     assert best["data_noise_scale"] != pytest.approx(best["point"]["data_noise_level"])
     lines = printed[printed.index("[method]") :].splitlines()  # σ itself, not in units of the rows
-    assert lines[1] == f'name = "{best["point"]["method"]}"'
-    assert float(lines[2].removeprefix("data_noise_scale = ")) == pytest.approx(best["data_noise_scale"], rel=1e-5)
-    assert float(lines[3].removeprefix("anchor_noise_scale = ")) == best["point"]["anchor_noise_scale"]
+    pasted = tomllib.loads("\n".join(lines[:6]))["method"]
+    assert pasted == pytest.approx(plain["method"], rel=1e-5)
+    point = best["point"]
+    assert (pasted["name"], pasted["anchor_rows"], pasted["projection"]) == (point["method"], 11, "none")
+    assert pasted["data_noise_scale"] == pytest.approx(best["data_noise_scale"], rel=1e-5)
+    assert pasted["anchor_noise_scale"] == point["anchor_noise_scale"]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"data_noise_scale = {best['data_noise_scale']:.6g}" in page
+
+    draft = tmp_path / "drafted.toml"
+    words = ["study", "init", path, "--from-plan", out / "plan.json", "--all-ranges", "0:1", "--output", draft]
+    run(*words)
+    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
+    assert drafted == pytest.approx(plain["method"])
+    refused(*words, "--force", "--data-noise", "0.3", what="--from-plan")
+    for changed in ({"data_noise_scale": None}, {"anchor_rows": "many"}, {"projection": None}):
+        (out / "other.json").write_text(json.dumps(plain | {"method": plain["method"] | changed}), encoding="utf-8")
+        refused(*words[:4], out / "other.json", *words[5:], "--force", what="the plan")
 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])

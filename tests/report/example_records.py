@@ -32,6 +32,17 @@ def score(value: float) -> dict[str, Any]:
     return {"metric": "balanced accuracy", "value": value, "low": value - 0.03, "high": value + 0.03, "n": 200}
 
 
+def gain(value: float, n: int) -> dict[str, Any]:
+    return {
+        "metric": "balanced accuracy",
+        "value": value,
+        "low": value - 0.08,
+        "high": value + 0.08,
+        "n": n,
+        "n_needed": 900,
+    }
+
+
 def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The last participant sent nothing that could be taken; the second sent late, and its anchor hardly fits."""
     sent = names[:-1]
@@ -65,6 +76,7 @@ def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
             "score": score(0.86),
             "participants": [{"name": name, "score": score(0.86)} for name in sent],
             "alone": [{"name": name, "score": score(0.7)} for name in sent],
+            "gain": gain(0.16, 120),
             "rows": 120,
         },
         "delivery": {"command": "mooring deliver", "delivered": list(sent[:1]), "model_digest": "cd" * 32},
@@ -85,7 +97,13 @@ def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "verdict": "A colluder would rebuild much of these rows.",
         },
         "share": {"command": "mooring share north.csv", "rows": 60, "bundle_digest": "ef" * 32, "reissued": True},
-        "predict": {"command": "mooring predict new.csv", "rows": 30, "score": score(0.8), "local_only": score(0.79)},
+        "predict": {
+            "command": "mooring predict new.csv",
+            "rows": 30,
+            "score": score(0.8),
+            "local_only": score(0.79),
+            "gain": gain(0.01, 30),
+        },
     }
 
 

@@ -103,7 +103,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert (shown["study"]["name"], shown["study"]["fingerprint"]) == ("hearts", quiet.fingerprint)
     uploads, pooled = shown["verdict"]["joining"]
     assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
-    assert (uploads["alone"], uploads["beats"]) == ({"mean": "70.0%", "n": 2}, True)
+    assert (uploads["alone"], uploads["answer"]) == ({"mean": "70.0%", "n": 2}, "pays")
     assert pooled["kind"] == "pooled raw not known"
     assert shown["verdict"]["joining_shown_to_pay"]
     assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
@@ -145,7 +145,7 @@ def test_noisy_uploads_are_not_taken_for_what_somebody_has_alone(study: Study, t
     """Nobody alone would train on noisy rows: with private-data noise the analyst's figures do not judge joining."""
     summary = summarise(study, collect_records(write_records(tmp_path, analyst_records(NAMES))))
     uploads = summary["verdict"]["joining"][0]
-    assert (uploads["noisy"], uploads["beats"]) == (True, None)
+    assert (uploads["noisy"], uploads["answer"]) == (True, None)
     assert summary["verdict"]["joining_shown_to_pay"] is False
     assert summary["utility"][0]["name"] == "joint model, noisy uploads"
 
@@ -165,7 +165,9 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
     assert strongest["chance"]
     assert strongest["control"]
     new_rows = shown["verdict"]["joining"][0]
-    assert (new_rows["kind"], new_rows["rows"], new_rows["beats"]) == ("new rows", 30, False)  # 80 % against 79 %
+    assert (new_rows["kind"], new_rows["rows"], new_rows["answer"]) == ("new rows", 30, "cannot tell")
+    assert "+1.0 points [−7.0, +9.0]" in shown["verdict"]["sentences"]["joining"][0]
+    assert "about 900" in shown["verdict"]["sentences"]["joining"][0]
     assert shown["verdict"]["joining_shown_to_pay"] is False
     assert shown["own_rows"]["class_counts"] == {"no": 40, "yes": 20}
     assert shown["own_rows"]["shared"]["reissued"]
@@ -291,7 +293,23 @@ def test_figures_of_other_settings_are_said_to_be_of_other_settings(study: Study
     same = json.loads(json.dumps(audit))
     same["points"][0]["data_noise_scale"] = study.data_noise_scale
     found = summarise(study, {}, same)["verdict"]["leakage"]
-    assert kinds(found) == ["at the study's settings", "over all settings"]
+    assert kinds(found) == ["at the study's settings"]
+
+
+def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: dict[str, Any]) -> None:
+    """Of two points the other scores best; a report that quotes it promises what the study's own noise does not give."""
+    same = json.loads(json.dumps(audit))
+    own, other = same["points"]
+    own["data_noise_scale"] = study.data_noise_scale
+    assert other["deployed"]["value"] != own["deployed"]["value"]
+    summary = summarise(study, {}, same)
+    (words,) = [one for one in summary["verdict"]["sentences"]["joining"] if "simulation" in one]
+    assert f"the joint model {own['deployed']['value']:.1%}" in words
+    assert f"σ = {study.data_noise_scale:g}" in words
+    shown = describe_report(summary)["audits"][0]
+    assert shown["joining"] in words
+    assert "At the chosen setting" in shown["headline"]
+    assert f"σ = {study.data_noise_scale:g}" in shown["headline"]
 
 
 def test_where_some_attacks_were_left_out_the_verdict_says_so(study: Study, audit: dict[str, Any]) -> None:

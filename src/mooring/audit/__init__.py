@@ -4,9 +4,9 @@ from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.operating_points import OperatingPoint, PointGrid, point_with_noise
-from mooring.audit.plan import LeakageLimit, Plan, plan_study
-from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, find_strongest
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, point_with_noise
+from mooring.audit.plan import Plan, plan_study
+from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, LeakageLimit, PointResult, find_strongest
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
 from mooring.audit.utility import References
@@ -24,6 +24,7 @@ __all__ = [
     "LeakageEvaluator",
     "LeakageLimit",
     "LinkageTest",
+    "NoiseUnit",
     "OperatingPoint",
     "Plan",
     "PointGrid",

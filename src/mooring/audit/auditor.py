@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
@@ -31,6 +33,7 @@ def run_audit(
     labels: Sequence[Array] | None = None,
     *,
     points: Sequence[OperatingPoint] | PointGrid | None = None,
+    chosen: OperatingPoint | None = None,
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
@@ -45,6 +48,8 @@ def run_audit(
         With matrices: integers for classes, floats for numbers.
     points : sequence of OperatingPoint, or PointGrid, optional
         What to audit; by default every method with three scales of every noise it has.
+    chosen : OperatingPoint, optional
+        The one of them that a study has, or is to have: what the result says first is about it.
     settings : AuditSettings, optional
         Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
     progress : callable, optional
@@ -65,7 +70,7 @@ def run_audit(
     auditor = Auditor.of(datasets, labels, settings or AuditSettings())
     points = PointGrid() if points is None else points
     if isinstance(points, PointGrid):
-        points = points.points(auditor.default_n_components)
+        points = points.points(auditor.default_n_components, auditor.rms)
     if not points:
         raise InputError("points", expected="at least one", got="none", cure="Name a method and its noise.")
     tell = progress or (lambda done, total, words: None)
@@ -74,10 +79,10 @@ def run_audit(
     scores = auditor.references()
     results = []
     for k, point in enumerate(points):
-        tell(k + 1, total, point.title)
+        tell(k + 1, total, auditor.title(point))
         results.append(auditor.audit(point))
     tell(total, total, "done")
-    return auditor.result(scores, results)
+    return auditor.result(scores, results, chosen=None if chosen is None else points.index(chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +100,7 @@ class Auditor:
     partition: Partition
     settings: AuditSettings
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
+    _rms: dict[int, float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -122,6 +128,10 @@ class Auditor:
 
     def references(self) -> References:
         """Local only and pooled raw."""
+        return self._references[0]
+
+    @cached_property
+    def _references(self) -> tuple[References, npt.NDArray[Any] | None]:
         return measure_references(self.partition, learner=self.settings.learner, seed=self.settings.seed)
 
     def projection_onto(self, n_components: int) -> Projection:
@@ -135,6 +145,16 @@ class Auditor:
             self._projections[n_components] = make_projection(self.partition, given, n_components, rng)
         return self._projections[n_components]
 
+    def rms(self, n_components: int) -> float:
+        """s, the root mean square of all training rows projected onto so many components."""
+        if n_components not in self._rms:
+            self._rms[n_components] = root_mean_square(self.partition.train, self.projection_onto(n_components))
+        return self._rms[n_components]
+
+    def title(self, point: OperatingPoint) -> str:
+        """A point's method and noise, with σ itself."""
+        return point.title_with(self.rms(point.n_components) * point.data_noise_level)
+
     def audit(self, point: OperatingPoint) -> PointResult:
         """Simulate, attack, train and score at one point, or load what was found there before."""
         settings = self.settings
@@ -144,7 +164,7 @@ class Auditor:
         if stored is not None:
             return stored
         projection = self.projection_onto(point.n_components)
-        scale = root_mean_square(self.partition.train, projection) * point.data_noise_level
+        scale = self.rms(point.n_components) * point.data_noise_level
         simulation = simulate(
             [_on_device(part, settings.device) for part in self.partition.train],
             self.partition.train_labels,
@@ -155,18 +175,26 @@ class Auditor:
             settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
         )
         outcomes, examples = measure_leakage(simulation, self.partition, settings)
-        learner, deployed, noisy = measure_utility(
-            simulation, self.partition, learner=settings.learner, seed=settings.seed
+        found = measure_utility(
+            simulation,
+            self.partition,
+            learner=settings.learner,
+            seed=settings.seed,
+            alone=self._references[1],
+            groups=settings.evaluation.groups,
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
-        result = PointResult(point, scale, outcomes, deployed, noisy, alignment, examples, learner)
+        scores = found.deployed, found.noisy_test
+        result = PointResult(point, scale, outcomes, *scores, alignment, examples, found.learner, found.gain)
         store.save(result)
         return result
 
-    def result(self, scores: References, results: Sequence[PointResult], **more: Any) -> AuditResult:
+    def result(
+        self, scores: References, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any
+    ) -> AuditResult:
         """All that was found, described, with warnings."""
         warnings = (*find_hazards(self.partition, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
-        return AuditResult(self.describe() | more, scores, tuple(results), warnings)
+        return AuditResult(self.describe() | more, scores, tuple(results), warnings, chosen)
 
     def describe(self) -> dict[str, Any]:
         """What is audited, and with which attacks, in plain values."""
@@ -188,6 +216,7 @@ class Auditor:
             "attribute": None if settings.evaluation.attribute is None else settings.evaluation.attribute_name,
             "learner": settings.learner,
             "seed": settings.seed,
+            "noise_unit": str(settings.noise_unit),
             "device": settings.device or "cpu",
             "machine": f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
         }

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
+from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS, get_method
 from mooring.serialization import Serializable
+
+
+class NoiseUnit(StrEnum):
+    """What private-data noise σ is measured in: the numbers of the rows that were audited."""
+
+    ENCODED = "encoded"
+    DEVIATION = "standard deviation"
+    PIXEL = "pixel"
+    GIVEN = "given"
+
+    @property
+    def words(self) -> str:
+        """The unit, in a sentence."""
+        return {
+            NoiseUnit.ENCODED: "σ is the noise on every encoded number, which lies between −1 and 1: a study's "
+            "data_noise_scale.",
+            NoiseUnit.DEVIATION: "σ is the noise on every number, in standard deviations of its column (a category is 0 or "
+            "1); 'mooring plan --study' gives it in a study's unit.",
+            NoiseUnit.PIXEL: "σ is the noise on every pixel, from black, 0, to white, 1; a study, whose numbers lie between "
+            "−1 and 1, states twice as much.",
+            NoiseUnit.GIVEN: "σ is the noise on every number of the rows, in the unit in which they were given.",
+        }[self]
+
+    def in_study(self, scale: float) -> float | None:
+        """The same noise as a study states it; None where the rows do not tell."""
+        factor = {NoiseUnit.ENCODED: 1.0, NoiseUnit.PIXEL: 2.0}.get(self)
+        return None if factor is None else factor * scale
 
 
 @dataclass(frozen=True)
@@ -40,9 +69,13 @@ class OperatingPoint(Serializable):
             method.require_scale(name, getattr(self, name), used=used)
 
     @property
-    def title(self) -> str:
-        """The method and its noise, in a few words."""
-        noises = [f"σ = {self.data_noise_level:.3g} s"] if METHODS[self.method].data_noise else []
+    def usable(self) -> bool:
+        """Whether a study can have this method: one that aligns by an anchor."""
+        return METHODS[self.method].uses_anchor
+
+    def title_with(self, data_noise_scale: float) -> str:
+        """The method and its noise, in a few words; σ is what λ is on the rows at hand."""
+        noises = [f"σ = {data_noise_scale:.3g}"] if METHODS[self.method].data_noise else []
         noises += [f"v = {self.anchor_noise_scale:.3g}"] if METHODS[self.method].anchor_noise else []
         return ", ".join([METHODS[self.method].title, *noises])
 
@@ -72,6 +105,8 @@ class PointGrid:
         r. Four times h by default.
     anchor_noise_scales, data_noise_levels : sequence of float
         v, and λ as for `OperatingPoint`.
+    data_noise_scales : sequence of float
+        σ itself; if given, takes the place of λ.
     """
 
     methods: Sequence[str] = tuple(METHODS)
@@ -79,15 +114,27 @@ class PointGrid:
     n_anchor_rows: int | None = None
     anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
     data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
+    data_noise_scales: Sequence[float] = ()
 
-    def points(self, n_components: int) -> tuple[OperatingPoint, ...]:
-        """The points, with so many components where the grid does not say how many."""
+    def points(self, n_components: int, rms: Callable[[int], float] | None = None) -> tuple[OperatingPoint, ...]:
+        """The points, with so many components where the grid does not say how many.
+
+        `rms` gives s, the root mean square of rows projected onto so many components; needed where σ itself is given.
+        """
         h = self.n_components or n_components
         r = self.n_anchor_rows or 4 * h
+        levels = self.data_noise_levels
+        if self.data_noise_scales:
+            unit = 0.0 if rms is None else rms(h)
+            if not unit > 0:
+                raise InputError(
+                    "data_noise_scales", expected="rows that vary", got="rows of zeros, or none", cure="Check the rows."
+                )
+            levels = [scale / unit for scale in self.data_noise_scales]
         found = []
         for name in self.methods:
             method = get_method(name)
             for v in self.anchor_noise_scales if method.anchor_noise else (0.0,):
-                for level in self.data_noise_levels if method.data_noise else (0.0,):
+                for level in levels if method.data_noise else (0.0,):
                     found.append(OperatingPoint(name, h, r, v, level))
         return tuple(dict.fromkeys(found))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from mooring.audit.auditor import Auditor
 from mooring.audit.operating_points import OperatingPoint, point_with_noise
-from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.result import AuditResult, LeakageLimit, PointResult
 from mooring.audit.specification import AuditSettings
 from mooring.errors import InputError
-from mooring.learners import Score
+from mooring.learners import Answer, Score
 from mooring.mechanisms.projection import Projection
-from mooring.metrics import Figure
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 
@@ -25,92 +24,6 @@ _ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
 _BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
 _MOST_NOISE = 5.0
 _HALVINGS = 3
-_MEASURES = {
-    "error": "centred_error",
-    "reconstruction error": "centred_error",
-    "relative error": "relative_error",
-    "centred error": "centred_error",
-    "decoded error": "decoded_error",
-    "linkage": "linkage",
-    "identity linkage": "identity_linkage",
-    "exact source linkage": "exact_source_linkage",
-    "attribute": "attribute",
-}
-_SHAPE = re.compile(
-    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
-)
-
-
-@dataclass(frozen=True)
-class LeakageLimit:
-    """A bound on what the strongest attack may recover.
-
-    Attributes
-    ----------
-    measure : str
-        The name of a figure, such as "centred_error" or "linkage".
-    bound : float
-    at_least : bool
-        True for errors, of which more is safer; False for linkage and the like.
-
-    Examples
-    --------
-    >>> LeakageLimit.parse("reconstruction error at least 0.5")
-    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
-    >>> LeakageLimit.parse("linkage at most 20 %")
-    LeakageLimit(measure='linkage', bound=0.2, at_least=False)
-    """
-
-    measure: str
-    bound: float
-    at_least: bool
-
-    @classmethod
-    def parse(cls, words: str) -> LeakageLimit:
-        """Read a limit as people write it."""
-        found = _SHAPE.match(words.lower())
-        name = "" if found is None else found["measure"].replace("_", " ").strip()
-        if found is None or name not in _MEASURES:
-            raise InputError(
-                "limit",
-                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
-                got=repr(words),
-                cure="Name a measure, 'at least' or 'at most', and a bound.",
-            )
-        try:
-            bound = float(found["bound"]) / (100 if found["percent"] else 1)
-        except ValueError:
-            raise InputError(
-                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
-            ) from None
-        at_least = found["side"] in ("at least", ">=", "≥")
-        measure = _MEASURES[name]
-        if at_least != measure.endswith("error"):
-            raise InputError(
-                "limit",
-                expected="'at least' for an error, 'at most' for anything else",
-                got=repr(words),
-                cure="More error is safer; more linkage is not.",
-            )
-        return cls(measure, bound, at_least)
-
-    def __str__(self) -> str:
-        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
-        if self.at_least:
-            return f"{name} at least {self.bound:g}"
-        return f"{name} at most {100 * self.bound:.6g}%"
-
-    def met_by(self, figure: Figure) -> bool:
-        """Whether a figure keeps to the limit even at the worse end of its interval."""
-        interval = figure.interval
-        if self.at_least:
-            return (interval.low if interval.known else figure.value) >= self.bound
-        return (interval.high if interval.known else figure.value) <= self.bound
-
-    def met_at(self, result: PointResult) -> bool:
-        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
-        worst = result.worst(self.measure)
-        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
 
 
 @dataclass(frozen=True)
@@ -123,16 +36,41 @@ class Plan:
     audit : AuditResult
         Every point that was tried.
     recommended : PointResult or None
-        The point that keeps to the limit and scores best, audited with every attack; None if no point keeps to it, or
-        none that does is shown to beat training alone.
+        The point that keeps to the limit and scores best, audited with every attack; None if no point keeps to it, or if
+        it is shown not to beat training alone. Whether it is shown to do so, `answer` says.
     verdict : str
         The same in words.
+    method : dict or None
+        What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
+        by a study, and do not tell its unit.
     """
 
     limit: LeakageLimit
     audit: AuditResult
     recommended: PointResult | None
     verdict: str
+    method: dict[str, Any] | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whether joining pays at the recommended point; None where that was not measured, or nothing is recommended."""
+        gain = None if self.recommended is None else self.recommended.gain
+        return None if gain is None else gain.answer
+
+    def method_lines(self) -> str | None:
+        """The [method] table as lines to paste into a study's file; None where nothing is recommended."""
+        if self.recommended is None or self.method is None:
+            return None
+        entries = {
+            name: f'"{value}"' if isinstance(value, str) else f"{value:.6g}"
+            for name, value in self.method.items()
+            if value is not None
+        }
+        lines = ["[method]", *(f"{name} = {value}" for name, value in entries.items())]
+        if self.method["data_noise_scale"] is None:
+            scale = self.recommended.data_noise_scale
+            lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
+        return "\n".join(lines)
 
     @property
     def frontier(self) -> tuple[PointResult, ...]:
@@ -147,8 +85,13 @@ class Plan:
         plain = {
             "target": str(self.limit),
             "verdict": self.verdict,
+            "answer": self.answer,
+            "method": self.method,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
-            "frontier": [one.point.as_dict() for one in self.frontier],
+            "frontier": [
+                {"title": one.title, **one.point.as_dict(), "data_noise_scale": one.data_noise_scale}
+                for one in self.frontier
+            ],
             "audit": json.loads(self.audit.to_json()),
         }
         return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
@@ -198,10 +141,25 @@ def plan_study(
     for h in widths:
         search.over_noise(h)
     search.over_shape(widen=not fixed)
-    recommended, verdict = search.conclude(scores.local_only)
+    best, recommended, verdict = search.conclude(scores.local_only)
     search.finish()
-    audit = auditor.result(scores, tuple(search.tried.values()), target=str(limit))
-    return Plan(limit, audit, recommended, verdict)
+    tried = tuple(search.tried.values())
+    audit = auditor.result(scores, tried, chosen=None if best is None else tried.index(best), target=str(limit))
+    return Plan(limit, audit, recommended, verdict, None if recommended is None else _tabulate(recommended, auditor))
+
+
+def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
+    """A point as the [method] table of a study."""
+    point = recommended.point
+    projection = auditor.projection_onto(point.n_components).kind
+    return {
+        "name": point.method,
+        **({} if projection == "none" else {"components": point.n_components}),
+        "anchor_rows": point.n_anchor_rows,
+        "data_noise_scale": auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
+        "anchor_noise_scale": point.anchor_noise_scale,
+        "projection": projection,
+    }
 
 
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
@@ -238,7 +196,7 @@ class _Search:
     def at(self, v: float, level: float, h: int, r: int) -> PointResult:
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
-            self.say(f"h = {h}: {point.title}")
+            self.say(f"h = {h}: {self.auditor.title(point)}")
             self.tried[point] = self.auditor.audit(point)
             if len(self.tried) == 1 and self.tried[point].worst(self.limit.measure) is None:
                 raise InputError(
@@ -280,45 +238,49 @@ class _Search:
                 if self.limit.met_at(self.at(v * factor, level * factor, other, r)):
                     break
 
-    def conclude(self, alone: Score | None) -> tuple[PointResult | None, str]:
-        """The best point that keeps to the limit and whose rows carry noise, and the outcome in words."""
+    def conclude(self, alone: Score | None) -> tuple[PointResult | None, PointResult | None, str]:
+        """The best point that keeps to the limit and whose rows carry noise, what is recommended, and the verdict."""
         best = self._best()
         bare = next((one for one in self._ranked(with_noise=False)), None)
         aside = ""
         if bare is not None and (best is None or _score(bare) > _score(best)):
             aside = (
-                f" ({bare.point.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
+                f" ({bare.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
                 "an exact image of them, so it is not recommended.)"
             )
         if best is None:
             return (
                 None,
+                None,
                 f"No operating point that was tried keeps to the limit ({self.limit}). None is recommended.{aside}",
             )
         recommended, words = self._worded(best, alone)
-        return recommended, words + aside
+        return best, recommended, words + aside
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
         worst = best.worst(self.limit.measure)
         assert worst is not None
-        held = f"{best.point.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
+        held = f"{best.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
         low, high = worst[1].interval.low, worst[1].interval.high
         found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
+        found += "" if worst[1].control is None else f" (without the upload: {worst[1].control:.2f})"
         linked = best.worst("linkage")
         if linked is not None and self.limit.measure != "linkage":
             found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"Keeps to the limit ({self.limit}): {held}; {found}. Utility was not measured."
-        joint = best.deployed.with_interval()
-        if best.deployed.low <= alone.value:
-            return None, (
-                f"No operating point that keeps to the limit ({self.limit}) is shown to beat training alone: the best "
-                f"joint model scores {joint} ({held}), training alone {alone}. Joining does not pay here."
-            )
-        return best, (
-            f"Recommended: {held}. The joint model ({best.learner}) scores {joint}, training alone {alone}; {found}, so "
-            f"the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
+        assert best.gain is not None
+        scores = (
+            f"The joint model ({best.learner}) scores {best.deployed}, training alone {alone}. {best.gain.sentence()}"
         )
+        kept = f"There {found}, so the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
+        if best.gain.answer == "does not pay":
+            return (
+                None,
+                f"Nothing is recommended. The best point that keeps to the limit ({self.limit}) is {held}. {scores}",
+            )
+        named = "Recommended" if best.gain.answer == "pays" else "The best point that keeps to the limit"
+        return best, f"{named}: {held}. {scores} {kept}"
 
     def _best(self) -> PointResult | None:
         return next(iter(self._ranked()), None)

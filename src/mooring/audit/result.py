@@ -1,8 +1,10 @@
-"""What an audit found, as data: it becomes JSON and back, and says in words what a reader must know first."""
+"""What an audit found, as data: it becomes JSON and back, says in words what a reader must know first, and meets a limit."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,15 +12,30 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import REGISTRY
-from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint
 from mooring.audit.utility import References
-from mooring.learners import Score
+from mooring.errors import InputError
+from mooring.learners import Gain, Score
 from mooring.metrics import Figure, strongest_value
 from mooring.serialization import Serializable
 
 FORMAT = 1
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
+_MEASURES = {
+    "error": "centred_error",
+    "reconstruction error": "centred_error",
+    "relative error": "relative_error",
+    "centred error": "centred_error",
+    "decoded error": "decoded_error",
+    "linkage": "linkage",
+    "identity linkage": "identity_linkage",
+    "exact source linkage": "exact_source_linkage",
+    "attribute": "attribute",
+}
+_SHAPE = re.compile(
+    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +82,7 @@ class PointResult(Serializable):
     ----------
     point : OperatingPoint
     data_noise_scale : float
-        σ itself.
+        σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`).
     outcomes : tuple of AttackOutcome
     deployed : Score or None
         The joint model's score when participants map new rows themselves, without noise.
@@ -77,6 +94,8 @@ class PointResult(Serializable):
         A few rows, original beside rebuilt.
     learner : str or None
         What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn.
+    gain : Gain or None
+        `deployed` over training alone, on the same rows; None where utility was not measured, and in older results.
     """
 
     point: OperatingPoint
@@ -87,11 +106,89 @@ class PointResult(Serializable):
     alignment: str | None = None
     examples: dict[str, Any] | None = field(default=None, repr=False)
     learner: str | None = None
+    gain: Gain | None = None
+
+    @property
+    def title(self) -> str:
+        """The method and its noise, in a few words."""
+        return self.point.title_with(self.data_noise_scale)
 
     def worst(self, measure: str = HEADLINE) -> tuple[str, Figure] | None:
         """The strongest attack's name and figure by a measure; None if no attack could be run."""
         outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
+
+
+@dataclass(frozen=True)
+class LeakageLimit:
+    """A bound on what the strongest attack may recover.
+
+    Attributes
+    ----------
+    measure : str
+        The name of a figure, such as "centred_error" or "linkage".
+    bound : float
+    at_least : bool
+        True for errors, of which more is safer; False for linkage and the like.
+
+    Examples
+    --------
+    >>> LeakageLimit.parse("reconstruction error at least 0.5")
+    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
+    >>> LeakageLimit.parse("linkage at most 20 %")
+    LeakageLimit(measure='linkage', bound=0.2, at_least=False)
+    """
+
+    measure: str
+    bound: float
+    at_least: bool
+
+    @classmethod
+    def parse(cls, words: str) -> LeakageLimit:
+        """Read a limit as people write it."""
+        found = _SHAPE.match(words.lower())
+        name = "" if found is None else found["measure"].replace("_", " ").strip()
+        if found is None or name not in _MEASURES:
+            raise InputError(
+                "limit",
+                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
+                got=repr(words),
+                cure="Name a measure, 'at least' or 'at most', and a bound.",
+            )
+        try:
+            bound = float(found["bound"]) / (100 if found["percent"] else 1)
+        except ValueError:
+            raise InputError(
+                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
+            ) from None
+        at_least = found["side"] in ("at least", ">=", "≥")
+        measure = _MEASURES[name]
+        if at_least != measure.endswith("error"):
+            raise InputError(
+                "limit",
+                expected="'at least' for an error, 'at most' for anything else",
+                got=repr(words),
+                cure="More error is safer; more linkage is not.",
+            )
+        return cls(measure, bound, at_least)
+
+    def __str__(self) -> str:
+        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
+        if self.at_least:
+            return f"{name} at least {self.bound:g}"
+        return f"{name} at most {100 * self.bound:.6g}%"
+
+    def met_by(self, figure: Figure) -> bool:
+        """Whether a figure keeps to the limit even at the worse end of its interval."""
+        interval = figure.interval
+        if self.at_least:
+            return (interval.low if interval.known else figure.value) >= self.bound
+        return (interval.high if interval.known else figure.value) <= self.bound
+
+    def met_at(self, result: PointResult) -> bool:
+        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
+        worst = result.worst(self.measure)
+        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
 
 
 @dataclass(frozen=True)
@@ -107,12 +204,31 @@ class AuditResult(Serializable):
     points : tuple of PointResult
     warnings : tuple of str
         What makes this data easy to break, and what this audit could not do.
+    chosen : int or None
+        The place among the points of the one that a study has, or is to have.
     """
 
     description: dict[str, Any]
     references: References
     points: tuple[PointResult, ...]
     warnings: tuple[str, ...] = ()
+    chosen: int | None = None
+
+    @property
+    def noise_unit(self) -> NoiseUnit:
+        """What σ is measured in."""
+        return NoiseUnit(self.description.get("noise_unit", NoiseUnit.GIVEN))
+
+    @property
+    def headline_point(self) -> PointResult | None:
+        """The point that every sentence is about: the chosen one, else the worst of those that a study can use.
+
+        None without points; where no study could use any, the worst of them.
+        """
+        if self.chosen is not None:
+            return self.points[self.chosen]
+        usable = [one for one in self.points if one.point.usable]
+        return min(usable or self.points, key=_value, default=None)
 
     @property
     def trustworthy(self) -> bool:
@@ -121,24 +237,22 @@ class AuditResult(Serializable):
 
     def headline(self) -> str:
         """The one sentence to read first."""
-        if not self.trustworthy:
+        one = self.headline_point
+        if one is None or not self.trustworthy:
             return "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
-        worst = min(self.points, key=_value)
-        attack, figure = worst.worst() or ("", None)
+        attack, figure = one.worst() or ("", None)
         assert figure is not None
-        words = f"At worst ({worst.point.title}) the attack '{attack}' rebuilds the target's rows to an error of "
-        words += f"{figure.value:.2f}"
+        words = f"{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of {figure.value:.2f}"
         words += f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
         words += " of their spread"
-        linked = [(one.worst("linkage"), one) for one in self.points]
-        known = [(found[1].value, found[0], found[1], one) for found, one in linked if found is not None]
-        if known:
-            value, by, link, one = max(known, key=lambda entry: entry[0])
-            where = "" if one is worst else f" at {one.point.title}"
+        words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
+        linked = one.worst("linkage")
+        if linked is not None:
+            by, link = linked
             words += (
-                f"; the attack '{by}' links {value:.0%} [{link.interval.low:.0%}, {link.interval.high:.0%}] of them"
+                f"; the attack '{by}' links {link.value:.0%} [{link.interval.low:.0%}, {link.interval.high:.0%}] of "
             )
-            words += f"{where} (chance {link.chance:.0%})"
+            words += f"them (chance {link.chance:.0%})"
         words += ". A lower bound on leakage: a better attack may exist."
         asked = self.description.get("attacks")
         if asked is not None and len(asked) < len(REGISTRY):
@@ -147,35 +261,36 @@ class AuditResult(Serializable):
             )
         return words
 
+    def _where(self, one: PointResult) -> str:
+        """Which point a headline is about, and why it."""
+        if not one.point.usable:
+            return f"At worst ({one.title}, a method that no study can use)"
+        if self.chosen is not None or len(self.points) == 1:
+            return f"At the chosen setting ({one.title})"
+        n_usable = sum(other.point.usable for other in self.points)
+        return f"No setting is chosen; at the worst of {n_usable} that a study can use ({one.title})"
+
     def joining(self) -> str:
         """Whether joining beats training alone, in a sentence."""
-        alone = self.references.local_only
-        scored = [one for one in self.points if one.deployed is not None and one.deployed.value == one.deployed.value]
-        if alone is None or not scored or alone.value != alone.value:
+        alone, one = self.references.local_only, self.headline_point
+        if alone is None or one is None or one.deployed is None or alone.value != alone.value:
             return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
-        best = max(scored, key=_score)
-        assert best.deployed is not None
-        ahead = sum(one.deployed.low > alone.value for one in scored if one.deployed is not None)
-        words = f"Training alone scores {alone} ({alone.metric}). "
-        at_best = f"the best joint model scores {best.deployed.with_interval()} ({best.point.title})"
-        if ahead:
-            return words + f"Joining is shown to beat it at {ahead} of {len(scored)} operating points; {at_best}."
-        if best.deployed.value > alone.value:
-            return words + f"Joining is not shown to beat that: {at_best}, within its uncertainty."
-        return words + f"No operating point here beats that: {at_best}."
+        words = f"Training alone scores {alone} ({alone.metric}), the joint model {one.deployed} ({one.title}). "
+        if one.gain is None:
+            return words + "The two were not compared row by row, so whether joining pays is not known."
+        return words + one.gain.sentence()
 
     def measured(self, measure: str) -> str | None:
-        """The strongest attack by a measure over all points, in a sentence; None if nobody measured it."""
-        found = [(one.worst(measure), one) for one in self.points]
-        known = [(figure, attack, one) for (attack, figure), one in ((f, o) for f, o in found if f is not None)]
-        if not known:
+        """The strongest attack by a measure where the headline is, in a sentence; None if nobody measured it."""
+        one = self.headline_point
+        worst = None if one is None else one.worst(measure)
+        if one is None or worst is None:
             return None
-        leaks_most = max if known[0][0].higher_is_worse else min
-        figure, attack, one = leaks_most(known, key=lambda entry: entry[0].value)
+        attack, figure = worst
         beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
         levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
         spread = f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
-        return f"{figure.value:.2f}{spread} by '{attack}' at {one.point.title} ({levels})"
+        return f"{figure.value:.2f}{spread} by '{attack}' at {one.title} ({levels})"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, in plain values."""
@@ -187,7 +302,8 @@ class AuditResult(Serializable):
             "description": self.description,
             "references": self.references.as_dict(),
             "warnings": list(self.warnings),
-            "points": [result.as_dict() for result in self.points],
+            "points": [result.as_dict() | {"title": result.title} for result in self.points],
+            "chosen": self.chosen,
         }
 
     def to_json(self) -> str:
@@ -204,10 +320,6 @@ class AuditResult(Serializable):
         from html import escape
 
         return f"<p><b>{escape(self.headline())}</b></p><p>{escape(self.joining())}</p>"
-
-
-def _score(result: PointResult) -> float:
-    return float("-inf") if result.deployed is None else result.deployed.value
 
 
 def _value(result: PointResult) -> float:

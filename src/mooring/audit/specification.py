@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks import REGISTRY
+from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
 from mooring.learners import require_learner
 from mooring.mechanisms.projection import Projection
@@ -120,6 +121,8 @@ class AuditSettings:
         Such as "cuda": uploads, alignment and attacks run there.
     folder : path, optional
         Where finished points are kept; an audit that was interrupted goes on from there.
+    noise_unit : NoiseUnit
+        What the rows' numbers are, and so what σ is measured in; for the reader alone.
     """
 
     attacks: Sequence[str] | None = None
@@ -133,6 +136,7 @@ class AuditSettings:
     seed: int = 0
     device: str | None = None
     folder: str | Path | None = None
+    noise_unit: NoiseUnit = NoiseUnit.GIVEN
 
     @property
     def attack_names(self) -> tuple[str, ...]:

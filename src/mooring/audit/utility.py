@@ -1,4 +1,4 @@
-"""Utility: what the joint model scores, beside what a participant reaches alone and what pooling everything would."""
+"""Utility: what the joint model scores, beside what participants reach alone, row by row, and what pooling would give."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
-from mooring.learners import Kind, Score, score, train_learner
+from mooring.learners import Gain, Kind, Score, compare, score, train_learner
 from mooring.serialization import Serializable
 from mooring.tables import Partition
 from mooring.typing import Indices
@@ -40,14 +40,37 @@ class References(Serializable):
     learner: str | None = None
 
 
-def measure_references(partition: Partition, *, learner: str, seed: int) -> References:
+@dataclass(frozen=True)
+class Utility:
+    """What the joint model is worth at one operating point; None throughout where there is nothing to learn.
+
+    Attributes
+    ----------
+    learner : str or None
+        What was trained.
+    deployed : Score or None
+        As deployed: new rows are mapped by their owner, without noise.
+    noisy_test : Score or None
+        With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
+    gain : Gain or None
+        As deployed, over training alone on the same rows.
+    """
+
+    learner: str | None = None
+    deployed: Score | None = None
+    noisy_test: Score | None = None
+    gain: Gain | None = None
+
+
+def measure_references(partition: Partition, *, learner: str, seed: int) -> tuple[References, npt.NDArray[Any] | None]:
     """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
 
-    Both train the same learner: with "auto", the one chosen across participants on the pooled rows.
+    Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Beside the scores comes
+    what each participant's own model predicts of everybody's test rows, of shape (n_alone, n_test_rows).
     """
     kind = find_label_kind(partition)
     if kind is None:
-        return References(None, None, 0)
+        return References(None, None, 0), None
     rng = np.random.default_rng([seed, 1])
     test, truth = np.concatenate(partition.test), np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
     labels = cast("tuple[npt.NDArray[Any], ...]", partition.train_labels)
@@ -63,14 +86,22 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> Refe
         owners=_owners(partition),
     )
     alone = [train_learner(pooled.learner, partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
-    scores = [score(truth, fitted.predict(test), kind=kind, rng=rng) for fitted in (*alone, pooled)]
-    return References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
+    predicted = [fitted.predict(test) for fitted in (*alone, pooled)]
+    scores = [score(truth, guesses, kind=kind, rng=rng) for guesses in predicted]
+    references = References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
+    return references, np.stack(predicted[:-1])
 
 
 def measure_utility(
-    simulation: Simulation, partition: Partition, *, learner: str, seed: int
-) -> tuple[str | None, Score | None, Score | None]:
-    """Train the joint model as `mooring train` does on the same rows, and score it.
+    simulation: Simulation,
+    partition: Partition,
+    *,
+    learner: str,
+    seed: int,
+    alone: npt.NDArray[Any] | None = None,
+    groups: npt.NDArray[Any] | None = None,
+) -> Utility:
+    """Train the joint model as `mooring train` does on the same rows, score it, and compare it with training alone.
 
     Parameters
     ----------
@@ -79,35 +110,36 @@ def measure_utility(
     learner : str
         A name in `mooring.learners.LEARNERS`, or "auto".
     seed : int
-
-    Returns
-    -------
-    learner : str or None
-        What was trained; None where there is nothing to learn.
-    deployed : Score or None
-        As deployed: new rows are mapped by their owner, without noise.
-    noisy_test : Score or None
-        With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
+    alone : array of shape (n_alone, n_test_rows), optional
+        What participants' own models predict, from `measure_references`; without it nothing is compared.
+    groups : array of int, optional
+        Whose row each record is (one value a record), as in `EvaluationSpec`: the comparison is then over persons.
     """
     kind = find_label_kind(partition)
     if kind is None:
-        return None, None, None
+        return Utility()
     rng = np.random.default_rng([seed, 2])
     labels = np.concatenate(cast("tuple[Any, ...]", partition.train_labels))
     truth = np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
     rows = to_numpy(simulation.collaboration_matrix)
     fitted = train_learner(learner, rows, labels, kind=kind, seed=seed, owners=_owners(partition))
 
-    def scored(noise: float) -> Score:
+    def predicted(noise: float) -> npt.NDArray[Any]:
         rows = [
             to_numpy(simulation.map_new_rows(i, part, data_noise_scale=noise))
             for i, part in enumerate(partition.test)
             if part.shape[0]
         ]
-        return score(truth, fitted.predict(np.concatenate(rows)), kind=kind, rng=rng)
+        return fitted.predict(np.concatenate(rows))
 
-    noise = simulation.data_noise_scale
-    return fitted.learner, scored(0.0), scored(noise) if noise > 0 else None
+    noise, deployed = simulation.data_noise_scale, predicted(0.0)
+    owners = None if groups is None else groups[np.concatenate(partition.test_indices)]
+    return Utility(
+        fitted.learner,
+        score(truth, deployed, kind=kind, rng=rng),
+        score(truth, predicted(noise), kind=kind, rng=rng) if noise > 0 else None,
+        None if alone is None else compare(truth, deployed, alone, kind=kind, groups=owners),
+    )
 
 
 def _owners(partition: Partition) -> Indices:

@@ -35,8 +35,9 @@ def audit(
     data_noise: Annotated[
         list[float] | None,
         typer.Option(
-            help="Private-data noise in units of the rows' root mean square; may be given again.",
-            show_default="0.3 0.5 0.8",
+            help="Private-data noise σ: with --study of an encoded number, which lies between -1 and 1; else in standard "
+            "deviations of a column, or of a pixel from 0 to 1. May be given again.",
+            show_default="0.3 0.5 0.8 of the rows' root mean square",
             rich_help_panel="Study",
         ),
     ] = None,
@@ -66,13 +67,14 @@ def audit(
 
         given = read_and_partition(data, options)
         points: Sequence[OperatingPoint] | PointGrid
+        chosen = None
         if given.studied is None:
             points = PointGrid(
                 method or tuple(METHODS),
                 n_components=options.components,
                 n_anchor_rows=anchor_rows,
                 anchor_noise_scales=anchor_noise or PointGrid.anchor_noise_scales,
-                data_noise_levels=data_noise or PointGrid.data_noise_levels,
+                data_noise_scales=data_noise or (),
             )
         else:
             refuse_beside_a_study({"anchor_rows": anchor_rows})
@@ -81,11 +83,12 @@ def audit(
                 given.parts,
                 methods=method or (),
                 anchor_noise_scales=anchor_noise or (),
-                data_noise_levels=data_noise or (),
+                data_noise_scales=data_noise or (),
             )
+            chosen = points[0]
         settings = given.settings(options, output, n_known_rows=known_rows, n_repeated_uploads=repeated_uploads)
         with count_progress() as tell:
-            result = run_audit(given.parts, points=points, settings=settings, progress=tell)
+            result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
         where = write_page(output, render_audit, result, "audit.json")
         if format == "json":
             typer.echo(result.to_json())

@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring import METHODS, AuditResult
-from mooring.audit import OperatingPoint, PointResult
+from mooring.audit import PointResult
 from mooring.cli.execution import quote_command
 from mooring.metrics import Figure
 
 _CAPTION = (
-    "data, anchor, both: AA-I-GDP with noise on private data (σ, in units of the rows' root mean square s), on the anchor "
-    "(v), on both. its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
+    "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
+    "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "links: rows told from nine look-alikes. score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _SHORT = {
@@ -31,9 +31,9 @@ _SHORT = {
     "aa-i-gdp-both-noise": "both",
 }
 _ASKED = {
-    "exact_source_linkage": "Linkage by the auditor, at worst",
-    "identity_linkage": "Identity linkage, at worst",
-    "attribute": "Attribute inference, at worst",
+    "exact_source_linkage": "Linkage by the auditor",
+    "identity_linkage": "Identity linkage",
+    "attribute": "Attribute inference",
 }
 
 
@@ -56,7 +56,7 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
-    """What a reader must know before any table: the worst attack, and whether joining pays."""
+    """What a reader must know before any table: the strongest attack at the chosen setting, and whether joining pays."""
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:
@@ -70,7 +70,7 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         found = result.measured(measure)
         if found is not None:
             console.print(f"{words}: {found}", markup=False)
-    control = next((figure for one in result.points for figure in [_control(one)] if figure is not None), None)
+    control = None if result.headline_point is None else _control(result.headline_point)
     if control is not None:
         console.print(f"Without the upload, guessing from the colluder's rows, the error would be {control:.2f}.")
     console.print(result.joining(), style="bold", markup=False)
@@ -80,7 +80,8 @@ def points_table(
     result: AuditResult, *, only: Sequence[PointResult] | None = None, title: str = "Every operating point"
 ) -> Table:
     """One line a point: the strongest attack, what it recovers, and what the joint model scores."""
-    table = Table(title=title, caption=_CAPTION, box=SIMPLE_HEAD, pad_edge=False)
+    caption = _CAPTION.format(unit=result.noise_unit.words)
+    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("operating point")
     table.add_column("strongest attack")
     for heading in ("its error", "links", "score", "(noisy)"):
@@ -90,7 +91,7 @@ def points_table(
     for one in shown:
         worst, linked = one.worst(), one.worst("linkage")
         table.add_row(
-            _short_title(one.point, with_components=len(widths) > 1),
+            _short_title(one, with_components=len(widths) > 1),
             "none could be run: do not trust" if worst is None else worst[0],
             "" if worst is None else _with_interval(worst[1]),
             "" if linked is None else f"{linked[1].value:.0%}",
@@ -109,10 +110,10 @@ def _control(one: PointResult) -> float | None:
     return None if worst is None else worst[1].control
 
 
-def _short_title(point: OperatingPoint, *, with_components: bool) -> str:
-    method = METHODS[point.method]
+def _short_title(one: PointResult, *, with_components: bool) -> str:
+    point, method = one.point, METHODS[one.point.method]
     parts = [_SHORT.get(point.method, point.method)]
-    parts += [f"σ={point.data_noise_level:.3g}s"] if method.data_noise else []
+    parts += [f"σ={one.data_noise_scale:.3g}"] if method.data_noise else []
     parts += [f"v={point.anchor_noise_scale:.3g}"] if method.anchor_noise else []
     parts += (
         [f"r={point.n_anchor_rows}"] if method.uses_anchor and point.n_anchor_rows != 4 * point.n_components else []

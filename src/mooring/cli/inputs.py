@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mooring import EvaluationSpec, InputError, Projection
-from mooring.audit import AuditSettings, ProjectionKind
+from mooring.audit import AuditSettings, NoiseUnit, ProjectionKind
 from mooring.cli.options import AuditOptions
 from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
 from mooring.metrics import onnx_embedding, train_digit_auditor
@@ -42,6 +42,13 @@ class AuditInputs:
     projection: ProjectionKind | Projection
     studied: StudiedRows | None = None
 
+    @property
+    def noise_unit(self) -> NoiseUnit:
+        """What the rows' numbers are, and so what σ is measured in."""
+        if self.studied is not None:
+            return NoiseUnit.ENCODED
+        return NoiseUnit.DEVIATION if self.records.image_shape is None else NoiseUnit.PIXEL
+
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""
         return AuditSettings(
@@ -53,6 +60,7 @@ class AuditInputs:
             seed=options.seed,
             device=options.device,
             folder=folder / "points",
+            noise_unit=self.noise_unit,
             **more,
         )
 

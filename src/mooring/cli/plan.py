@@ -37,7 +37,6 @@ def plan(
         from mooring.audit import plan_study
         from mooring.cli.audit_output import points_table, print_findings, write_page
         from mooring.cli.inputs import read_and_partition
-        from mooring.cli.study_records import format_study_lines
         from mooring.report import render_plan
 
         given = read_and_partition(data, options)
@@ -57,10 +56,10 @@ def plan(
         title = "Frontier: no point tried beats these in both"
         console.print(points_table(found.audit, only=found.frontier, title=title))
         print_findings(console, found.audit, notes=given.records.notes)
-        console.print(found.verdict, style="bold green" if found.recommended is not None else "bold red")
-        if given.studied is not None and found.recommended is not None:
-            console.print("For the study's file, with σ in the units of its encoded rows:")
-            console.print(format_study_lines(found.recommended), markup=False, highlight=False)
-        elif found.recommended is not None:
-            console.print("σ is in units of s, the rows' root mean square; --study gives it in a study's own units.")
+        style = "bold red" if found.recommended is None else "bold green" if found.answer == "pays" else "bold yellow"
+        console.print(found.verdict, style=style, markup=False)
+        lines = found.method_lines()
+        if lines is not None:
+            console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
+            console.print(lines, markup=False, highlight=False)
         console.print(where)

@@ -79,4 +79,6 @@ def predict(
             lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
         if found.local_only is not None:
             lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
+        if found.gain is not None:
+            lines.append(found.gain.sentence())
         console.show({**found.as_dict(), "predictions": str(output)}, *lines)

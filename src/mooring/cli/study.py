@@ -69,9 +69,19 @@ def init(
     smallest_class: Annotated[
         int, typer.Option(min=1, help="Who has fewer rows of a class does not share.", rich_help_panel=_COLUMNS)
     ] = 3,
-    method: Annotated[str, typer.Option(help="A method that aligns by an anchor.", rich_help_panel=_METHOD)] = (
-        "aa-i-gdp-data-noise"
-    ),
+    from_plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="The plan.json of 'mooring plan --study': takes its method, noise, anchor and projection.",
+            rich_help_panel=_METHOD,
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="A method that aligns by an anchor.", show_default="aa-i-gdp-data-noise", rich_help_panel=_METHOD
+        ),
+    ] = None,
     components: Annotated[
         int | None,
         typer.Option(min=1, help="Components to share.", show_default="all, up to 30", rich_help_panel=_METHOD),
@@ -83,16 +93,18 @@ def init(
         ),
     ] = None,
     data_noise: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0.0,
             help="Private-data noise of an encoded number, which lies between -1 and 1, with any projection.",
+            show_default="0.5",
             rich_help_panel=_METHOD,
         ),
-    ] = 0.5,
+    ] = None,
     anchor_noise: Annotated[
-        float, typer.Option(min=0.0, help="Scale of the anchor noise.", rich_help_panel=_METHOD)
-    ] = 0.1,
+        float | None,
+        typer.Option(min=0.0, help="Scale of the anchor noise.", show_default="0.1", rich_help_panel=_METHOD),
+    ] = None,
     projection: Annotated[
         ProjectionChoice, typer.Option(help="How rows are projected before they leave.", rich_help_panel=_METHOD)
     ] = "auto",
@@ -102,6 +114,8 @@ def init(
     """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
+
+    Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
     with run_command(format) as console:
         from mooring.atomic_io import write_atomically
@@ -126,12 +140,15 @@ def init(
                 label_range=None if label_range is None else parse_range(label_range),
             ),
             settings=DraftSettings(
-                method=method,
-                components=components,
-                anchor_rows=anchor_rows,
-                data_noise_scale=data_noise,
-                anchor_noise_scale=anchor_noise,
-                projection=None if projection == "auto" else projection,
+                **_choose_method(
+                    from_plan,
+                    method=method,
+                    components=components,
+                    anchor_rows=anchor_rows,
+                    data_noise_scale=data_noise,
+                    anchor_noise_scale=anchor_noise,
+                    projection=None if projection == "auto" else projection,
+                ),
                 smallest_class=smallest_class,
                 image_shape=parse_shape(image_shape),
                 missing_words=missing_word or (),
@@ -223,6 +240,23 @@ def show(study: StudyPath = DEFAULT_STUDY, format: Format = "text") -> None:
         agreed = Study.read(study)
         facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
         console.show(agreed.as_dict() | facts, *_describe_study(agreed))
+
+
+def _choose_method(plan: Path | None, **given: Any) -> dict[str, Any]:
+    """The settings of a draft that make up its [method]: those that were given, or a plan's; not both."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    if plan is None:
+        return asked
+    if asked:
+        raise InputError(
+            "--from-plan",
+            expected="the only option about the method",
+            got=f"{', '.join(asked)} beside it",
+            cure="Leave them out, or draft without the plan.",
+        )
+    from mooring.report.records import read_plan_method
+
+    return read_plan_method(plan)
 
 
 _PROJECTIONS = {

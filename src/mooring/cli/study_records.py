@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mooring import METHODS, EvaluationSpec, InputError, OperatingPoint, Projection
-from mooring.audit import PointGrid, PointResult, root_mean_square
+from mooring import EvaluationSpec, InputError, OperatingPoint, Projection
+from mooring.audit import PointGrid, root_mean_square
 from mooring.tables import Partition, Records, read_encoded
 
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
@@ -61,12 +61,12 @@ def points_of(
     *,
     methods: Sequence[str],
     anchor_noise_scales: Sequence[float],
-    data_noise_levels: Sequence[float],
+    data_noise_scales: Sequence[float],
 ) -> tuple[OperatingPoint, ...]:
-    """The study's own point, and for contrast the methods that were asked for, with its own noise unless told otherwise."""
+    """The study's own point first; then, for contrast, methods that were asked for, with its noise unless told otherwise."""
     from mooring.protocol.participant.inspection import point_of
 
-    if (anchor_noise_scales or data_noise_levels) and not methods:
+    if (anchor_noise_scales or data_noise_scales) and not methods:
         raise InputError(
             "--method",
             expected="named beside a noise",
@@ -74,7 +74,8 @@ def points_of(
             cure="Without both, the study's own point is used.",
         )
     study = studied.study
-    own = point_of(study, root_mean_square(parts.train, studied.projection))
+    rms = root_mean_square(parts.train, studied.projection)
+    own = point_of(study, rms)
     if own is None:
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
     others = PointGrid(
@@ -82,16 +83,6 @@ def points_of(
         n_components=study.n_components,
         n_anchor_rows=study.n_anchor_rows,
         anchor_noise_scales=anchor_noise_scales or (own.anchor_noise_scale or _ANCHOR_NOISE,),
-        data_noise_levels=data_noise_levels or (own.data_noise_level or _DATA_NOISE,),
-    ).points(study.n_components)
+        data_noise_scales=data_noise_scales or (study.data_noise_scale or _DATA_NOISE,),
+    ).points(study.n_components, lambda n_components: rms)
     return tuple(dict.fromkeys((own, *others)))
-
-
-def format_study_lines(recommended: PointResult) -> str:
-    """The recommended point as the lines of a study that settle it; σ in the units of the encoded rows."""
-    point = recommended.point
-    method = METHODS[point.method]
-    lines = ["[method]", f'name = "{point.method}"']
-    lines.append(f"data_noise_scale = {recommended.data_noise_scale if method.data_noise else 0.0:.6g}")
-    lines.append(f"anchor_noise_scale = {point.anchor_noise_scale:.6g}")
-    return "\n".join(lines)

@@ -2,18 +2,21 @@
 
 from mooring.learners.fitting import Fitted, choose_learner, cross_validate, train_learner
 from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, Learner, require_learner
-from mooring.learners.scores import Score, balanced_accuracy, score, score_value
+from mooring.learners.scores import Answer, Gain, Score, balanced_accuracy, compare, score, score_value
 
 __all__ = [
     "AUTO",
     "CANDIDATES",
     "LEARNERS",
+    "Answer",
     "Fitted",
+    "Gain",
     "Kind",
     "Learner",
     "Score",
     "balanced_accuracy",
     "choose_learner",
+    "compare",
     "cross_validate",
     "require_learner",
     "score",

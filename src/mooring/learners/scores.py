@@ -1,4 +1,4 @@
-"""How good predictions are, with an interval."""
+"""How good predictions are, with an interval, and whether one model beats another on the same rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from mooring.errors import InputError
+from mooring.metrics.intervals import mean_ratio, student_interval
 from mooring.serialization import Serializable
 
 Labels = npt.NDArray[Any]
+_METRICS = {"classes": "balanced accuracy", "number": "R²"}
 _RESAMPLES = 1000
-_LEVEL = 0.95
+_LEVEL, _POWER = 0.95, 0.8
+Answer = Literal["pays", "does not pay", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,102 @@ class Score(Serializable):
         return f"{self} [{self.written(self.low)}, {self.written(self.high)}]"
 
 
+@dataclass(frozen=True)
+class Gain(Serializable):
+    """How much better the joint model is than training alone, from paired differences on the same rows.
+
+    Attributes
+    ----------
+    metric : str
+        As of `Score`.
+    value, low, high : float
+        The joint model's score less the mean score of the models trained alone, and its 95 % interval.
+    n : int
+        Rows that all of them scored.
+    n_needed : int or None
+        About how many rows like these would show a difference of this size with a probability of 80 %; None where there
+        is no difference, or the rows cannot say how much it varies.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    n: int
+    n_needed: int | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """Whether joining pays: yes or no where the interval lies on one side of zero."""
+        return "pays" if self.low > 0 else "does not pay" if self.high <= 0 else "cannot tell"
+
+    def __str__(self) -> str:
+        value, low, high = (self._written(number) for number in (self.value, self.low, self.high))
+        return f"{value}{'' if self.metric == 'R²' else ' points'} [{low}, {high}]"
+
+    def sentence(self) -> str:
+        """The answer, with the figures that it rests on."""
+        if self.answer != "cannot tell":
+            return f"Joining {self.answer}: {self} on the same {self.n:,} rows."
+        words = f"Cannot tell with these {self.n:,} rows whether joining pays: {self} on the same rows"
+        if self.n_needed is None:
+            return f"{words}."
+        about = round(self.n_needed, 2 - len(str(self.n_needed)))
+        return f"{words}; about {about:,} would be needed to show such a difference ({_POWER:.0%} power)."
+
+    def _written(self, value: float) -> str:
+        if math.isnan(value):
+            return "unknown"
+        return (f"{value:+.3f}" if self.metric == "R²" else f"{100 * value:+.1f}").replace("-", "−")
+
+
+def compare(
+    truth: Labels,
+    joint: Labels,
+    alone: Labels,
+    *,
+    kind: Literal["classes", "number"],
+    groups: Labels | None = None,
+) -> Gain | None:
+    """Compare the joint model with models trained alone on the same rows; None where the score is undefined.
+
+    Parameters
+    ----------
+    truth, joint : arrays of shape (n,)
+        Labels, and what the joint model predicts.
+    alone : array of shape (n_models, n)
+        What each model trained alone predicts; a row's result is the mean over models.
+    kind : {"classes", "number"}
+    groups : array of shape (n,), optional
+        Whose each row is, where several rows are of one person: the interval is then over persons.
+
+    Notes
+    -----
+    The interval is over rows, for these models and participants: it does not say what other participants would gain.
+
+    Examples
+    --------
+    >>> truth = np.arange(40) % 2
+    >>> found = compare(truth, truth, np.zeros((1, 40)), kind="classes")
+    >>> found.answer, str(found)
+    ('pays', '+50.0 points [+33.0, +67.0]')
+    """
+    if kind == "classes":
+        members = np.eye(np.unique(truth).size)[np.unique(truth, return_inverse=True)[1]]
+        gained = (joint == truth).astype(np.float64) - (alone == truth).mean(axis=0)
+        columns = gained[:, None] * members, members
+    else:
+        gained = ((alone - truth) ** 2).mean(axis=0) - (joint - truth) ** 2
+        columns = gained[:, None], ((truth - truth.mean()) ** 2)[:, None]
+    value, error, n = mean_ratio(*columns, clusters=groups, pseudo_rows=float(kind == "classes"))
+    if math.isnan(value):
+        return None
+    interval = student_interval(value, error, n=n, level=_LEVEL)
+    quantiles = float(ndtri((1 + _LEVEL) / 2) + ndtri(_POWER))
+    needed = None if value == 0 or math.isnan(error) else math.ceil(truth.size * (quantiles * error / value) ** 2)
+    return Gain(_METRICS[kind], value, interval.low, interval.high, int(truth.size), needed)
+
+
 def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], rng: np.random.Generator) -> Score:
     """Score predictions, with an interval over the rows: balanced accuracy for classes, R² for numbers.
 
@@ -76,7 +176,7 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
         with np.errstate(divide="ignore", invalid="ignore"):
             resampled = 1 - (weights @ squares) / (weights @ around)
         resampled = resampled[np.isfinite(resampled)]
-    name = "balanced accuracy" if kind == "classes" else "R²"
+    name = _METRICS[kind]
     if resampled.size == 0:
         return Score(name, value, math.nan, math.nan, int(truth.size))
     low, high = np.quantile(resampled, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
@@ -222,6 +222,67 @@ def bootstrap_ratio(
     sums = resampled_sums(np.column_stack([numerators, denominators]), rng=rng, n_resamples=n_resamples)
     defined = sums[:, 1] > 0
     return percentile_interval(np.sqrt(sums[defined, 0] / sums[defined, 1]), n_rows=len(numerators), level=level)
+
+
+def mean_ratio(
+    numerators: Matrix, denominators: Matrix, *, clusters: ArrayLike | None = None, pseudo_rows: float = 0.0
+) -> tuple[float, float, int]:
+    """The mean over columns of Σ numerators / Σ denominators, its standard error by linearisation, and the sample's size.
+
+    Linear in the numerators, so numerators that are paired differences give the difference of two such means.
+
+    Parameters
+    ----------
+    numerators, denominators : array of shape (n, k)
+        One line a row; columns whose denominators sum to zero are left out.
+    clusters : array of shape (n,), optional
+        Rows of one cluster depend on each other; clusters do not, and are what the error is over.
+    pseudo_rows : float, default 0
+        Discordant rows added to the variance alone, so that rows which all agree do not give an error of zero; with 1,
+        the interval of Agresti and Min (2005) for a difference of paired proportions, but for its shrunken centre.
+
+    Returns
+    -------
+    value, error : float
+        NaN without any column; an error of NaN for a single row or cluster.
+    n : int
+        Rows, or clusters.
+
+    Examples
+    --------
+    >>> value, error, n = mean_ratio(np.array([[1.0], [0.0], [1.0], [0.0]]), np.ones((4, 1)))
+    >>> value, round(error, 4), n
+    (0.5, 0.2887, 4)
+    """
+    codes = np.arange(len(numerators)) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    n = int(codes.max(initial=-1)) + 1
+    totals = denominators.sum(axis=0)
+    used = totals > 0
+    if not used.any():
+        return math.nan, math.nan, n
+    totals = totals[used]
+    ratios = numerators[:, used].sum(axis=0) / totals
+    influence = ((numerators[:, used] - ratios * denominators[:, used]) / totals).mean(axis=1)
+    squares = float((np.bincount(codes, weights=influence, minlength=n) ** 2).sum())
+    error = math.sqrt(squares * n / (n - 1) + pseudo_rows / n**2) if n > 1 else math.nan
+    return float(ratios.mean()), error, n
+
+
+def student_interval(value: float, error: float, *, n: int, level: float = 0.95) -> Interval:
+    """Student's interval of an estimate with a standard error over `n` rows or clusters; unknown where the error is NaN.
+
+    Parameters
+    ----------
+    value, error : float
+    n : int
+    level : float
+        Confidence level.
+    """
+    _require_level(level)
+    if math.isnan(value) or math.isnan(error):
+        return Interval.unknown(level)
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * error
+    return Interval(value - half, value + half, level)
 
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:

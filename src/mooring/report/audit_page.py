@@ -46,11 +46,13 @@ def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | 
 
 
 def _describe_plan(plan: Plan) -> dict[str, Any]:
-    """The verdict, and what another measure says of the recommended point."""
+    """The verdict, what another measure says of the recommended point, and the lines of a study that has it."""
     best = plan.recommended
     linked = None if best is None else best.worst("linkage")
     against = None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
-    return {"verdict": plan.verdict, "recommends": best is not None, "against": against}
+    # without scores there is nothing that could pay: the setting is recommended for what it hides
+    good = best is not None and plan.answer in ("pays", None) and not against
+    return {"verdict": plan.verdict, "good": good, "against": against, "lines": plan.method_lines()}
 
 
 def list_attacks() -> list[dict[str, Any]]:
@@ -74,9 +76,10 @@ def describe_audit(
     drawn : AuditResult, Plan or None
         What the charts are of; `result`, if None.
     best : PointResult or None
-        The point to show in detail; if None, the one that hides least, but something.
+        The point to show in detail; if None, the chosen one, else the one that hides least, but something.
     """
-    detailed = best or _least_protected_that_hides_something(result)
+    chosen = None if result.chosen is None else result.headline_point
+    detailed = best or chosen or _least_protected_that_hides_something(result)
     labels = {
         "frontier": "Score of the joint model against the strongest attack's error",
         "envelope": "Error of every attack at every operating point, the strongest joined by a line",
@@ -88,6 +91,7 @@ def describe_audit(
         "setting": state_setting(result),
         "headline": result.headline(),
         "joining": result.joining(),
+        "noise_unit": result.noise_unit.words,
         "charts": {
             name: embed_chart(figures[name], text) if name in figures else None for name, text in labels.items()
         },
@@ -107,12 +111,13 @@ def describe_audit(
 def describe_point(one: PointResult) -> dict[str, Any]:
     """One line of the table of operating points."""
     return {
-        "title": one.point.title,
+        "title": one.title,
         "n_components": one.point.n_components,
         "n_anchor_rows": one.point.n_anchor_rows if METHODS[one.point.method].uses_anchor else None,
         "strongest": _strongest(one, "centred_error"),
         "linkage": _strongest(one, "linkage"),
         "deployed": describe_score(one.deployed),
+        "gain": None if one.gain is None else str(one.gain),
         "noisy_test": describe_score(one.noisy_test),
     }
 
@@ -126,7 +131,7 @@ def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
     names = [str(name) for name in one.examples["feature_names"][:n_columns]]
     shown = [name for name in ("original", "rebuilt", "guessed without the upload") if name in rows]
     return {
-        "point": one.point.title,
+        "point": one.title,
         "attack": str(one.examples["attack"]),
         "columns": names or [f"column {k + 1}" for k in range(n_columns)],
         "lines": [
@@ -146,7 +151,7 @@ def _detail(one: PointResult) -> dict[str, Any]:
     """All figures of the strongest attack at one point, each beside chance, control and floor."""
     found = {measure: _strongest(one, measure) for measure in _MEASURES}
     return {
-        "title": one.point.title,
+        "title": one.title,
         "figures": {measure: figure for measure, figure in found.items() if figure is not None},
     }
 

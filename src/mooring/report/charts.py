@@ -82,7 +82,7 @@ def _frontier(result: AuditResult, recommended: PointResult | None, floor: float
             mode="markers",
             name=METHODS[name].title,
             marker={"size": 10, "color": colour, "symbol": _METHOD_MARKS[METHODS[name].alignment]},
-            text=[f"{p.point.title}<br>h = {p.point.n_components}; strongest: {attack}" for p, _, attack, _ in own],
+            text=[f"{p.title}<br>h = {p.point.n_components}; strongest: {attack}" for p, _, attack, _ in own],
             hovertemplate="%{text}<br>error %{x:.2f}, score %{y:.1%}<extra></extra>",
         )
     if recommended is not None and recommended.deployed is not None and (worst := recommended.worst()) is not None:
@@ -231,7 +231,7 @@ def _errors_by_attack(result: AuditResult) -> Any:
 
 
 def _distinct_titles(points: Sequence[PointResult]) -> list[str]:
-    titles = [one.point.title for one in points]
+    titles = [one.title for one in points]
     return [
         title if titles.count(title) == 1 else f"{title}, h = {one.point.n_components}, r = {one.point.n_anchor_rows}"
         for title, one in zip(titles, points, strict=True)
@@ -241,7 +241,7 @@ def _distinct_titles(points: Sequence[PointResult]) -> list[str]:
 def _images(result: AuditResult) -> Any:
     """Images side by side, at up to four points from the least to the best protected; None for tables."""
     having = [
-        (worst[1].value, worst[0], one.point.title, one.examples)
+        (worst[1].value, worst[0], one.title, one.examples)
         for one in result.points
         if one.examples is not None and one.examples["image_shape"] and (worst := one.worst()) is not None
     ]

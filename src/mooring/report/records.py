@@ -19,6 +19,7 @@ _NUMBER = (int, float, type(None))
 _WORD = (str, type(None))
 _FLAG = (bool, type(None))
 _SCORE = {"metric": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n": int}
+_GAIN = {**_SCORE, "n_needed": _NUMBER}
 _NAMED_SCORE = {"name": str, "score": _SCORE}
 
 RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
@@ -54,6 +55,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "score": _SCORE,
                 "participants": [_NAMED_SCORE],
                 "alone": [_NAMED_SCORE],
+                "gain": _GAIN,
                 "rows": int,
             },
         ),
@@ -72,7 +74,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
             },
         ),
         "share": ("mooring share", {"rows": int, "bundle_digest": str, "reissued": _FLAG}),
-        "predict": ("mooring predict", {"rows": int, "score": _SCORE, "local_only": _SCORE}),
+        "predict": ("mooring predict", {"rows": int, "score": _SCORE, "local_only": _SCORE, "gain": _GAIN}),
     }
 )
 """Every record by name: the command that writes it, and what it holds. Any part may be absent."""
@@ -134,6 +136,40 @@ def read_audit(path: Path, *, examples: bool = True) -> dict[str, Any]:
         audit["verdict"] = plain["verdict"]
     _require_audit(audit, what, cure)
     return audit if examples else _without_examples(audit)
+
+
+def read_plan_method(path: Path) -> dict[str, Any]:
+    """Read the method that `mooring plan` recommends, as the settings of a draft: name, sizes, noise, projection."""
+    what, cure = "the plan", "Give the plan.json that 'mooring plan --study' wrote."
+    plain = read_json(path, what, cure)
+    method = plain.get("method")
+    if "audit" in plain and "verdict" in plain and method is None:
+        raise InputError(
+            what, expected="one that recommends a setting", got="one that recommends none", cure=str(plain["verdict"])
+        )
+    shape = {
+        "name": str,
+        "components": int,
+        "anchor_rows": int,
+        "data_noise_scale": _NUMBER,
+        "anchor_noise_scale": _NUMBER,
+    }
+    wrong = "no method" if method is None else _misfit(method, {**shape, "projection": str}, "method")
+    needed = ("name", "anchor_rows", "anchor_noise_scale", "projection")
+    if wrong is None and any(method.get(name) is None for name in needed):  # type: ignore[union-attr]
+        wrong = "a method that is not complete"
+    if wrong is not None:
+        raise _damaged(what, wrong, cure)
+    assert method is not None
+    if method.get("data_noise_scale") is None:
+        raise InputError(
+            what,
+            expected="one whose rows a study encoded, so that noise is in a study's unit",
+            got="one of rows in another unit",
+            cure="Draft the study first, and plan with --study.",
+        )
+    names = ("components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection")
+    return {"method": method["name"], **{name: method[name] for name in names if name in method}}
 
 
 def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:

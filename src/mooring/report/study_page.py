@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mooring import AuditResult
 from mooring.report import charts
 from mooring.report.audit_page import describe_audit, list_attacks
 from mooring.report.frame import embed_chart, render_page
 from mooring.report.numbers import describe_score, score_from, significant
 from mooring.report.summary import summarise
+from mooring.report.verdict import read_result
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -84,7 +84,7 @@ def _describe_own_rows(own: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _describe_audit(audit: Mapping[str, Any]) -> dict[str, Any]:
-    result = AuditResult.from_dict(audit["plain"])
+    result = read_result(audit)
     best = None if audit["point"] is None else result.points[audit["point"]["index"]]
     # of a self-attack, the participant's hazards already stand above
     hazards = audit["source"] == "audit" or bool(result.warnings)

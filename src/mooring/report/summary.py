@@ -184,7 +184,7 @@ def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | No
         described = None
         if point is not None:
             deployed = None if point.deployed is None else point.deployed.as_dict()
-            described = {"title": point.point.title, "index": result.points.index(point), "deployed": deployed}
+            described = {"title": point.title, "index": result.points.index(point), "deployed": deployed}
         found.append({"title": title, "source": source, "point": described, "plain": dict(plain)})
     return found
 

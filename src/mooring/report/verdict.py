@@ -6,11 +6,13 @@ Facts first, as plain values; the sentences that the page and the terminal say c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult, PointResult
 from mooring.audit.hazards import state_exposure
+from mooring.learners import Gain
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_figure, describe_score, score_from
 
@@ -39,26 +41,38 @@ def judge(
     dict
         `joining` and `leakage` (facts, each of a `kind`), `attention`, `joining_shown_to_pay`, and `sentences` of all three.
     """
-    results = [(audit, AuditResult.from_dict(audit["plain"])) for audit in audits]
+    results = [(audit, read_result(audit)) for audit in audits]
     joining = [*_of_uploads(records, noisy=noisy), *_of_new_rows(records), *_of_own_rows(records)]
     for audit, result in results:
-        alone = result.references.local_only
-        if audit["source"] == "audit" and alone is not None:
-            beats = any(one.deployed is not None and one.deployed.low > alone.value for one in result.points)
-            joining.append({"kind": "simulation", "words": result.joining(), "beats": beats})
+        one = result.headline_point
+        if audit["source"] == "audit" and result.references.local_only is not None and one is not None:
+            answer = None if one.gain is None else one.gain.answer
+            joining.append({"kind": "simulation", "words": result.joining(), "answer": answer})
     if joining and not any(entry["group"] == "pooled raw" and entry["score"] for entry in scores):
-        joining.append({"kind": "pooled raw not known", "beats": None})
+        joining.append({"kind": "pooled raw not known", "answer": None})
     leakage = [fact for audit, result in results for fact in _leakage(audit, result)]
-    compared = [fact["beats"] for fact in joining if fact["beats"] is not None]
+    answers = [fact["answer"] for fact in joining if fact["answer"] is not None]
     facts = {
-        "joining": joining or [{"kind": "not measured", "beats": None}],
+        "joining": joining or [{"kind": "not measured", "answer": None}],
         "joining_measured": bool(joining),
-        "joining_shown_to_pay": bool(compared) and all(compared),
+        "joining_shown_to_pay": bool(answers) and all(answer == "pays" for answer in answers),
         "leakage": leakage or [{"kind": "not measured"}],
         "leakage_measured": bool(leakage),
         "attention": _attention(records),
     }
     return facts | {"sentences": _sentences(facts)}
+
+
+def read_result(audit: Mapping[str, Any]) -> AuditResult:
+    """An audit of a summary; where one of its points has the study's settings, that is the chosen one."""
+    result = AuditResult.from_dict(audit["plain"])
+    return result if audit["point"] is None else replace(result, chosen=audit["point"]["index"])
+
+
+def _gain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says of joining over training alone on the same rows; older records do not."""
+    gain = None if record.get("gain") is None else Gain.from_dict(record["gain"])
+    return {"gain": None if gain is None else gain.sentence(), "answer": None if gain is None else gain.answer}
 
 
 def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -84,7 +98,8 @@ def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
             "score": describe_score(joint),
             "noisy": noisy,
             "alone": None if mean is None else {"mean": joint.written(mean), "n": len(alone)},
-            "beats": None if mean is None or noisy else joint.low > mean,  # alone, nobody would train on noisy rows
+            # alone, nobody would train on noisy rows
+            **_gain({} if noisy else training),
         }
     ]
 
@@ -95,16 +110,15 @@ def _of_new_rows(records: Records) -> list[Fact]:
     joint, local = score_from(predict.get("score")), score_from(predict.get("local_only"))
     if joint is None:
         return []
-    beats = None if local is None else joint.low > local.value
     scores = {"score": describe_score(joint), "local": describe_score(local)}
-    return [{"kind": "new rows", "rows": predict.get("rows"), **scores, "beats": beats}]
+    return [{"kind": "new rows", "rows": predict.get("rows"), **scores, **_gain(predict)}]
 
 
 def _of_own_rows(records: Records) -> list[Fact]:
     own = score_from(records.get("check", {}).get("local_only"))
     if own is None or score_from(records.get("predict", {}).get("score")) is not None:
         return []
-    return [{"kind": "own rows", "score": describe_score(own), "beats": None}]
+    return [{"kind": "own rows", "score": describe_score(own), "answer": None}]
 
 
 def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
@@ -115,16 +129,14 @@ def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
     asked = result.description.get("attacks")
     in_part = None if asked is None or len(asked) >= len(REGISTRY) else {"asked": len(asked), "known": len(REGISTRY)}
     facts: list[Fact] = []
+    one = result.headline_point
+    assert one is not None  # a result that is trustworthy has points
+    found = {"in_part": in_part, "point": one.title, **state_strongest(one)}
     if audit["point"] is not None:
-        own = result.points[audit["point"]["index"]]
-        facts.append(title | {"kind": "at the study's settings", "in_part": in_part, **state_strongest(own)})
-        if len(result.points) > 1:
-            overall = {"kind": "over all settings", "n_points": len(result.points), "words": result.headline()}
-            facts.append(title | overall)
+        facts.append(title | {"kind": "at the study's settings", **found})
     else:
-        worst = min(result.points, key=lambda one: worst[1].value if (worst := one.worst()) is not None else 0.0)
-        at_worst = {"kind": "at worst", "point": worst.point.title, "in_part": in_part, **state_strongest(worst)}
-        facts += [title | at_worst, title | {"kind": "other settings"}]
+        kind = "at worst" if result.chosen is None else "at its own setting"
+        facts += [title | {"kind": kind, **found}, title | {"kind": "other settings"}]
     if isinstance(audit["plain"].get("verdict"), str):
         facts.append({"kind": "plan", "words": audit["plain"]["verdict"]})
     return facts

@@ -18,9 +18,11 @@ from mooring.learners import (
     AUTO,
     LEARNERS,
     Fitted,
+    Gain,
     Kind,
     Score,
     choose_learner,
+    compare,
     cross_validate,
     require_learner,
     score,
@@ -58,6 +60,8 @@ class Training:
     alone : tuple of (name, Score)
         What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
         since these rows may carry noise. Of up to 12 participants with ten rows or more.
+    gain : Gain or None
+        Of the others' model over its own, on the rows of those participants, pooled; None where no model was trained alone.
     rows, rows_used : int
         Rows there are, and rows trained on.
     model_digest : str
@@ -72,6 +76,7 @@ class Training:
     rows: int
     rows_used: int
     model_digest: str
+    gain: Gain | None = None
 
     @property
     def holds_rows(self) -> bool:
@@ -86,6 +91,7 @@ class Training:
             "score": self.score.as_dict(),
             "participants": [{"name": name, "score": own.as_dict()} for name, own in self.participants],
             "alone": [{"name": name, "score": own.as_dict()} for name, own in self.alone] or None,
+            "gain": None if self.gain is None else self.gain.as_dict(),
             "rows": self.rows,
             "rows_used": self.rows_used,
             "model_digest": self.model_digest,
@@ -134,19 +140,21 @@ def train(
     predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
-    alone = []
+    alone, at_home = [], labels.copy()
     for place in own:
         mine = owners == place
         parts = row_folds(labels[mine], seed)
-        guesses = cross_validate(learner, rows[mine], labels[mine], parts, kind=kind, seed=seed)
-        alone.append((names[place], score(labels[mine], guesses, kind=kind, rng=rng)))
+        at_home[mine] = cross_validate(learner, rows[mine], labels[mine], parts, kind=kind, seed=seed)
+        alone.append((names[place], score(labels[mine], at_home[mine], kind=kind, rng=rng)))
         steps.advance()
     fitted = train_learner(learner, rows, labels, kind=kind, seed=seed)
     data = export_model(study, fitted, rows, labels, seed)
     steps.advance()
     digest = hashlib.sha256(data).hexdigest()
     total = sum(space.rows.values())
-    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest)
+    both = np.isin(owners, own)
+    gain = compare(labels[both], predicted[both], at_home[both][None], kind=kind) if own else None
+    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain)
     keep_model(folder, study, space, found, data, command=command)
     return found
 

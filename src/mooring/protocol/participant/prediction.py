@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.learners import AUTO, Kind, Score, score, train_learner
+from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result
@@ -43,11 +43,14 @@ class Predictions:
         Of the joint model, where the rows came with labels.
     local_only : Score or None
         Of a model of the participant's own rows alone on the same rows, where it was asked for.
+    gain : Gain or None
+        Of the joint model over that one, row by row.
     """
 
     values: npt.NDArray[Any]
     score: Score | None
     local_only: Score | None
+    gain: Gain | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The record, in plain values; no predictions."""
@@ -55,6 +58,7 @@ class Predictions:
             "rows": int(self.values.size),
             "score": None if self.score is None else self.score.as_dict(),
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
+            "gain": None if self.gain is None else self.gain.as_dict(),
         }
 
 
@@ -107,14 +111,16 @@ def predict_rows(
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
-    alone = None
+    alone, gain = None, None
     if own_rows is not None and known is not None:
         own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
         assert own.labels is not None
         fitted = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0)
-        alone = score(known, fitted.predict(np.concatenate(rows)), kind=kind, rng=_rng())
+        guesses = fitted.predict(np.concatenate(rows))
+        alone = score(known, guesses, kind=kind, rng=_rng())
+        gain = compare(known, predicted, guesses[None], kind=kind)
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
-    return Predictions(words, joint, alone)
+    return Predictions(words, joint, alone, gain)
 
 
 @contextmanager
