@@ -384,7 +384,7 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     assert best["data_noise_scale"] != pytest.approx(best["point"]["data_noise_level"])
     lines = printed[printed.index("[method]") :].splitlines()  # σ itself, not in units of the rows
     pasted = tomllib.loads("\n".join(lines[:6]))["method"]
-    assert pasted == pytest.approx(plain["method"], rel=1e-5)
+    assert list(pasted) == list(plain["method"])
     point = best["point"]
     assert (pasted["name"], pasted["anchor_rows"], pasted["projection"]) == (point["method"], 11, "none")
     assert pasted["data_noise_scale"] == pytest.approx(best["data_noise_scale"], rel=1e-5)
@@ -396,7 +396,7 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     words = ["study", "init", path, "--from-plan", out / "plan.json", "--all-ranges", "0:1", "--output", draft]
     run(*words)
     drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
-    assert drafted == pytest.approx(plain["method"])
+    assert drafted == plain["method"]
     refused(*words, "--force", "--data-noise", "0.3", what="--from-plan")
     for changed in ({"data_noise_scale": None}, {"anchor_rows": "many"}, {"projection": None}):
         (out / "other.json").write_text(json.dumps(plain | {"method": plain["method"] | changed}), encoding="utf-8")
