@@ -14,6 +14,7 @@ from mooring.audit import (
     AuditResult,
     AuditSettings,
     EvaluationSpec,
+    NoiseUnit,
     OperatingPoint,
     PointResult,
     References,
@@ -267,7 +268,13 @@ def _self_attack(
     found = run_audit(
         partition,
         points=[point],
-        settings=AuditSettings(projection=projection, attacks=names, evaluation=evaluation_of(study), seed=seed),
+        settings=AuditSettings(
+            projection=projection,
+            attacks=names,
+            evaluation=evaluation_of(study),
+            seed=seed,
+            noise_unit=NoiseUnit.ENCODED,
+        ),
         progress=progress,
     )
     return AuditResult(found.description, found.references, found.points, note)  # hazards are told apart, and in full
