@@ -34,10 +34,17 @@ def test_unknown_methods_are_refused(refused: Refused) -> None:
 
 
 def test_titles_name_the_method_and_the_noise_it_has() -> None:
-    assert OperatingPoint("c-gdp", 3, 12).title == "C-GDP"
-    assert OperatingPoint("aa-i-gdp-anchor-noise", 3, 12, 0.05).title == "AA-I-GDP (anchor noise), v = 0.05"
-    both = OperatingPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3).title
-    assert both == "AA-I-GDP (both noises), σ = 0.3 s, v = 0.05"
+    assert OperatingPoint("c-gdp", 3, 12).title_with(0.0) == "C-GDP"
+    assert OperatingPoint("aa-i-gdp-anchor-noise", 3, 12, 0.05).title_with(0.0) == "AA-I-GDP (anchor noise), v = 0.05"
+    both = OperatingPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3).title_with(0.71)
+    assert both == "AA-I-GDP (both noises), σ = 0.71, v = 0.05"
+
+
+def test_a_grid_of_noise_itself_needs_rows_to_measure_it_by(refused: Refused) -> None:
+    grid = PointGrid(["aa-i-gdp-data-noise"], data_noise_scales=[0.5, 1.0])
+    assert [point.data_noise_level for point in grid.points(3, lambda h: 2.0 * h / 3)] == [0.25, 0.5]
+    for rms in (None, lambda h: 0.0):
+        refused(lambda rms=rms: grid.points(3, rms), "data_noise_scales", "vary", "zeros")
 
 
 def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> None:

@@ -216,8 +216,8 @@ class AuditResult(Serializable):
 
     @property
     def noise_unit(self) -> NoiseUnit:
-        """What σ is measured in."""
-        return NoiseUnit(self.description.get("noise_unit", NoiseUnit.GIVEN))
+        """What σ is measured in; older results do not say."""
+        return next((unit for unit in NoiseUnit if unit == self.description.get("noise_unit")), NoiseUnit.GIVEN)
 
     @property
     def headline_point(self) -> PointResult | None:
