@@ -1,10 +1,13 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mooring import Termination, align, align_to_reference
+from mooring.alignment.power_method import spectral_maps
+from mooring.alignment.problem import make_problem
 
 
 @pytest.fixture
@@ -133,3 +136,10 @@ def test_the_reference_s_own_map_is_the_identity_and_each_other_the_best_one_ont
     for map, upload in zip(alignment.maps, study.uploads, strict=True):
         U, _, Vt = np.linalg.svd((upload - upload.mean(axis=0)).T @ target)
         assert np.allclose(map.orthogonal, U @ Vt, atol=1e-12)
+
+
+def test_a_spectral_start_whose_squares_underflow_is_finite(make_study: Callable) -> None:
+    """Four participants of four columns and nine anchor rows: the r × r matrix is decomposed."""
+    problem = make_problem(make_study(4, 4, 9, noise=0.1, seed=0).uploads)
+    tiny = spectral_maps(replace(problem, blocks=1e-200 * problem.blocks))
+    assert np.isfinite(tiny).all()

@@ -185,8 +185,10 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     first, second, third = draws_of(simulation, (0.1, 0.2, 0.3))
     upload = replace(second.target_upload, representation=second.target_upload.representation + 1)
     moved = replace(second, uploads=(second.uploads[0], upload, *second.uploads[2:]))
+    fewer = replace(second.target_upload, representation=second.target_upload.representation[1:])
     others = {
         "rows": moved,
+        "fewer rows": replace(second, uploads=(second.uploads[0], fewer, *second.uploads[2:])),
         "target": replace(second, target=2),
         "labels": replace(second, labels=(second.labels[0][::-1].copy(), *second.labels[1:])),
         "colluders": replace(second, colluders=simulation.view(colluders=(2,)).colluders),

@@ -9,6 +9,7 @@ import pytest
 
 from mooring import METHODS
 from mooring.attacks import DoesNotApply, Reconstruction, denoise, run
+from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import sample_orthogonal
@@ -278,6 +279,16 @@ def test_denoising_is_the_wiener_filter_of_a_gaussian_population(sigma: float) -
     left = np.trace(covariance @ np.linalg.inv(covariance + sigma**2 * np.eye(3))) * sigma**2
     assert np.mean(np.sum((found - truth) ** 2, axis=1)) == pytest.approx(left, rel=0.06)
     assert left < 3 * sigma**2
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
+def test_a_population_learnt_from_noisy_rows_is_a_prior_without_their_noise(sigma: float) -> None:
+    simulation, mean, covariance = gaussian(sigma)
+    noisy = attacked("known-secret", simulation.view())
+    population = ClassMoments.of(noisy.rows, np.zeros(4000, dtype=np.int64), 1)
+    found = denoise(replace(noisy, population=population), simulation.view()).rows
+    expected = mean + (noisy.rows - mean) @ np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
 
 
 def plain_and_denoised(attack: str, simulation: Simulation) -> list[float]:

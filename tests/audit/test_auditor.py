@@ -20,6 +20,8 @@ from mooring import METHODS
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learn_decoder
 from mooring.audit import DENOISED, AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult
+from mooring.audit.utility import _mean
+from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
 from mooring.tables import Partition
@@ -749,3 +751,9 @@ def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, m
     (worst,) = [o for o in result.points[0].outcomes if any("scikit-image" in note for note in o.notes)]
     assert "ssim" not in worst.figures
     assert "centred_error" in worst.figures
+
+
+def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() -> None:
+    """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
+    found = _mean([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,18 @@ import pytest
 
 from mooring import Plan
 from mooring.attacks import REGISTRY
-from mooring.audit import DENOISED, LeakageLimit, utility
+from mooring.audit import DENOISED, LeakageLimit, PointResult, utility
+from mooring.audit import plan as planning
+from mooring.audit.result import AttackOutcome
 from mooring.learners import Gain
+from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
 from mooring.tables import Partition
 from tests.auditing import planned
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
+GRID = (planning._DATA_LEVELS, planning._ANCHOR_SCALES)  # before they are made fewer
 AT_ONE: dict[str, Any] = {"learner": "linear", "targets": [1]}
 BY_ONE_ATTACK: dict[str, Any] = {"targets": [1], "attacks": ["procrustes"]}
 
@@ -242,3 +247,28 @@ def test_what_cannot_be_planned_is_refused(
     few_large: Partition, options: dict[str, Any], what: str, refused: Refused
 ) -> None:
     refused(lambda: planned(few_large, learner="linear", **options), what, "", "")
+
+
+def test_the_noises_that_are_tried_are_the_documented_ones() -> None:
+    words = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    for noise, grid in (("σ / s", GRID[0]), ("v", GRID[1])):
+        assert f"({noise} of {', '.join(f'{scale:g}' for scale in grid)})" in words
+
+
+@pytest.mark.parametrize(
+    ("v", "given", "tried"), [(0.1, None, {12, 24, 48}), (0.1, 24, {24}), (0.0, None, {24}), (0.0, 24, {24})]
+)
+def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_given(
+    v: float, given: int | None, tried: set[int]
+) -> None:
+    error = Figure("error", 0.9, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
+    auditor: Any = SimpleNamespace(
+        partition=SimpleNamespace(n_features=6, public=None),
+        settings=SimpleNamespace(projection="none"),
+        title=str,
+        audit=lambda at: PointResult(at, 0.1, (AttackOutcome("moments", {"centred_error": error}),), None, None),
+    )
+    search = planning._Search(auditor, LeakageLimit.parse("error at least 0.5"), None, given)
+    search.at(v, 0.5, 6, 24)
+    search.over_shape(widen=True)
+    assert {point.n_anchor_rows for point in search.tried} == tried

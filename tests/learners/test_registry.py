@@ -198,3 +198,14 @@ def test_where_all_numbers_are_alike_r2_is_undefined_and_stays_so_through_json()
     again = Score.from_dict(plain)
     assert all(math.isnan(x) for x in (again.value, again.low, again.high))
     assert again.n == 5
+
+
+@pytest.mark.parametrize(("n_rows", "most_leaves"), [(2000, None), (2001, 2000)])
+def test_a_forest_of_many_rows_is_bounded(n_rows: int, most_leaves: int | None) -> None:
+    forest = LEARNERS["forest"].make("classes", n_rows=n_rows, seed=0)
+    assert (forest.n_estimators, forest.max_depth, forest.max_leaf_nodes) == (200, 40, most_leaves)
+
+
+@pytest.mark.parametrize("name", ["nystroem", "random-fourier"])
+def test_the_penalty_of_an_approximate_kernel_is_the_one_that_was_chosen(name: str) -> None:
+    assert LEARNERS[name].make("number", n_rows=90, seed=0)[-1].alpha == 0.1

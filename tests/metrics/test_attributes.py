@@ -148,6 +148,17 @@ def test_a_number_that_does_not_vary_has_no_r2(rng: np.random.Generator) -> None
     assert not found.attack.interval.known
 
 
+def test_resamples_in_which_a_number_does_not_vary_have_no_part_in_its_interval(rng: np.random.Generator) -> None:
+    """One row of six differs: without it, as in a third of the resamples, there is no R²."""
+    rows = np.eye(6)
+    inputs = {"population_rows": rows, "population_attribute": rows[:, 0], "population_labels": np.zeros(6)}
+    inputs |= {"attribute": rows[:, 0], "target_reconstruction": rows, "target_labels": np.zeros(6)}
+    found = infer(inputs, rng, kind="number", attribute_column=0)
+    assert found.attack.value == 1.0
+    assert found.attack.interval.known
+    assert found.advantage_interval.known
+
+
 def with_column(rng: np.random.Generator, codes: np.ndarray) -> dict[str, Any]:
     """A study in which column 2 of the rows holds one of the codes, and the attribute is which one."""
     inputs = study(rng)

@@ -54,6 +54,7 @@ mapped("of_rank_one", ORTHOGONAL, orthogonal=lambda R: np.ones((H, H)) / H)
 mapped("of_zeros", ORTHOGONAL, orthogonal=lambda R: np.zeros((H, H)))
 mapped("huge", "further than any map", orthogonal=lambda R: 1e300 * R)
 mapped("origin_far_away", "further than any map", origin=lambda t: t + 1e30)
+mapped("origin_beyond_the_limit", "further than any map", origin=lambda t: t + 1.1e6)
 mapped("mean_far_away", "further than any map", mean=lambda t: t - 1e300)
 for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
     for part in ("orthogonal", "mean", "origin"):

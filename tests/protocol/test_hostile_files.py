@@ -122,7 +122,7 @@ def test_numbers_that_are_odd_but_harmless_are_taken(world: World, tmp_path: Pat
 
 def test_a_map_that_reflects_is_taken(world: World, tmp_path: Path) -> None:
     mirror = np.diag([-1.0, 1.0, 1.0])
-    (tmp_path / "file").write_bytes(world.signed_map(arrays={"orthogonal": mirror}))
+    (tmp_path / "file").write_bytes(world.signed_map(arrays={"orthogonal": mirror, "origin": np.full(3, 0.9e6)}))
     assert taking("map", tmp_path / "file", world, tmp_path)() is not None
 
 

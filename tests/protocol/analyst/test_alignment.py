@@ -65,6 +65,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
     aligned = align_bundles(study, bundles_of(study, inbox), work, late=True)
     assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
     after = read_space(work, study)
+    assert [entry["late"] for entry in after.record["participants"]] == [False, False, False, True]
     assert after.names == ("site-0", "site-1", "site-3", "site-4")
     assert after.orthogonals[:3].tobytes() == before.orthogonals.tobytes()
     assert spread_of(after, sites, [0, 1, 3, 4]) < 0.1

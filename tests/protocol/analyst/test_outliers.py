@@ -18,7 +18,7 @@ from tests.sites import numeric_study
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-@pytest.mark.parametrize(("p", "h", "r"), [(5, 13, 52), (10, 20, 80), (6, 30, 31)])
+@pytest.mark.parametrize(("p", "h", "r"), [(5, 13, 52), (10, 20, 80), (6, 30, 31), (3, 13, 52)])
 def test_garbage_as_large_as_an_honest_upload_is_flagged(p: int, h: int, r: int, share: float, tmp_path: Path) -> None:
     study = numeric_study(p=p, h=h, r=r, v=share * transition_scale(p, h, r))
     for seed in range(3):

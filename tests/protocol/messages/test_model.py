@@ -149,6 +149,10 @@ HOSTILE: dict[str, list[Change]] = {  # besides those of hostile_results.py
     "backwards": [first("Identity", ("v0",))],
     "same name twice": [lambda m: m.graph.node.append(node("Identity", ["v0"], ["v1"]))],
     "hidden input": [array("rows", (5, H))],
+    "axis left to ONNX, which takes 0": [
+        first("GatherElements", ("rows", "whole")),
+        lambda m: m.graph.node.insert(0, node("Cast", ["rows"], ["whole"], to=TensorProto.INT64)),
+    ],
     "no output": [lambda m: m.graph.node.pop()],
     "attribute tensor": [first("Identity", value=numpy_helper.from_array(np.zeros(3), "t"))],
     "cast to string": [first("Cast", to=TensorProto.STRING)],

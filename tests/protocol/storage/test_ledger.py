@@ -416,3 +416,13 @@ def test_another_declaration_of_the_same_cells_is_a_second_upload(small_study, c
     )
     with raising(RefusedError, "a second upload"):
         second.share(data=data, output=small_study.folder / "second.bundle")
+
+
+def test_the_digest_of_rows_does_not_depend_on_their_order():
+    """Rows with one fingerprint are put in the order of their labels, wherever among the others they stand."""
+    prints, labels = np.array([7, 3, 3, 9, 5, 5, 5], dtype=np.uint64), np.array([0, 1, 0, 1, 2, 0, 1])
+    rng, found = np.random.default_rng(0), set()
+    for _ in range(20):
+        order = rng.permutation(prints.size)
+        found.add(summarise_rows(Secret(bytes(32)), prints[order], ["a"], labels[order])[0].digest)
+    assert len(found) == 1

@@ -10,11 +10,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mooring.atomic_io import LockHeldError, hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.protocol.crypto.keys import SealingKey, Secret
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
+from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.raising import raising
 
@@ -259,3 +261,18 @@ def test_what_a_study_leaves_in_the_vault_is_kept_by_study(small_study):
 def test_refusals_are_errors_of_mooring(folder):
     for error in (InputError, RefusedError, StorageError):
         assert issubclass(error, MooringError)
+
+
+def test_a_folder_that_others_could_read_is_closed_to_them(folder):
+    (folder / "vault").mkdir(mode=0o755)
+    assert stat.S_IMODE(Vault.create(folder / "vault").folder.stat().st_mode) == 0o700
+
+
+def test_a_signed_file_is_for_nobody_else_to_write(folder):
+    """Also with a umask that lets everybody write."""
+    before = os.umask(0)
+    try:
+        write_signed(folder / "file", kind="map", fields={}, arrays={"a": np.zeros(2)}, signer=SigningKey.generate())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "file").stat().st_mode) & ~0o644 == 0
