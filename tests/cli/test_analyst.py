@@ -54,6 +54,9 @@ def test_the_analysts_way(place: Path) -> None:
     assert [entry["name"] for entry in found["participants"]] == ["a", "b", "c", "d"]
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c", "d"]
     assert (place / "r" / "b" / "map.safetensors").read_bytes() == before
+    run("align", "--bundles", "inbox", code=4, what="another alignment")
+    run("align", "--bundles", "inbox", "--late", "--again", code=2, what="--late and --again")
+    assert (place / "analysis" / "delivery.json").exists()
     for name in ("intake", "alignment", "training", "delivery"):
         assert json.loads((place / "analysis" / f"{name}.json").read_text())["command"].startswith("mooring")
 

@@ -91,7 +91,7 @@ def align_on_dask(
     source: str | Path,
     folder: Path,
     *,
-    late: bool = False,
+    mode: Any = "first",
     certify: bool = True,
     on_intake: Callable[[Intake], Any] = lambda intake: None,
     writing: Any = None,
@@ -101,5 +101,5 @@ def align_on_dask(
     engine = DaskEngine(client, **settings)
     intake = engine.collect(study, source, folder)
     on_intake(intake)
-    aligned = engine.align(study, intake.bundles, folder, late=late, certify=certify, progress=writing)
+    aligned = engine.align(study, intake.bundles, folder, mode=mode, certify=certify, progress=writing)
     return OnDask(intake, aligned, engine.reduced, engine.parts_kept)

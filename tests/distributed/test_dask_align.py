@@ -219,7 +219,7 @@ def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, re
         align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
     before = matrix(made.study, work)
     late.write_bytes(kept)
-    found = align_on_dask(client, made.study, made.inbox, work, late=True, reduce_over_workers=reduced)
+    found = align_on_dask(client, made.study, made.inbox, work, mode="late", reduce_over_workers=reduced)
     assert found.aligned.newcomers == ("site-3",)
     after = matrix(made.study, work)
     assert np.array_equal(after.rows[: len(before.rows)], before.rows)
@@ -239,7 +239,7 @@ def test_a_late_joiner_at_home_reads_the_parts_of_the_others(client: Client, tmp
     align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
     before = matrix(made.study, work).rows
     late.write_bytes(kept)
-    aligned_locally(made, work, late=True)
+    aligned_locally(made, work, mode="late")
     assert np.array_equal(matrix(made.study, work).rows[: len(before)], before)
 
 

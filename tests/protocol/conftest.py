@@ -99,8 +99,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture
-def small_study(folder: Path) -> SmallStudy:
+def make_small_study(folder: Path) -> SmallStudy:
     vaults = tuple(Vault.create(folder / f"vault-{i}") for i in range(3))
     analyst = Vault.create(folder / "vault-analyst")
     named = {f"hospital-{i}": vault for i, vault in enumerate(vaults)}
@@ -108,6 +107,11 @@ def small_study(folder: Path) -> SmallStudy:
     anchor = folder / "small.anchor"
     deal_anchor(vaults[0], study, anchor)
     return SmallStudy(folder, study, vaults, analyst, anchor, make_records())
+
+
+@pytest.fixture
+def small_study(folder: Path) -> SmallStudy:
+    return make_small_study(folder)
 
 
 @pytest.fixture(scope="session")

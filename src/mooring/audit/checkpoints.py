@@ -53,7 +53,7 @@ class PointStore:
             return None
         try:
             return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
     def save(self, result: PointResult) -> None:
@@ -76,7 +76,7 @@ def _take_examples_out(path: Path) -> None:
             return
         plain["examples"] = None
         write_atomically(path, json.dumps(plain, allow_nan=False).encode())
-    except (OSError, ValueError, KeyError, TypeError, StorageError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, StorageError):
         path.unlink(missing_ok=True)
 
 

@@ -12,9 +12,10 @@ from rich.markup import escape
 from mooring.cli import execution
 from mooring.cli.engine import PANEL, EngineOptions
 from mooring.cli.options import expand_options
+from mooring.errors import InputError
 
 if TYPE_CHECKING:
-    from mooring.protocol.analyst.alignment import Aligned
+    from mooring.protocol.analyst.alignment import Aligned, AlignMode
     from mooring.protocol.analyst.intake import Intake
 
 WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
@@ -31,6 +32,13 @@ def align(
     folder: WorkFolder = DEFAULT_FOLDER,
     late: Annotated[
         bool, typer.Option("--late", help="Admit newcomers only; whoever is aligned already keeps its map.")
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Align everybody anew although results were delivered; train and deliver to everybody afterwards.",
+        ),
     ] = False,
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
@@ -52,6 +60,9 @@ def align(
 ) -> None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
 
+    Once results are delivered, newcomers are admitted with --late: another alignment of everybody would not fit what was
+    delivered, and needs --again.
+
     Exit code 3 means: done, but something was set aside.
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
@@ -63,6 +74,9 @@ def align(
         from mooring.protocol.analyst.intake import collect
         from mooring.protocol.messages.study import Study
 
+        if late and again:
+            raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
+        mode: AlignMode = "late" if late else "again" if again else "first"
         opened = Study.read(study)
         opened.require_roster()
         command = execution.quote_command()
@@ -79,7 +93,7 @@ def align(
                 _say_intake(console, intake)
             with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
                 aligned = align_collected(
-                    opened, intake.bundles, folder, late=late, certify=certify, command=command, progress=tell
+                    opened, intake.bundles, folder, mode=mode, certify=certify, command=command, progress=tell
                 )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
         execution.print_result(

@@ -62,7 +62,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
     (inbox / "site-0.bundle").unlink()
     send(study, sites[4], 4, inbox)
     send(study, replace(sites[2], anchor_representation=garbage(study)), 2, inbox)
-    aligned = align_bundles(study, bundles_of(study, inbox), work, late=True)
+    aligned = align_bundles(study, bundles_of(study, inbox), work, mode="late")
     assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
     after = read_space(work, study)
     assert [entry["late"] for entry in after.record["participants"]] == [False, False, False, True]
@@ -75,14 +75,30 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
         assert kept[0] == kept[1]
     counts = pq.read_table(work / "collaboration.parquet")["participant"].to_pylist()
     assert [counts.count(f"site-{who}") for who in range(5)] == [60, 60, 0, 60, 60]
-    assert align_bundles(study, bundles_of(study, inbox), work, late=True).newcomers == ()
+    assert align_bundles(study, bundles_of(study, inbox), work, mode="late").newcomers == ()
+
+
+def test_after_delivery_everybody_is_aligned_anew_only_if_asked_for(tmp_path: Path) -> None:
+    study, inbox, work = numeric_study(), tmp_path / "inbox", tmp_path / "work"
+    sites = sent(study, inbox, [0, 1, 2])
+    for _ in range(2):  # nothing is delivered yet
+        align_bundles(study, bundles_of(study, inbox), work)
+    deliver(study, work, tmp_path / "results", ANALYST)
+    before = {path: path.read_bytes() for path in work.iterdir() if path.is_file()}
+    send(study, sites[3], 3, inbox)
+    with raising(RefusedError, "another alignment", cure="--again"):
+        align_bundles(study, bundles_of(study, inbox), work)
+    assert {path: path.read_bytes() for path in work.iterdir() if path.is_file()} == before
+    again = align_bundles(study, bundles_of(study, inbox), work, mode="again")
+    assert len(again.space.names) == 4
+    align_bundles(study, bundles_of(study, inbox), work)  # of this alignment nothing is delivered
 
 
 def test_late_needs_an_alignment_to_join(tmp_path: Path) -> None:
     study = numeric_study()
     sent(study, tmp_path / "inbox")
     with raising(StorageError, "the alignment", cure="mooring align"):
-        align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", late=True)
+        align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", mode="late")
 
 
 def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Path) -> None:
@@ -128,11 +144,11 @@ def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, mon
         monkeypatch.setattr(atomic_io.os, "replace", failing)
         if kill_at < 3:
             with pytest.raises(KeyboardInterrupt):
-                align_bundles(study, bundles, work, late=True)
+                align_bundles(study, bundles, work, mode="late")
         monkeypatch.setattr(atomic_io.os, "replace", replaced)
         assert read_space(work, study).orthogonals[:3].tobytes() == before
         if read_space(work, study).names[-1] == "site-3":
             break
-    align_bundles(study, bundles, work, late=True)
+    align_bundles(study, bundles, work, mode="late")
     assert read_space(work, study).orthogonals[:3].tobytes() == before
     assert sum(len(rows) for _, rows, _ in collaboration_file.read_blocks(work, study, read_space(work, study))) == 240

@@ -92,11 +92,11 @@ def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
     study, told = numeric_study(), Notes()
     analyst = Analyst(study, tmp_path, ANALYST, told)
     assert analyst.collect("inbox", progress=print) == "collected"
-    assert analyst.align(["bundle"], late=True, certify=False, progress=print) == "aligned"  # type: ignore[list-item]
+    assert analyst.align(["bundle"], mode="late", certify=False, progress=print) == "aligned"  # type: ignore[list-item]
     assert analyst.train("linear", seed=3, progress=print) == "trained"
     assert told.steps == [
         ("collect", study, "inbox", tmp_path, {"progress": print}),
-        ("align", study, ["bundle"], tmp_path, {"late": True, "certify": False, "progress": print}),
+        ("align", study, ["bundle"], tmp_path, {"mode": "late", "certify": False, "progress": print}),
         ("train", study, tmp_path, {"learner": "linear", "seed": 3, "progress": print}),
     ]
 

@@ -14,7 +14,7 @@ from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
-from mooring.protocol.analyst.alignment import Aligned, Backend, align_bundles
+from mooring.protocol.analyst.alignment import Aligned, AlignMode, Backend, align_bundles
 from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.analyst.training import Training
 from mooring.protocol.messages.bundle import Bundle
@@ -96,7 +96,7 @@ class DaskEngine:
         bundles: Sequence[Bundle],
         folder: str | Path,
         *,
-        late: bool = False,
+        mode: AlignMode = "first",
         certify: bool = True,
         command: str = "",
         progress: Progress | None = None,
@@ -118,7 +118,7 @@ class DaskEngine:
                 study,
                 bundles,
                 folder,
-                late=late,
+                mode=mode,
                 certify=certify,
                 command=command,
                 progress=progress,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mooring.atomic_io import make_folder
-from mooring.errors import InputError
+from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.alignment_state import (
+    DELIVERY_FILE,
+    STATE_FILE,
     AlignmentState,
     add_newcomers,
     finite_or_none,
@@ -26,6 +28,7 @@ from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
 from mooring.typing import Progress
 
+AlignMode = Literal["first", "late", "again"]
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 
 
@@ -65,7 +68,7 @@ def align_bundles(
     bundles: Sequence[Bundle],
     folder: str | Path,
     *,
-    late: bool = False,
+    mode: AlignMode = "first",
     certify: bool = True,
     command: str = "",
     progress: Progress | None = None,
@@ -80,8 +83,10 @@ def align_bundles(
         One a participant, each verified.
     folder : path
         The analyst's work folder.
-    late : bool, default False
-        Keep the maps of everybody who is aligned already, and only admit those who are new.
+    mode : {"first", "late", "again"}
+        "late" keeps the maps of everybody who is aligned already, and only admits those who are new. "again" makes a new
+        space although results were delivered from the last one, which "first" refuses: what was delivered does not fit
+        what is trained next, and everybody needs a new result.
     certify : bool, default True
         Whether to try to prove that the alignment is the best there is.
     command : str
@@ -100,8 +105,10 @@ def align_bundles(
     make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
-    if late:
+    if mode == "late":
         return _admit(study, bundles, folder, backend, command, progress)
+    if mode == "first":
+        _require_not_delivered(folder)
     usable = [bundle for bundle, whole in zip(bundles, anchors.check_rank(bundles), strict=True) if whole]
     if len(usable) < 2:
         raise InputError(
@@ -123,7 +130,18 @@ def align_bundles(
     table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
     write_space(folder, space)
     remove_other_forms(folder, table.name)
+    (folder / DELIVERY_FILE).unlink(missing_ok=True)  # of the last alignment
     return Aligned(space, tuple(bundle.member.name for bundle in aside))
+
+
+def _require_not_delivered(folder: Path) -> None:
+    if (folder / DELIVERY_FILE).is_file() and (folder / STATE_FILE).is_file():
+        raise RefusedError(
+            "another alignment",
+            reason="results were delivered from the one in this folder, and their maps and model would not fit another one",
+            cure="Admit newcomers with --late (mode 'late'), and everybody else keeps its result; or align everybody again "
+            "with --again (mode 'again'), then train and deliver to everybody.",
+        )
 
 
 def _set_outliers_aside(

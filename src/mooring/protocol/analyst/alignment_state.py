@@ -19,7 +19,7 @@ from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
-STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
+STATE_FILE, RECORD_FILE, DELIVERY_FILE = "alignment.safetensors", "alignment.json", "delivery.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
@@ -114,8 +114,27 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
         tensors = _tensors(p, study.n_anchor_rows, study.n_components, n_bytes)
         require_header(header, tensors, what=_WHAT)
         arrays = {name: spec.decode(file.read(spec.n_bytes)) for name, spec in tensors.items()}
-    record = json.loads(arrays.pop("record").tobytes())
+    record = decode_record(arrays.pop("record"), p)
+    if record is None or not all(np.isfinite(array).all() for array in arrays.values()):
+        raise RefusedError(_WHAT, reason="it is damaged", cure=_ALIGN_AGAIN)
+    if not {entry["name"] for entry in record["participants"]} <= {member.name for member in study.participants}:
+        raise RefusedError(_WHAT, reason="it names others than the study's participants", cure=_ALIGN_AGAIN)
     return AlignmentState(study.digest, record, **arrays)
+
+
+def decode_record(text: npt.NDArray[Any], n_participants: int) -> dict[str, Any] | None:
+    """The record of an alignment of so many participants, or None if it is damaged."""
+    try:
+        record = json.loads(text.tobytes())
+        fine = isinstance(record, dict) and all(isinstance(record.get(key), str) for key in ("note", "table"))
+        entries = record["participants"]
+        for entry in entries:
+            fine &= all(isinstance(entry[key], str) for key in ("name", "digest"))
+            fine &= type(entry["rows"]) is int and 0 < entry["rows"] < 2**48 and type(entry["fit"]) is float
+        fine &= len({entry["name"] for entry in entries}) == len(entries) == n_participants
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return record if fine else None
 
 
 def add_newcomers(

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState
+from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState, decode_record
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
@@ -211,6 +211,13 @@ def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[B
 
 def decode_block(found: pa.Table, study: Study) -> Block:
     """One row group as whose it is, rows and labels."""
+    kinds = [(f"z{k + 1}", pa.types.is_float32) for k in range(study.n_components)]
+    kinds += [("participant", pa.types.is_dictionary)]
+    kinds += [("label", pa.types.is_float64)] if study.label.kind == "number" else []
+    kinds += [("label", pa.types.is_dictionary)] if study.label.kind == "classes" else []
+    for name, fits in kinds:
+        if name not in found.column_names or not fits(found[name].type) or found[name].null_count:
+            raise _report("it is damaged")
     rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)])
     labels: npt.NDArray[Any] | None = None
     if study.label.kind == "number":
@@ -218,6 +225,8 @@ def decode_block(found: pa.Table, study: Study) -> Block:
     elif study.label.kind == "classes":
         codes = {word: code for code, word in enumerate(study.label.classes)}
         words = found["label"].combine_chunks()
+        if not {str(word) for word in words.dictionary} <= set(codes):
+            raise _report("it is damaged")
         lookup = np.array([codes[str(word)] for word in words.dictionary], dtype=np.int64)
         labels = np.asarray(lookup[words.indices.to_numpy()])
     return str(found["participant"][0]), rows, labels
@@ -241,8 +250,8 @@ def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> It
     if not (folder / TABLE_FILE).is_file():
         raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     known, places = set(names), {name: index for index, name in enumerate(space.names)}
-    maps = _read_metadata(folder / TABLE_FILE).get(_MAPS_KEY, b"{}")
-    if any(json.loads(maps).get(name) != space.map_digest(places[name]) for name in names):
+    maps = _read_maps(folder / TABLE_FILE)
+    if any(maps.get(name) != space.map_digest(places[name]) for name in names):
         raise _report("it is not the one of this alignment, which was interrupted")
     yield from (found for found in read_row_groups(folder / TABLE_FILE) if str(found["participant"][0]) in known)
 
@@ -252,8 +261,12 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
     try:
         with pq.ParquetFile(path) as table:
             for index in range(table.num_row_groups):
-                yield table.read_row_group(index)
-    except (pa.ArrowException, OSError):
+                found = table.read_row_group(index)
+                found.validate(full=True)  # words that are not UTF-8, or that are none of the dictionary's
+                if found.num_rows == 0 or "participant" not in found.column_names:
+                    raise _report(f"{path.name} is damaged")
+                yield found
+    except (pa.ArrowException, OSError, ValueError):
         raise _report(f"{path.name} cannot be read") from None
 
 
@@ -277,7 +290,7 @@ def read_facts(path: Path, name: str) -> PartFacts | None:
         metadata: Mapping[bytes, bytes] = pq.read_schema(path).metadata or {}
         plain, maps = json.loads(metadata[_PART_KEY]), json.loads(metadata[_MAPS_KEY])
         return PartFacts(int(plain["start"]), int(plain["stop"]), str(plain["bundle"]), str(maps[name]))
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -366,20 +379,22 @@ def _read_any_space(folder: Path) -> AlignmentState:
     try:
         with safe_open(folder / STATE_FILE, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            record = json.loads(arrays.pop("record").tobytes())
-            space = AlignmentState(file.metadata()["study"], record, **arrays)
-            if len(space.rows) != len(space.orthogonals):
+            record = decode_record(arrays.pop("record"), len(arrays["orthogonals"]))
+            if record is None:
                 raise ValueError
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+            space = AlignmentState(file.metadata()["study"], record, **arrays)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         raise _report("its alignment was not finished") from None
     return space
 
 
-def _read_metadata(path: Path) -> Mapping[bytes, bytes]:
+def _read_maps(path: Path) -> dict[str, Any]:
+    """The digests of the maps behind a file's rows, by participant."""
     try:
-        return pq.read_schema(path).metadata or {}
-    except (pa.ArrowException, OSError):
+        maps = json.loads((pq.read_schema(path).metadata or {}).get(_MAPS_KEY, b"{}"))
+    except (pa.ArrowException, OSError, ValueError, RecursionError):
         raise _report("it cannot be read") from None
+    return maps if isinstance(maps, dict) else {}
 
 
 def _encode_maps(space: AlignmentState, names: Sequence[str]) -> bytes:

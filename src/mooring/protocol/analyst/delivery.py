@@ -12,7 +12,7 @@ from typing import Any
 
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
 from mooring.protocol.analyst.training import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MOST_MODEL_BYTES
@@ -21,8 +21,6 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
 from mooring.typing import Progress
-
-DELIVERY_FILE = "delivery.json"
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def _read_trained_model(folder: Path, study: Study, space: AlignmentState, *, al
     try:
         record = json.loads((folder / TRAINING_FILE).read_bytes())
         expected, space_digest = record["model_digest"], record["space"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise StorageError(
             "the record", reason="training.json cannot be read", cure="Run 'mooring train' again."
         ) from None

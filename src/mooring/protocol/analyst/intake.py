@@ -152,7 +152,7 @@ class IntakeRecord:
             plain = json.loads(path.read_bytes())
             remembered = {str(name): str(digest) for name, digest in plain["remembered"].items()}
             same = plain["study"] == study.digest
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise StorageError(
                 "the record of bundles",
                 reason="intake.json cannot be read",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mooring.errors import InputError
-from mooring.protocol.analyst.alignment import Aligned, align_bundles
+from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import Delivery, deliver
 from mooring.protocol.analyst.intake import Intake, collect
@@ -31,7 +31,7 @@ class Engine(Protocol):
         bundles: Sequence[Bundle],
         folder: Path,
         *,
-        late: bool = False,
+        mode: AlignMode = "first",
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
@@ -80,12 +80,12 @@ class Analyst:
         self,
         bundles: Sequence[Bundle],
         *,
-        late: bool = False,
+        mode: AlignMode = "first",
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
         """Bring bundles into one space; see `mooring.protocol.analyst.alignment.align_bundles`."""
-        return self.engine.align(self.study, bundles, self.folder, late=late, certify=certify, progress=progress)
+        return self.engine.align(self.study, bundles, self.folder, mode=mode, certify=certify, progress=progress)
 
     def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
         """Train and score; see `mooring.protocol.analyst.training.train`."""

@@ -139,11 +139,7 @@ class Ledger:
             prints = np.fromfile(self._file(entry.study), dtype="<u8").astype(np.uint64, copy=False)
             if prints.size == entry.n_rows:
                 return prints
-        raise StorageError(
-            "the ledger",
-            reason="the fingerprints of an earlier upload are lost or damaged",
-            cure="Restore the vault from a backup: without them the same rows could go out twice.",
-        )
+        raise _damaged("the fingerprints of an earlier upload are lost or damaged")
 
     def _file(self, study_digest: str) -> Path:
         return self._prints / f"rows-{study_digest[:32]}.prints"
@@ -208,5 +204,13 @@ def _second_upload(which: str, where: str) -> RefusedError:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    study, name, rows_digest, n_rows, tags, bundle = row
+    study, name, rows_digest, n_rows, tags, bundle = [*row, *[b""] * 6][:6]
+    words = (study, name, rows_digest, tags, "" if bundle is None else bundle)
+    if not all(isinstance(word, str) for word in words) or type(n_rows) is not int or n_rows < 0 or len(row) != 6:
+        raise _damaged("an entry of it is damaged")
     return Entry(study, name, rows_digest, n_rows, tuple(tags.split()), bundle)
+
+
+def _damaged(reason: str) -> StorageError:
+    cure = "Restore the vault from a backup: without it the same rows could go out twice."
+    return StorageError("the ledger", reason=reason, cure=cure)
