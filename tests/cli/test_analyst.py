@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring import make_anchor
+from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.storage.vault import Vault
 from tests.commands import flat, record_of, run
-from tests.sites import numeric_study, write_site
+from tests.sites import numeric_study, rewrite_bundle, write_site
 
 H, R, V = 5, 20, 0.02
 
@@ -83,3 +85,21 @@ def test_exit_codes(place: Path) -> None:
     run("export", "--output", "m.parquet", code=2, what="output")
     assert (place / "m.parquet").read_bytes() == b"mine"
     run("export", "--output", "m.parquet", "--force")
+
+
+def test_who_is_left_out_is_named_and_gets_its_map(place: Path) -> None:
+    """Four participants, of whom the last turned its anchor representation over, and not its rows."""
+    study, path = Study.read(place / "study.toml"), place / "late" / "d.bundle"
+    anchor = verify_bundle(path, study).anchor_representation
+    turned = 2 * anchor.mean(axis=0) - anchor
+    rewrite_bundle(path, study, Vault.open(place / "d").signing_key, anchor_representation=turned)
+    path.rename(place / "inbox" / "d.bundle")
+    run("align", "--bundles", "inbox", "--no-certify")
+    told = flat(run("train", "--learner", "linear", code=3).output)
+    assert "Left out d" in told
+    record = json.loads((place / "analysis" / "training.json").read_text())
+    assert [entry["name"] for entry in record["left_out"]] == ["d"]
+    assert [entry["name"] for entry in record["participants"]] == ["a", "b", "c"]
+    assert record["rows"] == record["rows_used"] == 120
+    assert record["score"]["value"] > 0.8 > 0.3 > record["left_out"][0]["score"]["value"]
+    assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c", "d"]

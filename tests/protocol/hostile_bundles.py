@@ -38,6 +38,9 @@ ROWS = "no rows, or claims more"
 FINITE = "not finite"
 LABELS = "labels that the study does not declare"
 NORM = "times as large"
+MOVED = "from the origin"
+DIRECTION = "long by direction"
+FAR = "rows that lie farther"
 ANCHOR = "anchor_representation"
 ORDER_OF_THE_GROUP = 2**252 + 27742317777372353535851937790883648493
 
@@ -182,11 +185,25 @@ for word, factor in {"a_thousand": 1000.0, "zero": 0.0, "one_and_a_quarter": 1.2
     holding(f"anchor_{word}_times", NORM, lambda a, f=factor: {ANCHOR: a[ANCHOR] * np.float32(f)})
 
 
-holding("half_of_the_anchor_rows_zero", NORM, lambda a: {ANCHOR: a[ANCHOR] * (np.arange(R) % 2)[:, None].astype("<f4")})
+def narrowed(array: np.ndarray, factor: float) -> np.ndarray:
+    """One column hardly there, the others longer, and the same norm."""
+    mean = array.mean(axis=0)
+    centred = (array - mean) * np.array([factor, *[1] * (H - 1)])
+    return np.asarray(centred * np.linalg.norm(array - mean) / np.linalg.norm(centred) + mean, dtype="<f4")
+
+
+# Of 400,000 draws of anchor, map and noise, none with half of its rows zero was within the bounds of an honest one.
+HALF = (np.arange(R) % 2)[:, None].astype("<f4")
+holding("half_of_the_anchor_rows_zero", f"({NORM}|{MOVED}|{DIRECTION})", lambda a: {ANCHOR: a[ANCHOR] * HALF})
+for word, shift in {"200": 200.0, "20": 20.0}.items():  # farther than 1e-9 of all maps move it, wherever that is
+    holding(f"anchor_moved_by_{word}", MOVED, lambda a, x=shift: {ANCHOR: a[ANCHOR] + np.float32(x)})
+    holding(f"rows_moved_by_{word}", FAR, lambda a, x=shift: {"representation": a["representation"] + np.float32(x)})
+for word, factor in {"almost": 1e-3, "quite": 0.0, "half": 0.5}.items():
+    holding(f"anchor_{word}_without_a_direction", DIRECTION, lambda a, f=factor: {ANCHOR: narrowed(a[ANCHOR], f)})
 NOISE = np.random.default_rng(0).normal(size=(R, H)).astype("<f4")
 holding("anchor_of_random_numbers", NORM, lambda a: {ANCHOR: NOISE})
 for word, value in {"so_large_that_maps_overflow": 3e38, "larger_than_any_encoded_row": 1e3}.items():
-    holding(f"rows_{word}", "larger than", lambda a, x=value: {"representation": np.full((N, H), x, dtype="<f4")})
+    holding(f"rows_{word}", FAR, lambda a, x=value: {"representation": np.full((N, H), x, dtype="<f4")})
 
 for word, dtype in {"doubles": "<f8", "whole_numbers": "<i8", "brain_floats": "<u2"}.items():
     holding(f"rows_of_{word}", ARRAYS, lambda a, d=dtype: {"representation": a["representation"].astype(d)})

@@ -44,7 +44,7 @@ def gain(value: float, n: int) -> dict[str, Any]:
 
 
 def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The last participant sent nothing that could be taken; the second sent late, and its anchor hardly fits."""
+    """The last sent nothing that could be taken; the second's anchor does not fit; the first is left out of the training."""
     sent = names[:-1]
     return {
         "intake": {
@@ -56,9 +56,11 @@ def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         "alignment": {
             "command": "mooring align uploads",
             "participants": [
-                {"name": name, "rows": 60, "fit": 0.31 if k == 1 else 0.98, "flagged": k == 1, "late": k == 1}
+                {"name": name, "rows": 60, "fit": 0.98, "flagged": False, "late": k == 0}
                 for k, name in enumerate(sent)
+                if k != 1
             ],
+            "set_aside": [{"name": sent[1], "rows": 60, "fit": 0.31, "flagged": True, "late": False}],
             "iterations": 12,
             "termination": "The step fell below the tolerance.",
             "converged": True,
@@ -77,6 +79,7 @@ def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
             "participants": [{"name": name, "score": score(0.86)} for name in sent],
             "alone": [{"name": name, "score": score(0.7)} for name in sent],
             "gain": gain(0.16, 120),
+            "left_out": [{"name": sent[0], "score": score(0.5)}],
             "rows": 120,
         },
         "delivery": {"command": "mooring deliver", "delivered": list(sent[:1]), "model_digest": "cd" * 32},

@@ -111,16 +111,14 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "set aside": 1,
         "missing": 1,
         "flagged": ["south"],
+        "left out": ["north"],
         "not converged": False,
         "hazards": 0,
     }
     assert shown["set_aside"] == [{"file": "west.bundle", "reason": "its signature does not hold"}]
-    states = {one["name"]: (one["state"], one["late"], one["flagged"]) for one in shown["participants"]}
-    assert states == {
-        "north": ("accepted", False, False),
-        "south": ("accepted", True, True),
-        "west": ("missing", False, False),
-    }
+    told = ("late", "flagged", "left_out")
+    states = {one["name"]: (one["state"], *(name for name in told if one[name])) for one in shown["participants"]}
+    assert states == {"north": ("accepted", "late", "left_out"), "south": ("accepted", "flagged"), "west": ("missing",)}
     assert shown["alignment"]["share_of_transition"] == "25%"
     assert shown["alignment"]["certificate"] == "Shown to be the global optimum."
     assert {one["group"] for one in shown["scores"] if one["state"] == "not known"} == {"local only", "pooled raw"}

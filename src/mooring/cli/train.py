@@ -40,6 +40,8 @@ def train(
 ) -> None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
 
+    Exit code 3 means: done, but somebody's rows were left out.
+
     Example: mooring train --study study.toml --folder analysis --learner linear
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
@@ -58,11 +60,18 @@ def train(
 
                 found = train_on_dask(client, opened, folder, **asked, passes=passes, progress=tell)
         execution.print_result(format, console, found.as_dict(), lambda console: _say(console, found, folder))
+    if found.left_out:
+        raise typer.Exit(execution.IN_PART)
 
 
 def _say(console: Console, found: Training, folder: Path) -> None:
     used = "" if found.rows_used == found.rows else f" ({found.rows_used:,} of them, drawn evenly, were used)"
     console.print(f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}.")
+    for name, own in found.left_out:
+        console.print(
+            f"[yellow]Left out[/yellow] {name}: models of the others' rows do not go with its labels (its score: {own}), as "
+            "if its rows were in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
+        )
     alone = dict(found.alone)
     table = Table(title=f"{found.score.metric.capitalize()} on each participant's rows")
     for heading in ("participant", "by the others' rows", "by its own rows alone"):

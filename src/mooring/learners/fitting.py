@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ MOST_ROWS = 50_000
 """Rows that `mooring train` draws where there are more."""
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
+_SCREENED_EACH, _SCREENED = 500, 10_000
 Labels = npt.NDArray[Any]
 
 
@@ -186,8 +187,25 @@ def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
     return [np.sort(rng.choice(count, size=size, replace=False)) for count, size in zip(counts, sizes, strict=True)]
 
 
-def choice_rows(counts: Sequence[int], seed: int) -> list[Indices]:
-    """Positions of the rows by which `choose_learner` chooses; the same before and after `draw_rows(counts, MOST_ROWS)`."""
+def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] = ()) -> list[Indices]:
+    """Positions of the rows by which `choose_learner` chooses; the same before and after `draw_rows(counts, MOST_ROWS)`.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Rows of each participant.
+    seed : int
+    left_out : collection of int
+        Participants none of whose rows are drawn.
+    """
     drawn = draw_rows(counts, MOST_ROWS, seed)
-    picks = draw_rows([own.size for own in drawn], _CHOICE_ROWS, seed)
-    return [own[few] for own, few in zip(drawn, picks, strict=True)]
+    sizes = [0 if place in left_out else own.size for place, own in enumerate(drawn)]
+    return [own[few] for own, few in zip(drawn, draw_rows(sizes, _CHOICE_ROWS, seed), strict=True)]
+
+
+def screening_rows(counts: Sequence[int], seed: int) -> list[Indices]:
+    """Positions of up to 500 rows of each participant, 10,000 in all; the same before and after `draw_rows`, as above."""
+    rng = np.random.default_rng(seed)
+    each = max(1, min(_SCREENED_EACH, _SCREENED // max(1, len(counts))))
+    drawn = draw_rows(counts, MOST_ROWS, seed)
+    return [own[np.sort(rng.choice(own.size, size=min(each, own.size), replace=False))] for own in drawn]

@@ -21,6 +21,7 @@ _FLAG = (bool, type(None))
 _SCORE = {"metric": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n": int}
 _GAIN = {**_SCORE, "n_needed": _NUMBER}
 _NAMED_SCORE = {"name": str, "score": _SCORE}
+_ALIGNED = {"name": str, "rows": int, "fit": _NUMBER, "flagged": _FLAG, "late": _FLAG}
 
 RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -35,7 +36,8 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
         "alignment": (
             "mooring align",
             {
-                "participants": [{"name": str, "rows": int, "fit": _NUMBER, "flagged": _FLAG, "late": _FLAG}],
+                "participants": [_ALIGNED],
+                "set_aside": [_ALIGNED],
                 "iterations": _NUMBER,
                 "termination": _WORD,
                 "converged": _FLAG,
@@ -56,6 +58,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "participants": [_NAMED_SCORE],
                 "alone": [_NAMED_SCORE],
                 "gain": _GAIN,
+                "left_out": [_NAMED_SCORE],
                 "rows": int,
             },
         ),

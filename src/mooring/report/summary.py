@@ -91,7 +91,8 @@ def _described(study: Study) -> dict[str, Any]:
 def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]:
     intake, alignment = records.get("intake", {}), records.get("alignment", {})
     accepted = {entry["name"]: entry for entry in intake.get("accepted") or ()}
-    aligned = {entry["name"]: entry for entry in alignment.get("participants") or ()}
+    aligned = {entry["name"]: entry for part in ("participants", "set_aside") for entry in alignment.get(part) or ()}
+    left_out = {entry["name"] for entry in records.get("training", {}).get("left_out") or ()}
     missing = list(intake.get("missing") or ())
     delivered = None if "delivery" not in records else set(records["delivery"].get("delivered") or ())
     roster = [] if study is None else [member.name for member in study.participants]
@@ -110,6 +111,7 @@ def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]
             "fit": aligned.get(name, {}).get("fit"),
             "late": bool(aligned.get(name, {}).get("late")),
             "flagged": bool(aligned.get(name, {}).get("flagged")),
+            "left_out": name in left_out,
             "delivered": None if delivered is None else name in delivered,
             "digest": accepted.get(name, {}).get("digest"),
         }

@@ -153,11 +153,12 @@ def state_strongest(one: PointResult) -> Fact:
 
 def _attention(records: Records) -> dict[str, Any]:
     """What a signer must not overlook, whatever the scores."""
-    intake, alignment = records.get("intake", {}), records.get("alignment", {})
+    intake, alignment, training = (records.get(name, {}) for name in ("intake", "alignment", "training"))
     return {
         "set aside": len(intake.get("set_aside") or ()),
         "missing": len(intake.get("missing") or ()),
-        "flagged": [entry["name"] for entry in alignment.get("participants") or () if entry.get("flagged")],
+        "flagged": [entry["name"] for entry in alignment.get("set_aside") or ()],
+        "left out": [entry["name"] for entry in training.get("left_out") or ()],
         "not converged": alignment.get("converged") is False,
         "hazards": len(records.get("check", {}).get("hazards") or ()),
     }

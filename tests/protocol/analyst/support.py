@@ -1,8 +1,7 @@
 """Sites of a study, and their bundles as they would send them."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +67,12 @@ def bundles_of(study: Study, folder: Path) -> list[Bundle]:
     return [verify_bundle(path, study) for path in sorted(folder.glob("*.bundle"))]
 
 
-def garbage(study: Study, seed: int = 0) -> np.ndarray:
-    """As large as an honest anchor representation, and nothing else in common with it."""
+def with_garbage(study: Study, site: Site, seed: int = 0) -> Site:
+    """A site whose anchor representation is made as an honest one is, but of an anchor that nobody else has."""
     r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
-    drawn = np.random.default_rng([seed, 99]).standard_normal((r, h))
-    drawn -= drawn.mean(axis=0)
-    return drawn * math.sqrt(h * (1 + v**2 * (r - 1))) / np.linalg.norm(drawn)
+    rng = np.random.default_rng([seed, 99])
+    noisy = site.secret.apply(make_anchor(r, h, rng=rng)) + v * rng.standard_normal((r, h))
+    return replace(site, anchor_representation=noisy)
 
 
 def spread_of(space: Any, sites: Sequence[Site], whom: Sequence[int]) -> float:

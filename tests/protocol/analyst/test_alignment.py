@@ -18,7 +18,7 @@ from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
-from tests.protocol.analyst.support import bundles_of, garbage, prepared, send, sent, sites_of, spread_of
+from tests.protocol.analyst.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising
 from tests.sites import ANALYST, numeric_study
 
@@ -61,7 +61,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
     before = read_space(work, study)
     (inbox / "site-0.bundle").unlink()
     send(study, sites[4], 4, inbox)
-    send(study, replace(sites[2], anchor_representation=garbage(study)), 2, inbox)
+    send(study, with_garbage(study, sites[2]), 2, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work, mode="late")
     assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
     after = read_space(work, study)

@@ -1,6 +1,7 @@
 """`auto` is one learner: what the audit measures is what `train` trains on the same rows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +27,12 @@ P, R, V = 5, 40, 0.02
 POINT = "aa-i-gdp-anchor-noise"
 
 
-def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray) -> Study:
-    """A study whose p participants have every p-th of these rows, aligned."""
+def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray, *, noise: float = 0.0) -> Study:
+    """A study whose p participants have every p-th of these rows, with so much noise in them already, aligned."""
     h, rng = rows.shape[1], np.random.default_rng(1)
     study = numeric_study(P, h, R, V, kind="number" if labels.dtype.kind == "f" else "classes")
+    if noise:
+        study = replace(study, method="aa-i-gdp-both-noise", data_noise_scale=noise)
     anchor, paths = make_anchor(R, h, rng=rng), [folder / f"{k}.bundle" for k in range(P)]
     for k, path in enumerate(paths):
         write_site(path, study, KEYS[k], rows[k::P], labels[k::P], anchor, rng)
@@ -87,7 +90,7 @@ def test_auto_predicts_a_number_as_well_as_linear(noise: float, tmp_path: Path) 
     data = load_diabetes()
     rows = data.data / data.data.std() / 5
     rows = rows + noise / 5 * np.random.default_rng(0).standard_normal(rows.shape)
-    study = uploaded(tmp_path, rows, data.target.astype(np.float64))
+    study = uploaded(tmp_path, rows, data.target.astype(np.float64), noise=noise / 5)
     scores = {name: train(study, tmp_path, learner=name).score.value for name in (AUTO, *CANDIDATES)}
     assert scores[AUTO] == max(scores.values()) > 0.1
     if noise:

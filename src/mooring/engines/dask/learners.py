@@ -53,11 +53,12 @@ from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, tra
 from mooring.errors import InputError
 from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
 from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
-from mooring.learners.fitting import choice_rows, draw_rows, group_folds
+from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.analyst.training import (
+    Screened,
     Steps,
     Training,
     export_model,
@@ -99,8 +100,14 @@ class _Job:
 
     @property
     def counts(self) -> list[int]:
-        """Rows of each participant."""
-        return [self.space.rows[name] for name in self.space.names]
+        """Rows of each participant; none of those who are left out."""
+        here = {piece.place for piece in self.pieces}
+        return [self.space.rows[name] if place in here else 0 for place, name in enumerate(self.space.names)]
+
+    def without(self, left_out: Indices) -> _Job:
+        """The same training without some participants' parts."""
+        groups = [[piece for piece in group if piece.place not in left_out] for group in self.groups]
+        return replace(self, groups=[group for group in groups if group])
 
     def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Give a task the study and each group of parts, with what is given; yield results as they come."""
@@ -172,11 +179,14 @@ def train_on_dask(
     groups, rows = _groups(folder, space, folds), sum(space.rows.values())
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
-    steps = Steps(len(groups) * (2 + trainings + (learner == AUTO)), progress)
+    steps = Steps(len(groups) * (3 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
-    if learner == AUTO:  # chosen in this process, by the rows that the local engine chooses by
-        owners, some, truth = job.rows_at(choice_rows(job.counts, seed))
+    # Who is left out and, for "auto", the learner are chosen in this process, by the rows that the local engine chooses by.
+    screened = Screened.of(*job.rows_at(screening_rows(job.counts, seed)), kind=kind, seed=seed)
+    if learner == AUTO:
+        owners, some, truth = job.rows_at(choice_rows(job.counts, seed, left_out=screened.left_out))
         learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)
+    job = job.without(screened.left_out)
     models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
     owners, some, truth = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed))
     predicted = np.zeros_like(truth)
@@ -186,7 +196,9 @@ def train_on_dask(
     rng = np.random.default_rng(seed)
     overall, each = score_participants(space.names, owners, truth, predicted, kind=kind, rng=rng)
     data = export_model(study, models[-1], some, truth, seed)
-    training = Training(learner, kind, overall, each, (), rows, rows, hashlib.sha256(data).hexdigest())
+    left_out = screened.score_left_out(space.names, models[-1], kind=kind, rng=rng)
+    rows = sum(job.counts)
+    training = Training(learner, kind, overall, each, (), rows, rows, hashlib.sha256(data).hexdigest(), None, left_out)
     keep_model(folder, study, space, training, data, command=command)
     return training
 

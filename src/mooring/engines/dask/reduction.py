@@ -26,7 +26,6 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.anchor_source import AnchorSolution, Newcomer, fit_newcomer
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_random_fit
 from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 Stack = tuple[Matrix, Matrix]
@@ -92,26 +91,28 @@ class AnchorsOnWorkers:
         """Whether each spans all directions."""
         return [cast(RemoteBundle, bundle).has_full_rank for bundle in bundles]
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
+    def solve(
+        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+    ) -> AnchorSolution:
         """Align these; no proof is tried."""
         parts, order = self._parts(bundles)
-        p, h = len(bundles), study.n_components
-        origin = np.zeros(h)
-        if study.method_described.alignment == "reference":
-            first = cast(RemoteBundle, bundles[0])
-            S, origin = self._client.submit(_one, self._stacks[first.group], first.row, pure=False).result()
+        if reference is not None:
+            one = cast(RemoteBundle, bundles[reference])
+            S, origin = self._client.submit(_one, self._stacks[one.group], one.row, pure=False).result()
             total = _stepped(self._client, parts, S, None, "", 0)
             gap = _stepped(self._client, parts, total.sum, S, "", 0).moved
             found = Reduced(S, total, 0, Termination.REFERENCE, gap)
         else:
             found = reduce_over_workers(self._client, parts)
+            origin = np.zeros(found.weighted_sum.shape[1])
+        p, h = len(bundles), origin.size
         sums = [share_with_workers(self._client, each) for each in (found.weighted_sum, found.total.sum)]
         told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
             orthogonals[places], means[places], values[places] = own, mean, fits
-        if found.termination is Termination.REFERENCE:
-            orthogonals[0] = np.eye(h)
+        if reference is not None:
+            orthogonals[reference] = np.eye(h)
         return AnchorSolution(
             orthogonals,
             means,

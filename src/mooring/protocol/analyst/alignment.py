@@ -22,13 +22,14 @@ from mooring.protocol.analyst.alignment_state import (
 )
 from mooring.protocol.analyst.anchor_source import AnchorSolution, AnchorSource, LocalAnchors
 from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, remove_other_forms
-from mooring.protocol.analyst.outliers import Fits, measure_fits
+from mooring.protocol.analyst.outliers import Fits, measure_fits, measure_honest_spread
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
 from mooring.typing import Progress
 
 AlignMode = Literal["first", "late", "again"]
+_SAME_FIT = 1e-6  # far above what rounding to float32 changes
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 
 
@@ -117,12 +118,14 @@ def align_bundles(
             got=f"{len(usable)} that can be aligned",
             cure="Alignment brings uploads together; wait for a second one.",
         )
-    solved = anchors.solve(study, usable)
+    solved = anchors.solve(usable)
     fits = solved.fits
-    left, note = _set_outliers_aside(study, usable, fits, anchors)
-    if (certify and anchors.can_certify) or len(left) < len(usable):
-        solved = anchors.solve(study, left, certify=certify and anchors.can_certify)
+    left, note = _set_outliers_aside(study, usable, solved, anchors)
     values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
+    if study.method_described.alignment == "reference":
+        solved = anchors.solve(left, reference=choose_reference([values[bundle.member.name] for bundle in left]))
+    elif (certify and anchors.can_certify) or len(left) < len(usable):
+        solved = anchors.solve(left, certify=certify and anchors.can_certify)
     aside = _leave_out(bundles, left)
     note = _join_notes(note, _note_anchor_files(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
     record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
@@ -144,29 +147,39 @@ def _require_not_delivered(folder: Path) -> None:
         )
 
 
+def choose_reference(fits: Sequence[float]) -> int:
+    """The first participant that fits the others as most do.
+
+    Anchors without noise fit each other exactly. One that lacks a direction does not, though it may pass for noise; were it
+    the reference, the others would be turned over in that direction, each as rounding errors have it.
+    """
+    return int(np.flatnonzero(np.asarray(fits) >= np.median(fits) - _SAME_FIT)[0])
+
+
 def _set_outliers_aside(
-    study: Study, bundles: Sequence[Bundle], fits: Fits, anchors: AnchorSource
+    study: Study, bundles: Sequence[Bundle], first: AnchorSolution, anchors: AnchorSource
 ) -> tuple[list[Bundle], str]:
     """Those who fit each other, and a note where that could not be told."""
-    v, h, r = study.anchor_noise_scale, study.n_components, study.n_anchor_rows
+    v, h, r, fits = study.anchor_noise_scale, study.n_components, study.n_anchor_rows, first.fits
     if not fits.can_tell or v >= transition_scale(len(bundles), h, r):
         return list(bundles), (
             "At this noise, or with so few components, an honest anchor representation fits the others hardly better than "
             "garbage would: nobody was checked by its fit."
         )
-    left = [bundle for bundle, near in zip(bundles, fits.near_random, strict=True) if not near]
+    spread = measure_honest_spread(first.template, v)
+    low = [fits.is_low(float(value), spread) for value in fits.values]
+    left = [bundle for bundle, out in zip(bundles, low, strict=True) if not out]
     if len(left) == len(bundles):
         return left, ""
     if len(left) < 2 or 2 * len(left) < len(bundles):
         note = "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
         return list(bundles), note
     # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
-    solved = anchors.solve(study, left)
+    solved = anchors.solve(left)
     suspects = _leave_out(bundles, left)
     found = anchors.fit_to_template(solved.template, suspects)
-    still = [
-        bundle for bundle, against in zip(suspects, found, strict=True) if solved.fits.is_near_garbage(against.fit)
-    ]
+    spread = measure_honest_spread(solved.template, v)
+    still = [bundle for bundle, own in zip(suspects, found, strict=True) if solved.fits.is_low(own.fit, spread)]
     return _leave_out(bundles, still), ""
 
 
@@ -187,9 +200,10 @@ def _admit(
     against = measure_fits([space.template, space.template])
     known = [entry["fit"] for entry in space.record["participants"]]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
+    spread = measure_honest_spread(space.template, study.anchor_noise_scale)
     found = zip(fresh, anchors.check_rank(fresh), anchors.fit_to_template(space.template, fresh), strict=True)
     for bundle, whole, own in found:
-        if not whole or among.is_near_garbage(own.fit):
+        if not whole or among.is_low(own.fit, spread):
             aside.append(bundle.member.name)
             continue
         maps.append((own.orthogonal, own.mean))

@@ -14,7 +14,6 @@ from mooring.alignment.problem import have_full_rank
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_fits
 from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 
@@ -63,15 +62,18 @@ class AnchorSource(Protocol):
     def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
         """Whether each spans all directions; one that does not would stop everybody's alignment."""
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
+    def solve(
+        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+    ) -> AnchorSolution:
         """Align these, in this order.
 
         Parameters
         ----------
-        study : Study
         bundles : sequence of Bundle
+        reference : int, optional
+            The one of them to whose coordinates the others are brought; without it, all are aligned to each other.
         certify : bool, default False
-            Whether to try to prove that no better alignment exists.
+            Whether to try to prove that no better alignment exists; not with a reference.
         """
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
@@ -87,12 +89,14 @@ class LocalAnchors:
         """Whether each spans all directions."""
         return [has_full_rank(bundle.anchor_representation) for bundle in bundles]
 
-    def solve(self, study: Study, bundles: Sequence[Bundle], *, certify: bool = False) -> AnchorSolution:
-        """Align these by the study's method; the parameters are those of `AnchorSource.solve`."""
+    def solve(
+        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+    ) -> AnchorSolution:
+        """Align these; the parameters are those of `AnchorSource.solve`."""
         uploads = [bundle.anchor_representation for bundle in bundles]
         centred = [centre_anchors(upload) for upload in uploads]
-        if study.method_described.alignment == "reference":
-            found = align_to_reference(uploads)
+        if reference is not None:
+            found = align_to_reference(uploads, reference=reference)
         else:
             found = align(uploads, certify=certify)
         orthogonals = np.stack([np.asarray(map.orthogonal) for map in found.maps])

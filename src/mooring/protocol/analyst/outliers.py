@@ -1,27 +1,42 @@
-"""Who does not fit the others: uploads whose anchor representation is no better than garbage (threat 11).
+"""Who does not fit the others, by its anchor representation or by its rows (threat 11).
 
-Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'. The fit of i is
-‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best turn: 1 for the same anchor without noise.
+By the anchor. Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'. The
+fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best turn: 1 for the same anchor without noise.
 
 Garbage fits too, a little: the best turn finds something. How much is measured, by a few draws of garbage pushed through the
 same fit. A participant is flagged if it lies near garbage where most others do not; where most lie near garbage themselves
-(noise near the transition, or few components), nobody can be told from garbage, and nobody is flagged.
+(noise near the transition, or few components), nobody can be told from garbage, and nobody is flagged. Flagged is also who
+fits less well than the median by more than noise explains: how far honest fits scatter is measured by draws, too.
+
+By the rows. An anchor that was reflected, moved, or has its columns in another order is as good as an honest one, and brings
+its participant's rows to the wrong place. Labels show it: a model of the others' rows does not go with them. The agreement
+of a participant is the correlation of its labels (one column a class) with what a model of the others predicts, both centred
+within the participant: neither other shares of classes nor rows shifted as a whole count against it in a linear model.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.typing import Matrix
+from mooring.learners import CANDIDATES, Kind, cross_validate, train_learner
+from mooring.learners.fitting import Labels, group_folds, row_folds
+from mooring.typing import Indices, Matrix
 
 _DRAWS = 32
 _NEAR_GARBAGE = 0.4  # of the way from garbage to the median participant
 _STREAM = 0x6D697366
 _CLEAR = 4.0  # spreads of garbage that the median participant must be above it
+_SCATTER, _ROUNDING = 8.0, 1e-5  # spreads of honest fits below the median, and what float32 does to them
+_LOW_AGREEMENT = 0.5  # of the median participant's
+_LOWER_THAN_OWN = 0.9  # of the median participant's, and of what a model of the participant's own rows reaches
+_AS_GOOD = 0.75  # of the best learner's median agreement, for a learner to have a say
+_FEWEST_ROWS = 10
+_DEVIATIONS = 2.58  # of Fisher's transform: intervals of 99 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +60,11 @@ class Fits:
         """Whether most participants fit clearly better than garbage would."""
         return bool(np.median(self.values) - self.garbage > _CLEAR * self.spread)
 
-    @property
-    def near_random(self) -> npt.NDArray[np.bool_]:
-        """Who fits no better than garbage, where that can be told."""
-        return np.array([self.is_near_garbage(float(value)) for value in self.values])
-
-    def is_near_garbage(self, value: float) -> bool:
-        """Whether a fit, among these or not, is near garbage."""
-        cut = self.garbage + _NEAR_GARBAGE * (float(np.median(self.values)) - self.garbage)
-        return bool(value < cut and self.can_tell)
+    def is_low(self, value: float, honest_spread: float = math.inf) -> bool:
+        """Whether a fit, among these or not, is near garbage, or lower than honest ones scatter."""
+        median = float(np.median(self.values))
+        cut = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
+        return bool(value < max(cut, median - _SCATTER * honest_spread - _ROUNDING) and self.can_tell)
 
 
 def measure_fit(template: Matrix, centred: Matrix) -> float:
@@ -78,6 +89,120 @@ def measure_random_fit(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
     return float(np.mean(drawn)), float(np.std(drawn))
 
 
+def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0) -> float:
+    """The standard deviation of the fits of honest anchor representations, by a few draws around a template.
+
+    Parameters
+    ----------
+    template : array of shape (r, h)
+        The mean of the aligned anchor representations.
+    noise_scale : float
+    seed : int, default 0
+    """
+    left, _, right = np.linalg.svd(template, full_matrices=False)
+    anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
+    drawn = []
+    for _ in range(_DRAWS):
+        noisy = anchor + noise_scale * rng.standard_normal(anchor.shape)
+        noisy -= noisy.mean(axis=0)
+        drawn.append(float((noisy * template).sum() / (np.linalg.norm(noisy) * np.linalg.norm(template))))
+    return float(np.std(drawn))
+
+
 def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
     drawn = rng.standard_normal(shape)
     return np.asarray(drawn - drawn.mean(axis=0))
+
+
+def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> Indices:
+    """Who has labels that models of the others' rows hardly go with, while they go with most others'.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+        In the common space.
+    labels : array of shape (n,)
+    owners : integers of shape (n,)
+        Whose rows these are, from 0.
+    kind : {"classes", "number"}
+    seed : int
+
+    Returns
+    -------
+    integers
+        Participants whose agreement, by the upper end of its interval, is below half of the median, or below 0.9 of both the
+        median and what models of their own rows reach on others of their own: labels that nothing predicts are no sign of
+        misplaced rows. That must be so with every learner of `CANDIDATES` that predicts most participants. Nobody where
+        none does, where half or more are in doubt, or of two.
+    """
+    targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
+    rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
+    p, nobody = len(rows_of.places), np.zeros(0, dtype=np.int64)
+    trusted, doubted = np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
+    if p < 3:
+        return nobody
+    for _ in range(
+        2
+    ):  # the second time without those in doubt: their rows took part in what the others were compared with
+        doubted = _doubt(rows_of, labels, trusted, seed)
+        if not doubted.any() or 2 * doubted.sum() >= p:
+            return nobody
+        trusted = ~doubted
+    return np.flatnonzero(doubted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows with targets, of shape (n, k), whose they are, and where each participant's are."""
+
+    rows: Matrix
+    targets: Matrix
+    owners: Indices
+    places: Sequence[Indices]
+
+    def agree_with_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:
+        """Each participant's agreement with a model of the trusted others; nan where its labels are all the same."""
+        folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
+        rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
+        predicted = np.empty_like(self.targets)
+        predicted[inside] = cross_validate(name, rows, targets, parts, kind="number", seed=seed)
+        if not inside.all():
+            fitted = train_learner(name, rows, targets, kind="number", seed=seed)
+            predicted[~inside] = fitted.predict(self.rows[~inside]).reshape(-1, targets.shape[1])
+        return np.array([_correlate(self.targets[own], predicted[own]) for own in self.places])
+
+    def agree_with_itself(self, name: str, place: int, labels: Labels, seed: int) -> float:
+        """One participant's agreement with models of the rest of its own rows."""
+        own = self.places[place]
+        rows, targets, parts = self.rows[own], self.targets[own], row_folds(labels[own], seed)
+        return _correlate(targets, cross_validate(name, rows, targets, parts, kind="number", seed=seed))
+
+
+def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
+    """Who is in doubt, by models of the trusted."""
+    counts = np.array([own.size for own in rows_of.places])
+    agreement = np.stack([rows_of.agree_with_others(name, trusted, seed) for name in CANDIDATES])
+    known = ~np.isnan(agreement).any(axis=0) & (counts >= _FEWEST_ROWS)
+    most, nobody = known & trusted, np.zeros_like(known)
+    if most.sum() < 2:
+        return nobody
+    z, width = np.arctanh(agreement), _DEVIATIONS / np.sqrt(np.maximum(counts - 3, 1))
+    median, high = np.tanh(np.median(z[:, most], axis=1)), np.tanh(z + width)
+    tells = (np.median((z - width)[:, most], axis=1) > 0) & (median >= _AS_GOOD * median.max())
+    if not tells.any():
+        return nobody
+    low = high < _LOW_AGREEMENT * median[:, None]
+    lower = known & (high < _LOWER_THAN_OWN * median[:, None])[tells].all(axis=0)
+    for place in np.flatnonzero(lower).tolist():
+        for k in np.flatnonzero(tells & ~low[:, place]):
+            own = rows_of.agree_with_itself(CANDIDATES[k], place, labels, seed)
+            low[k, place] = high[k, place] < _LOWER_THAN_OWN * own
+    return np.asarray(known & low[tells].all(axis=0))
+
+
+def _correlate(targets: Matrix, predicted: Matrix) -> float:
+    if len(targets) == 0:
+        return np.nan
+    targets, predicted = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
+    size = float(np.linalg.norm(targets) * np.linalg.norm(predicted))
+    return float(np.clip((targets * predicted).sum() / size, -0.999, 0.999)) if size > 0 else np.nan

@@ -28,10 +28,11 @@ from mooring.learners import (
     score,
     train_learner,
 )
-from mooring.learners.fitting import MOST_ROWS, draw_rows, group_folds, row_folds
+from mooring.learners.fitting import MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
 from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.analyst.outliers import find_disagreeing
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
@@ -63,9 +64,12 @@ class Training:
     gain : Gain or None
         Of the others' model over its own, on the rows of those participants, pooled; None where no model was trained alone.
     rows, rows_used : int
-        Rows there are, and rows trained on.
+        Rows there are of those trained on, and rows trained on.
     model_digest : str
         SHA-256 of the model.
+    left_out : tuple of (name, Score)
+        Participants on none of whose rows anything was trained, since models of the others do not go with their labels
+        (`find_disagreeing`), and the model's score on up to 500 of their rows.
     """
 
     learner: str
@@ -77,6 +81,7 @@ class Training:
     rows_used: int
     model_digest: str
     gain: Gain | None = None
+    left_out: tuple[tuple[str, Score], ...] = ()
 
     @property
     def holds_rows(self) -> bool:
@@ -92,6 +97,7 @@ class Training:
             "participants": [{"name": name, "score": own.as_dict()} for name, own in self.participants],
             "alone": [{"name": name, "score": own.as_dict()} for name, own in self.alone] or None,
             "gain": None if self.gain is None else self.gain.as_dict(),
+            "left_out": [{"name": name, "score": own.as_dict()} for name, own in self.left_out],
             "rows": self.rows,
             "rows_used": self.rows_used,
             "model_digest": self.model_digest,
@@ -131,12 +137,15 @@ def train(
     require_learner(learner)
     space = read_space(folder, study)
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
+    screened = Screened.of(*_draw_screened(owners, rows, labels, seed), kind=kind, seed=seed)
+    kept = ~np.isin(owners, screened.left_out)
+    owners, rows, labels = owners[kept], rows[kept], labels[kept]
     if learner == AUTO:
         learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
     names = space.names
     folds = group_folds(len(names), seed)
     own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
-    steps = Steps(np.unique(folds).size + len(own) + 1, progress)
+    steps = Steps(np.unique(folds[owners]).size + len(own) + 1, progress)
     predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
@@ -151,12 +160,57 @@ def train(
     data = export_model(study, fitted, rows, labels, seed)
     steps.advance()
     digest = hashlib.sha256(data).hexdigest()
-    total = sum(space.rows.values())
+    total = sum(space.rows[names[place]] for place in np.unique(owners))
     both = np.isin(owners, own)
     gain = compare(labels[both], predicted[both], at_home[both][None], kind=kind) if own else None
-    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain)
+    left_out = screened.score_left_out(names, fitted, kind=kind, rng=rng)
+    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out)
     keep_model(folder, study, space, found, data, command=command)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Screened:
+    """Some rows of every participant, and who is left out of the training by what they show.
+
+    Attributes
+    ----------
+    owners : integers of shape (n,)
+    rows : array of shape (n, h)
+    labels : array of shape (n,)
+    left_out : integers
+        Places of participants.
+    """
+
+    owners: Indices
+    rows: Matrix
+    labels: Labels
+    left_out: Indices
+
+    @classmethod
+    def of(cls, owners: Indices, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Screened:
+        """Screen rows that `screening_rows` drew; the parameters are those of `find_disagreeing`."""
+        return cls(owners, rows, labels, find_disagreeing(rows, labels, owners, kind=kind, seed=seed))
+
+    def score_left_out(
+        self, names: Sequence[str], fitted: Fitted, *, kind: Kind, rng: np.random.Generator
+    ) -> tuple[tuple[str, Score], ...]:
+        """The score on the rows of those who are left out, each by name.
+
+        Parameters
+        ----------
+        names : sequence of str
+        fitted : Fitted
+            Trained on the others.
+        kind : {"classes", "number"}
+        rng : Generator
+            Resamples the rows.
+        """
+        found = []
+        for place in self.left_out:
+            mine = self.owners == place
+            found.append((names[place], score(self.labels[mine], fitted.predict(self.rows[mine]), kind=kind, rng=rng)))
+        return tuple(found)
 
 
 def score_participants(
@@ -240,6 +294,14 @@ def _gathered(
         parts.append(rows[picks].astype(np.float64))
         labels.append(cast(Labels, own_labels)[picks])
     return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
+
+
+def _draw_screened(owners: Indices, rows: Matrix, labels: Labels, seed: int) -> tuple[Indices, Matrix, Labels]:
+    mine = [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)]
+    drawn = np.concatenate(
+        [own[few] for own, few in zip(mine, screening_rows([own.size for own in mine], seed), strict=True)]
+    )
+    return owners[drawn], rows[drawn], labels[drawn]
 
 
 def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:

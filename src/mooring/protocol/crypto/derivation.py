@@ -32,7 +32,6 @@ from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
-LARGEST_NORMAL = 9.2  # of either version
 _CHUNK = 2**16
 _THREADS = min(8, os.cpu_count() or 1)
 

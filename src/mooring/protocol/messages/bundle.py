@@ -2,27 +2,26 @@
 
 Every number is float32, whatever it was before, and the manifest says only which study, whose key, how many rows, and which
 anchor file was used. The analyst verifies before it touches an array: length, names, types and shapes from the study,
-signature, roster; then, block by block, digest, finiteness and labels; then the norm of the anchor representation.
+signature, roster; then, block by block, digest, finiteness, labels, and whether anchor representation and rows can be those
+of an honest participant (`bundle_bounds`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
-from mooring.protocol.crypto.derivation import LARGEST_NORMAL
 from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.bundle_bounds import bound_row, explain_anchor
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import (
     Fields,
     Header,
@@ -34,13 +33,15 @@ from mooring.protocol.messages.signed_file import (
 )
 from mooring.protocol.messages.study import Study
 
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
 KIND = "bundle"
 SUFFIX = ".bundle"
 FIELDS = ("study", "nonce", "rows", "anchor")
 _WHAT = "the bundle"
 _MOST_ROWS = 2**40
 _BLOCK_BYTES = 2**24
-_NORM_SPREADS = 8.0
 
 _ASK_AGAIN = "Ask the participant to send its bundle again."
 Single = npt.NDArray[np.float32]
@@ -198,30 +199,18 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
         n_rows = fields["rows"]
         if not isinstance(n_rows, int) or not 1 <= n_rows <= _MOST_ROWS:
             raise _refuse("it has no rows, or claims more than there can be")
-        require_header(header, bundle_tensors(study, n_rows), what=_WHAT)
-        whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
-        anchor, largest = b"", _largest_entry(study)
-        left = {name: spec.n_bytes for name, spec in bundle_tensors(study, n_rows).items()}
-        for name, n_bytes in left.items():
-            for start in range(0, n_bytes, _BLOCK_BYTES):
-                block = file.read(wanted := min(_BLOCK_BYTES, n_bytes - start))
-                if len(block) < wanted:
-                    raise _refuse("it became shorter while it was read")
-                whole.update(block)
-                arrays.update(block)
-                values = np.frombuffer(block, dtype="<f4")
-                if not np.isfinite(values).all():
-                    raise _refuse("it holds numbers that are not finite")
-                if name == "labels":
-                    _require_labels(values, study)
-                elif name == "anchor_representation":
-                    anchor += block
-                elif np.abs(values).max() > largest:
-                    raise _refuse("it holds numbers larger than any row of the study becomes")
-            if name == "anchor_representation":  # before gigabytes of rows are read
-                representation = np.frombuffer(anchor, dtype="<f4").astype(np.float64)
-                representation = representation.reshape(study.n_anchor_rows, study.n_components)
-                _require_anchor_norm(representation, study)
+        tensors = bundle_tensors(study, n_rows)
+        require_header(header, tensors, what=_WHAT)
+        hashes = whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
+        # In the order of the file: a bad anchor representation is refused before gigabytes of rows are read.
+        anchor = np.concatenate([*_read_checked(file, tensors["anchor_representation"], hashes)]).astype(np.float64)
+        _require_anchor(anchor, study)
+        mean, farthest = anchor.mean(axis=0).astype(np.float32), bound_row(study, n_rows)
+        for rows in _read_checked(file, tensors["representation"], hashes):
+            _require_rows(rows, mean, farthest)
+        if "labels" in tensors:
+            for labels in _read_checked(file, tensors["labels"], hashes):
+                _require_labels(labels, study)
     if arrays.hexdigest() != fields["data"]:
         raise _refuse("its arrays are not those that were signed")
     return Bundle(
@@ -229,7 +218,7 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
         whole.hexdigest(),
         n_rows,
         str(fields["anchor"]),
-        representation,
+        anchor,
         path,
         bundle_offsets(study, n_rows, header.data_start),
         study.n_components,
@@ -255,6 +244,22 @@ def _find_signer(fields: Fields, study: Study) -> Member:
     return member
 
 
+def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash]) -> Iterator[Single]:
+    """The rows of an array, finite, some at a time; an array of one dimension as one of rows of one number."""
+    width = spec.shape[1] if len(spec.shape) == 2 else 1
+    step = 4 * width * max(1, _BLOCK_BYTES // (4 * width))
+    for start in range(0, spec.n_bytes, step):
+        block = file.read(wanted := min(step, spec.n_bytes - start))
+        if len(block) < wanted:
+            raise _refuse("it became shorter while it was read")
+        for each in hashes:
+            each.update(block)
+        values = np.frombuffer(block, dtype="<f4").reshape(-1, width)
+        if not np.isfinite(values).all():
+            raise _refuse("it holds numbers that are not finite")
+        yield values
+
+
 def _require_labels(values: Single, study: Study) -> None:
     if study.label.kind == "classes":
         fine = bool(((values >= 0) & (values < len(study.label.classes)) & (values == np.rint(values))).all())
@@ -265,25 +270,20 @@ def _require_labels(values: Single, study: Study) -> None:
         raise _refuse("it holds labels that the study does not declare")
 
 
-def _largest_entry(study: Study) -> float:
-    """No entry of Y_i is larger: encoded numbers lie between −1 and 1, and no normal number is larger as we draw them."""
-    reach = math.sqrt(study.n_features)
-    if study.projection == "gaussian" and study.format == 1:
-        reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
-    return 1.01 * reach + LARGEST_NORMAL * (1 + study.data_noise_scale)  # the map's translation is standard normal
+def _require_rows(rows: Single, mean: Single, farthest: float) -> None:
+    with np.errstate(over="ignore"):
+        moved = rows - mean
+        squares = np.einsum("ij,ij->i", moved, moved)
+    if not squares.max() <= farthest**2:
+        raise _refuse("it holds rows that lie farther from its anchor representation than any row of the study does")
 
 
-def _require_anchor_norm(representation: npt.NDArray[np.float64], study: Study) -> None:
-    """The centred norm's square is h(1 + v²(r − 1)) on average; garbage of another size would pull everybody's maps."""
-    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
-    centred = representation - representation.mean(axis=0)
-    found, mean = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
-    spread = math.sqrt(2 * (r - 1) * h * v**4 + 4 * h * v**2)
-    if not abs(found - mean) <= _NORM_SPREADS * spread + 1e-3 * mean:
+def _require_anchor(representation: npt.NDArray[np.float64], study: Study) -> None:
+    """One that is moved, scaled or poor in rank would misplace its participant's rows, or pull everybody's maps."""
+    reason = explain_anchor(representation, study)
+    if reason is not None:
         raise RefusedError(
-            _WHAT,
-            reason=f"its anchor representation is {math.sqrt(found / mean):.3g} times as large as the study makes it",
-            cure="Ask the participant whether it used the study's anchor and noise.",
+            _WHAT, reason=reason, cure="Ask the participant whether it used the study's anchor and noise."
         )
 
 
