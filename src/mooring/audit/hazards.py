@@ -217,9 +217,15 @@ def judge_leakage(point: PointResult) -> tuple[str, str]:
     return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured"
 
 
+def warn_of_linked_rows(recommended: PointResult | None) -> str | None:
+    """What must stand beside a recommended point where rows are linked far above chance; else None."""
+    linked = None if recommended is None else recommended.worst("linkage")
+    return None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
+
+
 def warn_of_linkage(share: float, chance: float) -> str | None:
     """What must stand beside an error that a limit calls enough, where rows are linked far above chance; else None."""
-    if share < _FAR_ABOVE_CHANCE * chance:
+    if not chance > 0 or share < _FAR_ABOVE_CHANCE * chance:
         return None
     return (
         f"This does not hide whose row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times chance "

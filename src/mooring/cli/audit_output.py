@@ -13,12 +13,14 @@ from rich.table import Table
 
 from mooring import METHODS, AuditResult
 from mooring.audit import PointResult
+from mooring.audit.hazards import state_exposure
 from mooring.cli.execution import quote_command
 from mooring.metrics import Figure
 
 _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
+    "guess: the error of guessing without the upload. "
     "links: rows told from nine look-alikes. score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _SHORT = {
@@ -70,9 +72,8 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         found = result.measured(measure)
         if found is not None:
             console.print(f"{words}: {found}", markup=False)
-    control = None if result.headline_point is None else _control(result.headline_point)
-    if control is not None:
-        console.print(f"Without the upload, guessing from the colluder's rows, the error would be {control:.2f}.")
+    for words in () if result.headline_point is None else state_exposure(result.headline_point):
+        console.print(f"Most exposed: {words}.", markup=False)
     console.print(result.joining(), style="bold", markup=False)
 
 
@@ -84,7 +85,7 @@ def points_table(
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("operating point")
     table.add_column("strongest attack")
-    for heading in ("its error", "links", "score", "(noisy)"):
+    for heading in ("its error", "guess", "links", "score", "(noisy)"):
         table.add_column(heading, justify="right", no_wrap=True)
     shown = list(result.points if only is None else only)
     widths = {one.point.n_components for one in shown}
@@ -94,6 +95,7 @@ def points_table(
             _short_title(one, with_components=len(widths) > 1),
             "none could be run: do not trust" if worst is None else worst[0],
             "" if worst is None else _with_interval(worst[1]),
+            "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
             "" if linked is None else f"{linked[1].value:.0%}",
             "" if one.deployed is None else str(one.deployed),
             "" if one.noisy_test is None else str(one.noisy_test),
@@ -101,13 +103,8 @@ def points_table(
     table.add_section()
     for name, score in (("local only", result.references.local_only), ("pooled raw", result.references.pooled_raw)):
         if score is not None:
-            table.add_row(name, "", "", "", str(score), "", style="bold")
+            table.add_row(name, "", "", "", "", str(score), "", style="bold")
     return table
-
-
-def _control(one: PointResult) -> float | None:
-    worst = one.worst()
-    return None if worst is None else worst[1].control
 
 
 def _short_title(one: PointResult, *, with_components: bool) -> str:

@@ -35,6 +35,7 @@ def plan(
     """
     with run_command(format) as console:
         from mooring.audit import plan_study
+        from mooring.audit.hazards import warn_of_linked_rows
         from mooring.cli.audit_output import points_table, print_findings, write_page
         from mooring.cli.inputs import read_and_partition
         from mooring.report import render_plan
@@ -58,6 +59,8 @@ def plan(
         print_findings(console, found.audit, notes=given.records.notes)
         style = "bold red" if found.recommended is None else "bold green" if found.answer == "pays" else "bold yellow"
         console.print(found.verdict, style=style, markup=False)
+        if (against := warn_of_linked_rows(found.recommended)) is not None:
+            console.print(against, style="bold red", markup=False)
         lines = found.method_lines()
         if lines is not None:
             console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")

@@ -9,7 +9,7 @@ import numpy as np
 from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.audit import PointResult
-from mooring.audit.hazards import warn_of_linkage
+from mooring.audit.hazards import warn_of_linked_rows
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_score
@@ -48,8 +48,7 @@ def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | 
 def _describe_plan(plan: Plan) -> dict[str, Any]:
     """The verdict, what another measure says of the recommended point, and the lines of a study that has it."""
     best = plan.recommended
-    linked = None if best is None else best.worst("linkage")
-    against = None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
+    against = warn_of_linked_rows(best)
     # without scores there is nothing that could pay: the setting is recommended for what it hides
     good = best is not None and plan.answer in ("pays", None) and not against
     return {"verdict": plan.verdict, "good": good, "against": against, "lines": plan.method_lines()}

@@ -98,7 +98,7 @@ def _frontier(result: AuditResult, recommended: PointResult | None, floor: float
         line = {"color": INK, "width": 1.5, "dash": "dash", "shape": "vh"}
         x, y = zip(*best, strict=True)
         figure.add_scatter(x=x, y=y, mode="lines", name="frontier", line=line, hoverinfo="skip")
-    figure.update_xaxes(title="strongest attack's error (right is safer)", rangemode="tozero")
+    figure.update_xaxes(title="strongest attack's error (0 is exact recovery)", rangemode="tozero")
     figure.update_yaxes(title=f"{shown[0][1].metric}, as deployed", tickformat=".0%")
     below = {"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0, "xanchor": "left"}
     return _style(figure, height=480, top=20).update_layout(legend=below)
