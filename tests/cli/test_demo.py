@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_re
     assert (
         65 < together <= pooled + 5
     )  # three participants: secrets and noise differ from run to run, and joining need not pay
+    assert re.search(
+        rf"Joining (pays|does not pay|is not shown to pay): [+-][0-9.]+ points .* over {N_PARTICIPANTS} ", printed
+    )
     assert "strongest attack we know" in printed
     assert "A better attack may exist" in printed
     assert "report.html" in printed
@@ -60,6 +64,14 @@ def test_the_page_is_about_this_study(output: tuple[str, Path]) -> None:
     assert study.fingerprint in page
     for member in study.participants:
         assert member.name in page
+    # the first boxes are at the study's own noise, though less noise, audited beside it, scores better
+    audit = json.loads((folder / "auditor" / "audit-report" / "audit.json").read_text(encoding="utf-8"))
+    own, *others = audit["points"]
+    assert own["data_noise_scale"] == pytest.approx(study.data_noise_scale)
+    first = unescape(page[page.index("In short") : page.index("Who took part")])
+    assert own["title"] in first
+    assert f"{own['deployed']['value']:.1%}" in first
+    assert not any(other["title"] in first for other in others)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -94,5 +94,6 @@ def audit(
             typer.echo(result.to_json())
             return
         print_findings(console, result, notes=given.records.notes)
+        console.print(result.joining(), style="bold", markup=False)
         console.print(points_table(result))
         console.print(where)

@@ -58,7 +58,7 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
-    """What a reader must know before any table: the strongest attack at the chosen setting, and whether joining pays."""
+    """What a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting."""
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:
@@ -74,7 +74,6 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
             console.print(f"{words}: {found}", markup=False)
     for words in () if result.headline_point is None else state_exposure(result.headline_point):
         console.print(f"Most exposed: {words}.", markup=False)
-    console.print(result.joining(), style="bold", markup=False)
 
 
 def points_table(

@@ -80,12 +80,14 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
     pooled = played.audit["references"]["pooled_raw"]
     table.add_row("pooled raw", str(Score.from_dict(pooled)), "no protection at all; only a simulation can know this")
     console.print(table)
+    console.print(_compare(played), highlight=False)
     worst, linked = point.worst(), point.worst("linkage")
     assert worst is not None
     assert linked is not None
     attack, error = worst
     console.print(
-        f"\nAt the chosen noise ({DATA_NOISE:g} on every uploaded number) the strongest attack we know, '{attack}', by an "
+        f"\nAt the chosen noise (σ = {DATA_NOISE:g} on every encoded number, which lies between −1 and 1) the "
+        f"strongest attack we know, '{attack}', by an "
         f"analyst who colludes with one participant, rebuilds another's rows with an error of {error.value:.2f}; 0 is "
         f"exact, and guessing without the upload gives {error.control:.2f}. A row is told from nine look-alikes "
         f"{linked[1].value:.0%} of the time (chance 10 %). A better attack may exist.",
@@ -97,6 +99,22 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
     console.print(
         f"What one participant was shown before sharing: {escape(str(shown))}", highlight=False, soft_wrap=True
+    )
+
+
+def _compare(played: DemoResult) -> str:
+    """Together less alone, paired by row and pooled over participants, who are independent of each other."""
+    import numpy as np
+
+    from mooring.metrics.intervals import mean_ratio, student_interval
+
+    gains = np.array([[one["gain"]["value"]] for one in played.predictions if one["gain"]])
+    value, error, n = mean_ratio(gains, np.ones_like(gains))
+    interval = student_interval(value, error, n=n)
+    side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
+    return (
+        f"Joining {side}: {100 * value:+.1f} points [{100 * interval.low:+.1f}, {100 * interval.high:+.1f}] over training "
+        f"alone, on the same rows, over {n} participants."
     )
 
 

@@ -169,6 +169,11 @@ def init(
             },
             f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
             _describe_method(plain["method"]),
+            *(
+                ()
+                if from_plan is None
+                else ("The plan's noise is for columns with the ranges of the study it was made with.",)
+            ),
             f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
             if left
             else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",

@@ -29,16 +29,16 @@ _SCORE_COLOURS = {"joint": BLUE, "alone": SAND, "local only": "#d1615d", "pooled
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
     """Plotly figures by name; those that have nothing to show are left out.
 
-    `frontier` (of a plan, with the recommended point and the limit marked), `envelope`, `leakage` and `examples`.
+    `frontier` (of a plan, with its best point and the limit marked), `envelope`, `leakage` and `examples`.
     """
-    recommended, floor = None, None
+    ringed, floor = None, None
     if isinstance(audit, Plan):
-        recommended = audit.recommended
+        ringed = ("recommended" if audit.answer in ("pays", None) else "best within the limit", audit.recommended)
         floor = audit.limit.bound if audit.limit.measure == _ERROR else None
     result = _without_markup(audit.audit if isinstance(audit, Plan) else audit)
     envelope = _envelope_at_one_point(result.points[0]) if len(result.points) == 1 else _envelope(result)
     made = {
-        "frontier": _frontier(result, recommended, floor),
+        "frontier": _frontier(result, ringed, floor),
         "envelope": envelope,
         "leakage": _errors_by_attack(result),
         "examples": _images(result),
@@ -62,7 +62,7 @@ def _without_markup(result: AuditResult) -> AuditResult:
     return replace(result, points=tuple(cleaned(one) for one in result.points))
 
 
-def _frontier(result: AuditResult, recommended: PointResult | None, floor: float | None) -> Any:
+def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None, floor: float | None) -> Any:
     """Utility as deployed against what the strongest attack leaves unrecovered, a mark a point."""
     shown = [
         (one, one.deployed, *worst)
@@ -85,10 +85,11 @@ def _frontier(result: AuditResult, recommended: PointResult | None, floor: float
             text=[f"{p.title}<br>h = {p.point.n_components}; strongest: {attack}" for p, _, attack, _ in own],
             hovertemplate="%{text}<br>error %{x:.2f}, score %{y:.1%}<extra></extra>",
         )
-    if recommended is not None and recommended.deployed is not None and (worst := recommended.worst()) is not None:
+    label, chosen = ringed or ("", None)
+    if chosen is not None and chosen.deployed is not None and (worst := chosen.worst()) is not None:
         ring = {"size": 22, "color": "rgba(0,0,0,0)", "line": {"width": 3, "color": CALM}}
-        place = {"x": [worst[1].value], "y": [recommended.deployed.value], "marker": ring}
-        figure.add_scatter(mode="markers", name="recommended", hoverinfo="skip", **place)
+        place = {"x": [worst[1].value], "y": [chosen.deployed.value], "marker": ring}
+        figure.add_scatter(mode="markers", name=label, hoverinfo="skip", **place)
     _add_references(figure, result)
     if floor is not None:
         figure.add_vline(x=floor, line={"color": CALM, "dash": "dash", "width": 1.5}, annotation_text="limit")
