@@ -17,7 +17,7 @@ from mooring.tables.schema import Column, Label
 
 ANALYST = SigningKey.generate()
 KEYS = tuple(SigningKey.generate() for _ in range(12))
-SEALING = tuple(SealingKey.generate().public for _ in KEYS)
+SEALING = tuple(SealingKey.of(key).public for key in KEYS)
 LABELS = {
     "classes": Label("y", "classes", ("well", "ill")),
     "number": Label("y", "number", low=-1000.0, high=1000.0),

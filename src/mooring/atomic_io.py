@@ -6,6 +6,7 @@ A write goes to a temporary file beside the target, then fsync, rename, fsync of
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import secrets
@@ -21,6 +22,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 __all__ = [
     "PARTIAL",
     "LockHeldError",
+    "clear_partial_copies",
     "clear_partial_files",
     "copy_atomically",
     "explain_os_errors",
@@ -61,7 +63,7 @@ def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> I
     what : str
         What an error calls the file, since its name may say something of the data.
     """
-    beside = path.parent / f".{secrets.token_hex(8)}{PARTIAL}"
+    beside = _partial_path(path)
     with explain_os_errors(what):
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         try:
@@ -119,24 +121,26 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = 
         file.write(data)
 
 
-def copy_atomically(source: Path, target: Path, *, what: str = "a file") -> None:
+def copy_atomically(source: Path, target: Path, *, mode: int = 0o644, what: str = "a file") -> None:
     """Replace `target` with a copy of `source`; a large file is hard-linked where the disk allows.
 
     Parameters
     ----------
     source, target : Path
+    mode : int
+        Permissions of a copy; a link has those of the source.
     what : str
         What an error calls the file.
     """
     with explain_os_errors(what):
         if source.stat().st_size < _WORTH_LINKING:
-            write_atomically(target, source.read_bytes(), what=what)
+            write_atomically(target, source.read_bytes(), mode=mode, what=what)
             return
-        beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
+        beside = _partial_path(target)
         try:
             os.link(source, beside)
         except OSError:  # another disk, or one that knows no links
-            with source.open("rb") as old, open_atomically(target, what=what) as new:
+            with source.open("rb") as old, open_atomically(target, mode=mode, what=what) as new:
                 shutil.copyfileobj(old, new, 2**20)
             return
         try:
@@ -219,9 +223,27 @@ def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool 
 
 def clear_partial_files(folder: Path) -> None:
     """Remove what interrupted writers left; call it only while nobody else writes there."""
-    for left in folder.glob(f".*{PARTIAL}"):
+    _unlink_all(folder.glob(f".*{PARTIAL}"))
+
+
+def clear_partial_copies(path: Path) -> None:
+    """Remove what interrupted writers of one file left; call it only while nobody else writes that file."""
+    _unlink_all(path.parent.glob(f"{glob.escape(_partial_prefix(path))}*{PARTIAL}"))
+
+
+def _unlink_all(paths: Iterable[Path]) -> None:
+    for path in paths:
         with suppress(OSError):
-            left.unlink()
+            path.unlink()
+
+
+def _partial_path(path: Path) -> Path:
+    """A new name beside a file, of which an interrupted writer's rest is known to be that file's."""
+    return path.parent / f"{_partial_prefix(path)}{secrets.token_hex(8)}{PARTIAL}"
+
+
+def _partial_prefix(path: Path) -> str:
+    return f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"
 
 
 @contextmanager

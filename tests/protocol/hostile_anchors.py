@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.protocol.crypto.keys import SealingKey, seal
+from mooring.protocol.crypto.keys import SealingKey, SigningKey, seal
 
 from .hostile import H, World, add, disguises, entries, packed, reordered_metadata, with_metadata
 
@@ -90,7 +90,9 @@ tampered("metadata_in_another_order", "no manifest and signature", reordered_met
 
 made("dealt_by_another_participant", SOMEBODY, good, lambda w: w.vaults[1].signing_key)
 made("dealt_by_the_analyst", SOMEBODY, good, lambda w: w.analyst.signing_key)
-made("sealed_to_others_only", SEALED, lambda w: seal(inner(w, w.matrix()), [SealingKey.generate().public]))
+made(
+    "sealed_to_others_only", SEALED, lambda w: seal(inner(w, w.matrix()), [SealingKey.of(SigningKey.generate()).public])
+)
 made("not_sealed_at_all", SEALED, lambda w: inner(w, w.matrix()))
 made("sealed_for_another_study", INSIDE, lambda w: sealed(w, inner(w, w.matrix(), study="0" * 64)))
 made("sealed_with_something_after_it", INSIDE, lambda w: sealed(w, inner(w, w.matrix()) + b"more"))

@@ -19,6 +19,6 @@ def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> s
 
 def write_member_card(path: Path, name: str, role: Any = "participant") -> tuple[Path, Member]:
     signer = SigningKey.generate()
-    member = Member(name, signer.public, SealingKey.generate().public if role == "participant" else "")
+    member = Member(name, signer.public, SealingKey.of(signer).public if role == "participant" else "")
     write_card(path / f"{name}.card.toml", role=role, member=member, signer=signer)
     return path / f"{name}.card.toml", member

@@ -175,7 +175,10 @@ def test_the_ledger_still_knows_the_rows(study: str, place: Place) -> None:
         "lab": "--all-ranges 0:200 --category group=o,ab,b,a --missing-word=-9 --missing fill --drop days",
     }[study]
     place.run("south", f"study init columns.csv --name other --output ../post/other.toml {known}")
-    cards = " ".join(f"{name}.card.toml" for name in ("south", "west", "analyst"))
+    cards = " ".join(f"{name}.card.toml" for name in ("south", "east", "analyst"))
+    place.run("post", f"study enrol {cards} --study other.toml", REFUSED)  # their sealing keys have no proof
+    for name in ("south", "east"):
+        place.run(name, f"join --name {name} --output ../post/{name}.card.toml")
     place.run("post", f"study enrol {cards} --study other.toml")
     place.run("south", "deal --study ../post/other.toml --output ../post/other.anchor")
     label = {"ward": "ill", "lab": "days"}[study]
@@ -187,7 +190,7 @@ def test_the_ledger_still_knows_the_rows(study: str, place: Place) -> None:
 @pytest.mark.parametrize("study", STUDIES)
 def test_old_bundles_are_accepted_and_aligned_as_they_were(study: str, place: Place) -> None:
     for folder in ("fresh", "analysis"):  # an empty one; and the old one, which remembers whose bundle was accepted
-        line = f"align --study ../post/{study}.toml --bundles {study}/inbox --folder {study}/{folder} --format json"
+        line = f"align --study ../post/{study}.toml --bundles {study}/inbox --folder {study}/{folder} --again --format json"
         told = place.run("analyst", line).told
         assert [one["name"] for one in told["intake"]["accepted"]] == list(PARTICIPANTS[study])
         assert told["intake"]["set_aside"] == told["set_aside"] == []

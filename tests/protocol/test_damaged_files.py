@@ -100,7 +100,7 @@ def untyped_errors(path: Path, content: Sequence[bytes], actions: Sequence[Actio
     """What goes wrong in another way than by an error of mooring's, with each content of a file in turn."""
     files = {one: one.read_bytes() for one in path.parent.rglob("*") if one.is_file()}
     found = []
-    for number, damaged in enumerate(content[:: 1 + len(content) // MOST_DAMAGES]):
+    for number, damaged in enumerate([*content[:12], *content[12 :: 1 + len(content) // MOST_DAMAGES]]):
         for action in actions:
             path.write_bytes(damaged)
             for side in path.parent.glob(f"{path.name}-*"):  # SQLite's

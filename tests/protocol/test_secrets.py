@@ -171,12 +171,12 @@ def test_ten_thousand_vaults_share_no_secret(monkeypatch):
 
 def test_forks_draw_different_secrets_and_seal_differently(folder, start):
     """A generator that lives in the process's memory would give every child the same."""
-    to = SealingKey.generate()
+    to = SealingKey.of(SigningKey.generate())
     seal(b"something", [to.public])  # whatever the library keeps is there before the fork
     Secret.draw()
 
     def draw() -> None:
-        drawn = [Secret.draw(), SigningKey.generate().seed, SealingKey.generate().identity]
+        drawn = [Secret.draw(), SigningKey.generate().seed, SealingKey.of(SigningKey.generate()).identity]
         lines = [one.reveal().hex() for one in drawn] + [seal(b"something", [to.public]).hex()]
         (folder / f"{os.getpid()}.drawn").write_text("\n".join(lines))
 
@@ -197,7 +197,11 @@ def test_secrets_do_not_follow_from_seeds():
     for _ in range(2):
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002
-        found |= {Secret.draw().reveal(), SigningKey.generate().seed.reveal(), SealingKey.generate().identity.reveal()}
+        found |= {
+            Secret.draw().reveal(),
+            SigningKey.generate().seed.reveal(),
+            SealingKey.of(SigningKey.generate()).identity.reveal(),
+        }
     assert len(found) == 6
 
 

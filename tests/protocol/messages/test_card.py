@@ -1,13 +1,15 @@
 """Cards: what they hold, and that none can be changed."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.card import read_card, write_card
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal, sealing_key_of
+from mooring.protocol.messages.card import Member, read_card, write_card
 from tests.protocol.support import message, write_member_card
+from tests.raising import raising
 
 
 def test_a_card_reads_back_and_holds_public_keys_only(tmp_path: Path) -> None:
@@ -33,8 +35,28 @@ def test_no_changed_card_is_read(tmp_path: Path) -> None:
 
 def test_a_card_cannot_put_its_writers_sealing_key_beside_anothers_signing_key(tmp_path: Path) -> None:
     path, member = write_member_card(tmp_path, "north")
-    mine = SealingKey.generate().public
+    mine = SealingKey.of(SigningKey.generate()).public
     path.write_text(path.read_text().replace(member.sealing_key, mine))
     assert "proof" in message(lambda: read_card(path), RefusedError)
     with pytest.raises(InputError):
         write_card(path, role="participant", member=member, signer=SigningKey.generate())
+
+
+def test_a_card_cannot_name_the_sealing_key_of_another(tmp_path: Path) -> None:
+    """With one's own signing key: the dealer would seal to the victim, and the victim could not be enrolled."""
+    _, victim = write_member_card(tmp_path, "north")
+    signer = SigningKey.generate()
+    forged = Member("south", signer.public, victim.sealing_key)
+    path = tmp_path / "forged.card.toml"
+    with raising(RefusedError, "the card of 'south'", reason="sealing key"):
+        write_card(path, role="participant", member=forged, signer=signer)
+    with patch("mooring.protocol.messages.card.sealing_key_of", lambda _: victim.sealing_key):
+        write_card(path, role="participant", member=forged, signer=signer)
+    with raising(RefusedError, "the card of 'south'", reason="sealing key"):
+        read_card(path)
+
+
+def test_what_is_sealed_to_the_public_form_of_a_signing_key_its_holder_opens() -> None:
+    for signing in (SigningKey.generate(), SigningKey(Secret(bytes(32)))):
+        sealed = seal(b"anchor", [sealing_key_of(signing.public)])
+        assert SealingKey.of(signing).open(sealed) == b"anchor"

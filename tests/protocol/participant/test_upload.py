@@ -1,12 +1,16 @@
 """What travels is what is attacked: a bundle holds the numbers that a simulation shows for the same rows, map and noise."""
 
+import stat
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from mooring import RigidMap, Simulation, SimulationSettings, UploadNoise, simulate
+from mooring.atomic_io import write_atomically
+from mooring.errors import RefusedError
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.participant import upload
@@ -14,6 +18,8 @@ from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
+from tests.protocol.conftest import SmallStudy
+from tests.raising import raising
 
 N_PARTICIPANTS = 3
 STUDIES: dict[str, dict[str, Any]] = {
@@ -103,3 +109,22 @@ def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sen
         ):
             W = stream.normals(0, values.size).reshape(values.shape)
             np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
+
+
+def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(small_study: SmallStudy) -> None:
+    output = small_study.folder / "out [1].bundle"
+    with patch("mooring.atomic_io.os.replace", side_effect=KeyboardInterrupt), patch("mooring.atomic_io.os.unlink"):
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(output, b"cut short")  # as by a kill: nothing is cleared
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(small_study.folder / "another file", b"is being written")
+    assert len(list(small_study.folder.glob(".*.partial"))) == 2
+    small_study.share(output=output)
+    assert len(list(small_study.folder.glob(".*.partial"))) == 1
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+
+
+def test_other_rows_in_anothers_vault_are_refused_with_whose_vault_it_is(small_study: SmallStudy) -> None:
+    small_study.share(output=small_study.folder / "out.bundle")
+    with raising(RefusedError, "a second upload", reason="hospital-1's", cure="your own --vault"):
+        small_study.share(data=small_study.table(2), output=small_study.folder / "other.bundle")

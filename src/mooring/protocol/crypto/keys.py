@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
@@ -118,14 +119,25 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """An age key pair: what is sealed to its public half, only its holder can open."""
+    """An age key pair: what is sealed to its public half, only its holder can open.
+
+    It is a signing key in its other form (X25519): anybody can tell the public half from the public signing key, so a
+    signature proves that its maker holds both. One key may serve both uses: Thormarker, IACR ePrint 2021/509.
+
+    Examples
+    --------
+    >>> signing = SigningKey.generate()
+    >>> SealingKey.of(signing).public == sealing_key_of(signing.public)
+    True
+    """
 
     identity: Secret
 
     @classmethod
-    def generate(cls) -> SealingKey:
-        """A new key; the library draws it from the operating system's entropy."""
-        return cls(Secret(str(pyrage.x25519.Identity.generate()).encode()))
+    def of(cls, signing: SigningKey) -> SealingKey:
+        """The sealing key of whoever holds a signing key."""
+        scalar = hashlib.sha512(signing.seed.reveal()).digest()[:32]  # RFC 8032, 5.1.5; X25519 prunes it the same way
+        return cls(Secret(_to_bech32("age-secret-key-", scalar).upper().encode()))
 
     @property
     def public(self) -> str:
@@ -145,6 +157,28 @@ class SealingKey:
 
     def _identity(self) -> pyrage.x25519.Identity:
         return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
+
+
+def sealing_key_of(public: str) -> str:
+    """The recipient to seal to, from the public signing key in hexadecimal: u = (1 + y) / (1 - y), RFC 7748, 4.1."""
+    y = int.from_bytes(bytes.fromhex(public), "little") % 2**255 % _FIELD
+    u = (1 + y) * pow(1 - y, _FIELD - 2, _FIELD) % _FIELD
+    return _to_bech32("age", u.to_bytes(32, "little"))
+
+
+def _to_bech32(prefix: str, data: bytes) -> str:
+    """Text with a checksum, as age writes keys: BIP 173, without its limit of length."""
+    bits = int.from_bytes(data) << (-8 * len(data) % 5)
+    n = -(-8 * len(data) // 5)
+    values = [bits >> 5 * (n - 1 - k) & 31 for k in range(n)]
+    spread = [*(ord(letter) >> 5 for letter in prefix), 0, *(ord(letter) & 31 for letter in prefix)]
+    check = 1
+    for value in [*spread, *values, *[0] * 6]:
+        top, check = check >> 25, (check & 0x1FFFFFF) << 5 ^ value
+        for k, generator in enumerate((0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)):
+            check ^= generator if top >> k & 1 else 0
+    values += [(check ^ 1) >> 5 * (5 - k) & 31 for k in range(6)]
+    return f"{prefix}1" + "".join("qpzry9x8gf2tvdw0s3jn54khce6mua7l"[value] for value in values)
 
 
 def is_sealing_key(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, verify
+from mooring.protocol.crypto.keys import SigningKey, sealing_key_of, verify
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
@@ -66,8 +66,8 @@ def require_name(what: str, name: str) -> None:
 def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningKey) -> None:
     """Write a member's card; it holds no secret.
 
-    The proof is a signature over the rest of the card by its own signing key: nobody can enter a key without holding it, or
-    put one's own sealing key beside another's signing key.
+    The proof is a signature over the rest of the card by its own signing key, and the sealing key is the other form of that
+    key: nobody can enter a key of either kind without holding it.
 
     Parameters
     ----------
@@ -79,6 +79,7 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
         The private half of `member.signing_key`.
     """
     _require_role(role, member)
+    _require_own_sealing_key(member)
     proof = signer.sign(_signed_text(role, member))
     if not verify(member.signing_key, proof, _signed_text(role, member)):
         raise InputError("signer", expected="the holder of the card's key", got="another", cure="Use your own vault.")
@@ -113,8 +114,6 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     if words.get("role") != role:
         raise _not_on_a_card("role of the card", "participant or analyst")
     _require_role(role, member)
-    if member.sealing_key and not is_sealing_key(member.sealing_key):  # the dealer could seal to nobody
-        raise _not_on_a_card(f"sealing key of {member.name!r}", "an age recipient")
     proof = words.get("proof", "")
     is_well_formed = re.fullmatch(r"[0-9a-f]{128}", proof) is not None
     if not (is_well_formed and verify(member.signing_key, bytes.fromhex(proof), _signed_text(role, member))):
@@ -123,7 +122,17 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
             reason="its proof is not by the key that it names, so it was changed or is not its writer's",
             cure="Ask for the card again, by a way you trust.",
         )
+    _require_own_sealing_key(member)
     return role, member
+
+
+def _require_own_sealing_key(member: Member) -> None:
+    if member.sealing_key not in ("", sealing_key_of(member.signing_key)):
+        raise RefusedError(
+            f"the card of {member.name!r}",
+            reason="nothing proves that its writer holds its sealing key, which is not that of its signing key",
+            cure="Ask for a new card: 'mooring join' of this version writes one, from the vault that is there.",
+        )
 
 
 def _not_on_a_card(what: str, expected: str) -> InputError:

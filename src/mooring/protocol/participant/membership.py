@@ -8,6 +8,7 @@ from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.anchors import anchor_from_gaussian
 from mooring.protocol.crypto.derivation import Stream, derive
+from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
@@ -18,20 +19,26 @@ _KEPT = "dealt.anchor"
 
 def make_member(name: str, vault: Vault) -> Member:
     """A participant, by the public halves of its vault's keys."""
-    return Member(name, vault.signing_key.public, vault.sealing_key.public)
+    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public)
 
 
 def find_membership(vault: Vault, study: Study) -> Member:
     """The entry of a vault's owner in the study's roster."""
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
-    if member is None or member.sealing_key != vault.sealing_key.public:
+    if member is None or _find_sealing_key(vault, member) is None:
         raise RefusedError(
             "the study",
             reason="the keys of this vault are not in its roster",
             cure="Have your card enrolled, or open the vault that you joined with.",
         )
     return member
+
+
+def _find_sealing_key(vault: Vault, member: Member) -> SealingKey | None:
+    """The key that a roster names; vaults of 0.2.0 hold one that is not their signing key's, for the studies of then."""
+    keys = (SealingKey.of(vault.signing_key), vault.sealing_key)
+    return next((key for key in keys if key.public == member.sealing_key), None)
 
 
 def require_floors(study: Study, floors: Floors) -> None:
@@ -92,5 +99,6 @@ def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     study : Study
     path : Path
     """
-    find_membership(vault, study)
-    return read_anchor(path, study, vault.sealing_key)
+    key = _find_sealing_key(vault, find_membership(vault, study))
+    assert key is not None
+    return read_anchor(path, study, key)

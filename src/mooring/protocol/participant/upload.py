@@ -18,6 +18,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import (
+    clear_partial_copies,
     copy_atomically,
     hash_file,
     open_atomically,
@@ -122,7 +123,7 @@ def share_rows(
     require_writable(
         output, what="the bundle", inputs=(data, anchor)
     )  # a typing error there must not use up the one upload
-    find_membership(vault, study)
+    member = find_membership(vault, study)
     _require_current_format(study)
     require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
@@ -131,7 +132,7 @@ def share_rows(
         surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
         _require_no_small_class(study, surveyed.class_counts)
         ledger = Ledger(vault.folder)
-        entry = ledger.record_intent(study.digest, study.name, rows)
+        entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
         del rows  # of many rows, every array that is not needed any more is let go
         kept = vault.study_folder(study.folder_name) / _KEPT
         reissued = entry.bundle is not None
@@ -157,7 +158,8 @@ def share_rows(
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
         _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
-        copy_atomically(kept, output, what="the bundle")
+        clear_partial_copies(output)
+        copy_atomically(kept, output, mode=0o600, what="the bundle")
     assert entry.bundle is not None
     return ShareResult(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
 

@@ -82,7 +82,7 @@ class Ledger:
         with self._connect() as connection:
             return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
 
-    def record_intent(self, study_digest: str, name: str, rows: RowSummary) -> Entry:
+    def record_intent(self, study_digest: str, name: str, rows: RowSummary, *, owner: str = "its owner") -> Entry:
         """Write down that these rows are about to be uploaded in this study, or refuse.
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
@@ -92,6 +92,8 @@ class Ledger:
         ----------
         study_digest, name : str
         rows : RowSummary
+        owner : str
+            Of the vault, in words.
         """
         found = self.entry(study_digest)
         if found is not None and found.rows_digest == rows.digest:
@@ -99,9 +101,10 @@ class Ledger:
         if found is not None and found.bundle is not None:
             raise RefusedError(
                 "a second upload",
-                reason="other rows have been uploaded in this study, and rows cannot be added or changed later",
-                cure="Run the command with the very rows of the first upload to have its bundle again; new rows need a new "
-                "study, without the old ones.",
+                reason=f"from this vault, {owner}'s, other rows have been uploaded in this study, and rows cannot be added "
+                "or changed later",
+                cure=f"If you are not {owner}, give your own --vault. If you are, run the command with the very rows of the "
+                "first upload to have its bundle again; new rows need a new study, without the old ones.",
             )
         self._require_unseen(study_digest, rows)
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:

@@ -82,9 +82,8 @@ class Vault:
             raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
         _require_no_vault(folder)
         make_folder(folder, mode=0o700, what="the vault", tighten=True)
-        vault = cls(
-            folder, SigningKey.generate(), SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors()
-        )
+        signing = SigningKey.generate()
+        vault = cls(folder, signing, SealingKey.of(signing), Secret.draw(), Secret.draw(), floors or Floors())
         text = json.dumps(vault._contents()).encode()
         with vault.lock():  # of two that join at once in one folder, one has a vault and the other is told so
             _require_no_vault(folder)
