@@ -27,7 +27,7 @@ _COARSE = 200  # steps across a column: finer grids are as good as none
 _LATTICE_WIDTH = 40
 _MOST_NAMES = 8
 _MOST_RARE, _RARE_SHARE = 10, 0.01
-_MIXED = " The projection mixes the columns before they leave, which blunts this."
+_MIXED = " The projection mixes the columns before they leave: what that hides, the attacks' figures say."
 _AMOUNTS = ((0.5, "much"), (0.8, "something"), (math.inf, "little"))
 _MEASURES = {
     "centred_error": "the error over all rows",
@@ -88,7 +88,7 @@ def hazards_of_columns(
         found.append(
             f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
             f"{_MOST_RARE}): whoever undoes the map sees these rows stand out, however large the error over all of "
-            f"them{words}." + _MIXED * mixed
+            f"them{words}."
         )
     if constant.size:
         found.append(

@@ -82,7 +82,7 @@ class EvaluationSpec:
         centre, spread = self.feature_scales[column] if self.feature_scales else (0.0, 1.0)
         name = self.column_name(column)
         if "=" in name:
-            return ("" if value > 0 else "not ") + name.replace("=", " = ", 1)
+            return name.replace("=", " = " if value > 0 else " other than ", 1)
         return f"{name} = {float(f'{value * spread + centre:.6g}') + 0.0:g}"
 
     def clean(self, rows: Matrix) -> Matrix:

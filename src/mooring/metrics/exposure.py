@@ -50,13 +50,13 @@ class Carriers:
             values, counts = np.unique(cells, return_counts=True)
             if 2 <= values.size <= FEW_VALUES:
                 asked += [
-                    (count, column, value, (value == values[-1]) * 1 - (value == values[0]) * 1)
+                    (count, value < values[-1], column, value, int(value == values[-1]) - int(value == values[0]))
                     for value, count in zip(values, counts, strict=True)
                     if 2 * count <= cells.size
                 ]
         asked = sorted(asked)[:_MOST_ASKED]
-        columns, sides = (np.array([one[part] for one in asked], dtype=np.int64) for part in (1, 3))
-        values = np.array([one[2] for one in asked], dtype=np.float64)
+        columns, sides = (np.array([one[part] for one in asked], dtype=np.int64) for part in (2, 4))
+        values = np.array([one[3] for one in asked], dtype=np.float64)
         return cls(columns, values, sides, rows[:, columns] == values)
 
     @property
