@@ -283,7 +283,7 @@ def test_a_hostile_bundle_is_set_aside_and_the_others_go_on(again: Walk) -> None
     (inbox / "south.bundle").write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
     (inbox / "nonsense.bundle").write_bytes(os.urandom(500))
     (inbox / "bomb.bundle").write_bytes((2**60).to_bytes(8, "little") + b"{}")
-    found = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox", "--format", "json", code=3)
+    found = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox", "--again", "--format", "json", code=3)
     intake = json.loads(found.stdout)["intake"]
     assert [entry["name"] for entry in intake["accepted"]] == ["north", "east", "west"]
     reasons = {entry["file"]: entry["reason"] for entry in intake["set_aside"]}
