@@ -1,9 +1,14 @@
 """Models as ONNX: written to say what the learner says, and refused unless they are plainly data."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,7 @@ from mooring.learners.boosted_trees import Boosted
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import MOST_TREES, Trees, boosted_trees, rounded_down
 from mooring.protocol.analyst.training import require_agreement
+from mooring.protocol.messages import model_process
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model, check_model
 from tests.raising import raising
 
@@ -228,10 +234,15 @@ def test_every_truncation_is_refused() -> None:
 def test_no_bit_flip_gets_further_than_wrong_numbers() -> None:
     data = good().SerializeToString()
     rows = np.zeros((2, H))
+    n_admitted = 0
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << (place % 8)
         try:
+            check(bytes(flipped))
+            n_admitted += 1
+            if n_admitted % 40:  # each takes a process
+                continue
             found = Model.load(bytes(flipped), n_components=H, kind="classes", n_classes=3).predict(rows)
         except RefusedError:
             continue
@@ -359,3 +370,82 @@ def test_a_booster_for_something_else_is_refused() -> None:
         boosted_trees(document(objective={"name": "rank:pairwise"}))
     with raising(InputError, "the booster", got="dart"):
         boosted_trees(document(gradient_booster={"name": "dart"}))
+
+
+def wide(width: int) -> bytes:
+    """A model of 16 columns that takes 17 `width` multiplications a row."""
+    first, second = np.ones((16, width), np.float32), np.ones((width, 1), np.float32)
+    arrays = {"first": first, "second": second, "axis": np.array([1])}
+    steps = [
+        ("MatMul", ["rows", "first"], "a"),
+        ("MatMul", ["a", "second"], "b"),
+        ("ReduceSum", ["b", "axis"], "predictions"),
+    ]
+    graph = helper.make_graph(
+        [
+            helper.make_node(name, given, [made], **({"keepdims": 0} if name == "ReduceSum" else {}))
+            for name, given, made in steps
+        ],
+        "wide",
+        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, [None, 16])],
+        [helper.make_tensor_value_info("predictions", TensorProto.FLOAT, [None])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no bound on processor time there")
+def test_a_model_that_takes_longer_than_its_multiplications_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with numbers too small for the fast way; here, what a multiplication may take is set too low instead."""
+    monkeypatch.setattr(model_process, "_FIRST_SECONDS", 1.0)
+    monkeypatch.setattr(model_process, "_BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(model_process, "_SLOWEST", 1e15)
+    model = Model.load(wide(2**17), n_components=16, kind="number")
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with raising(RefusedError, "the model", reason="too long"):
+        model.predict(np.ones((128 * 400, 16)))
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 10
+    with raising(RefusedError, "the model", reason="too long"):  # and stays so
+        model.predict(np.ones((1, 16)))
+
+
+def test_a_model_of_more_work_than_the_largest_honest_one_is_refused() -> None:
+    """One that uses its weights over and over; the largest honest one uses 2^24 of them once, for 128 rows."""
+    assert check_model(wide(1000), n_components=16, kind="number", n_classes=0) < 2**22
+    model = onnx.load_from_string(wide(1024))
+    first, second, last = model.graph.node
+    steps = [helper.make_node("MatMul", [f"a{k}" if k else "a", "square"], [f"a{k + 1}"]) for k in range(33)]
+    second.input[0] = "a33"
+    del model.graph.node[:]
+    model.graph.node.extend([first, *steps, second, last])
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1024, 1024), np.float32), "square"))
+    with raising(RefusedError, "the model", reason="too long"):
+        check_model(model.SerializeToString(), n_components=16, kind="number", n_classes=0)
+
+
+def test_the_process_of_a_model_ends_with_the_model_and_with_its_parent() -> None:
+    model = Model.load(wide(8), n_components=16, kind="number")
+    process = model._process._process
+    assert model.predict(np.ones((300, 16))).tolist() == [16.0 * 8] * 300
+    del model
+    assert process.poll() is not None
+    script = (
+        "import os, sys; from mooring.protocol.messages.model import Model\n"
+        "model = Model.load(sys.stdin.buffer.read(), n_components=16, kind='number')\n"
+        "print(model._process._process.pid, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], input=wide(8), stdout=subprocess.PIPE, check=False)
+    child, until = int(found.stdout), time.monotonic() + 20
+    while is_running(child) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not is_running(child)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import require_finite
+from mooring.protocol.messages.model_process import ModelProcess
 from mooring.protocol.messages.model_reader import Tree, read_model, refuse
 
 MOST_MODEL_BYTES = 64 * 2**20
@@ -23,7 +24,7 @@ ROWS_AT_ONCE = 128
 INPUT, OUTPUT = "rows", "predictions"
 _MOST_NUMBERS = 2**24  # in one array, while it predicts
 _MOST_NUMBERS_IN_ALL = 2**26  # in all arrays that a block of rows passes through: a runtime may keep them all
-_MOST_WORK = 2**36  # multiplications a block of rows: seconds
+_MOST_WORK = 2**32  # multiplications a block of rows: twice those of a model of the largest size
 _IR_VERSIONS, _OPSETS = range(7, 11), range(13, 22)
 _TYPES = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 _SINGLE, _WHOLE = 1, 7
@@ -34,8 +35,8 @@ Shape = tuple[int, ...]
 
 def check_model(
     data: bytes, *, n_components: int, kind: Kind, n_classes: int, most_bytes: int = MOST_MODEL_BYTES
-) -> None:
-    """Refuse a model that is not plainly data of the kind that mooring writes.
+) -> int:
+    """Refuse a model that is not plainly data of the kind that mooring writes; return its multiplications a block of rows.
 
     Parameters
     ----------
@@ -72,6 +73,7 @@ def check_model(
         raise refuse("it would take too long to use")
     if shapes.get(OUTPUT) != (ROWS_AT_ONCE,):
         raise refuse("it does not predict one value a row")
+    return work
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +90,11 @@ class Model:
     n_components: int
     kind: Kind
     n_classes: int
-    _session: Any
+    _process: ModelProcess
 
     @classmethod
     def load(cls, data: bytes, *, n_components: int, kind: Kind, n_classes: int = 0, threads: int = 2) -> Model:
-        """Check a model and hand it to ONNX Runtime.
+        """Check a model and hand it to ONNX Runtime, in a process of its own.
 
         Parameters
         ----------
@@ -100,17 +102,8 @@ class Model:
             As for `check_model`.
         threads : int
         """
-        check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 4
-        try:
-            session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        except Exception:  # the runtime's errors have no common class, and may quote the file
-            raise refuse("the runtime cannot use it") from None
-        return cls(n_components, kind, n_classes, session)
+        work = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
+        return cls(n_components, kind, n_classes, ModelProcess(data, work=work, threads=threads))
 
     def predict(self, rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
         """Predict for rows of shape (n, h): the index of a class (int64), or a number (float64)."""
@@ -131,10 +124,7 @@ class Model:
         return found
 
     def _predict_block(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        try:
-            (values,) = self._session.run([OUTPUT], {INPUT: block})
-        except Exception:  # as above; a look-up beyond an array's end comes out here
-            raise refuse("it fails when it is used") from None
+        values = self._process.predict(block)
         if values.shape != (len(block),) or values.dtype != (np.int64 if self.kind == "classes" else np.float32):
             raise refuse("it does not predict one value a row")
         if self.kind == "classes" and (values.min() < 0 or values.max() >= self.n_classes):
