@@ -23,7 +23,7 @@ from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from tests.commands import flat, record_of, run
 from tests.raising import raising
-from tests.sites import rewrite_bundle
+from tests.sites import KEYS, rewrite_bundle
 
 from .dask_study import Made, align_on_dask, make
 
@@ -206,3 +206,23 @@ def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
     words = run("align", *common, "--bundles", made.inbox, *dask, code=2)
     assert "Set aside junk.bundle" in words.output  # told although nothing can be aligned
     assert replace(made, inbox=tmp_path).study is made.study
+
+
+def test_who_is_left_out_is_the_same_as_locally(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path)
+    who = made.study.participants[1].name
+    path = next(path for path in made.inbox.iterdir() if verify_bundle(path, made.study).member.name == who)
+    anchor = verify_bundle(path, made.study).anchor_representation
+    rewrite_bundle(path, made.study, KEYS[1], anchor_representation=2 * anchor.mean(axis=0) - anchor)
+    here, there = tmp_path / "here", tmp_path / "there"
+    align_bundles(made.study, collect(made.study, made.inbox, here).bundles, here, certify=False)
+    align_on_dask(client, made.study, made.inbox, there, rows_at_once=23, certify=False)
+    expected, found = (
+        train(made.study, here, learner="linear"),
+        train_on_dask(client, made.study, there, learner="linear"),
+    )
+    assert [name for name, _ in found.left_out] == [name for name, _ in expected.left_out] == [who]
+    assert [name for name, _ in found.participants] == [name for name, _ in expected.participants]
+    assert (found.rows, found.score.n) == (expected.rows, expected.score.n)
+    assert found.score.value > expected.score.value - 0.02
+    assert found.left_out[0][1].value == pytest.approx(expected.left_out[0][1].value, abs=0.05)

@@ -89,7 +89,7 @@ def take_another_anchor(centred: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 FAMILY: dict[str, Change] = {
-    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 3, 20, 200)},
+    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 0.5, 3, 20, 200)},
     **{f"{x} times": scale(x) for x in (0.5, 0.98, 2)},
     **{f"{k} columns reflected": reflect(k) for k in (1, 2, 4, 8)},
     **{f"{k} columns almost gone": narrow(k) for k in (1, 4)},

@@ -9,9 +9,12 @@ same fit. A participant is flagged if it lies near garbage where most others do 
 fits less well than the median by more than noise explains: how far honest fits scatter is measured by draws, too.
 
 By the rows. An anchor that was reflected, moved, or has its columns in another order is as good as an honest one, and brings
-its participant's rows to the wrong place. Labels show it: a model of the others' rows does not go with them. The agreement
-of a participant is the correlation of its labels (one column a class) with what a model of the others predicts, both centred
-within the participant: neither other shares of classes nor rows shifted as a whole count against it in a linear model.
+its participant's rows to the wrong place. Labels show it: a model of the others' rows does not go with them. Two measures,
+both 1 at best and 0 for guesses, say how it does:
+
+- the correlation of a participant's labels (one column a class) with what a model of the others predicts, both centred
+  within the participant: in a linear model, neither other shares of classes nor rows shifted as a whole lower it;
+- of classes, the balanced accuracy above chance, which rows lose that are shifted as a whole and keep their labels.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ _NEAR_GARBAGE = 0.4  # of the way from garbage to the median participant
 _STREAM = 0x6D697366
 _CLEAR = 4.0  # spreads of garbage that the median participant must be above it
 _SCATTER, _ROUNDING = 8.0, 1e-5  # spreads of honest fits below the median, and what float32 does to them
-_LOW_AGREEMENT = 0.5  # of the median participant's
-_LOWER_THAN_OWN = 0.9  # of the median participant's, and of what a model of the participant's own rows reaches
+_FAR_LOWER = 0.5  # than the median participant: of the correlation
+_LOWER = (0.9, 0.5)  # than the median, and than a model of its own rows: of the correlation, of balanced accuracy
 _AS_GOOD = 0.75  # of the best learner's median agreement, for a learner to have a say
 _FEWEST_ROWS = 10
 _DEVIATIONS = 2.58  # of Fisher's transform: intervals of 99 %
@@ -130,10 +133,11 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
     Returns
     -------
     integers
-        Participants whose agreement, by the upper end of its interval, is below half of the median, or below 0.9 of both the
-        median and what models of their own rows reach on others of their own: labels that nothing predicts are no sign of
-        misplaced rows. That must be so with every learner of `CANDIDATES` that predicts most participants. Nobody where
-        none does, where half or more are in doubt, or of two.
+        Participants of whom a measure, by the upper end of its interval, is below 0.9 (the correlation) or 0.5 (balanced
+        accuracy) of both the median and what models of their own rows reach on others of their own: labels that nothing
+        predicts are no sign of misplaced rows. Or whose correlation is below half of the median. That must be so with every
+        learner of `CANDIDATES` that predicts most participants. Nobody where none does, where half or more are in doubt, or
+        of two.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
@@ -160,8 +164,8 @@ class _Rows:
     owners: Indices
     places: Sequence[Indices]
 
-    def agree_with_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:
-        """Each participant's agreement with a model of the trusted others; nan where its labels are all the same."""
+    def predict_by_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> Matrix:
+        """What models of the trusted others predict of everybody's rows."""
         folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
         rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
         predicted = np.empty_like(self.targets)
@@ -169,40 +173,53 @@ class _Rows:
         if not inside.all():
             fitted = train_learner(name, rows, targets, kind="number", seed=seed)
             predicted[~inside] = fitted.predict(self.rows[~inside]).reshape(-1, targets.shape[1])
-        return np.array([_correlate(self.targets[own], predicted[own]) for own in self.places])
+        return predicted
 
-    def agree_with_itself(self, name: str, place: int, labels: Labels, seed: int) -> float:
-        """One participant's agreement with models of the rest of its own rows."""
-        own = self.places[place]
-        rows, targets, parts = self.rows[own], self.targets[own], row_folds(labels[own], seed)
-        return _correlate(targets, cross_validate(name, rows, targets, parts, kind="number", seed=seed))
+    def predict_by_itself(self, name: str, own: Indices, labels: Labels, seed: int) -> Matrix:
+        """What models of the rest of a participant's own rows predict of these."""
+        parts = row_folds(labels[own], seed)
+        return cross_validate(name, self.rows[own], self.targets[own], parts, kind="number", seed=seed)
 
 
 def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
     """Who is in doubt, by models of the trusted."""
-    counts = np.array([own.size for own in rows_of.places])
-    agreement = np.stack([rows_of.agree_with_others(name, trusted, seed) for name in CANDIDATES])
-    known = ~np.isnan(agreement).any(axis=0) & (counts >= _FEWEST_ROWS)
-    most, nobody = known & trusted, np.zeros_like(known)
+    predicted = [rows_of.predict_by_others(name, trusted, seed) for name in CANDIDATES]
+    measured = np.array(
+        [[_measure(rows_of.targets[own], each[own]) for own in rows_of.places] for each in predicted]
+    )  # learners, participants, measures, (low, value, high)
+    known = ~np.isnan(measured).any(axis=(0, 2, 3)) & (np.array([own.size for own in rows_of.places]) >= _FEWEST_ROWS)
+    most, nobody = known & trusted, np.zeros(len(rows_of.places), dtype=bool)
     if most.sum() < 2:
         return nobody
-    z, width = np.arctanh(agreement), _DEVIATIONS / np.sqrt(np.maximum(counts - 3, 1))
-    median, high = np.tanh(np.median(z[:, most], axis=1)), np.tanh(z + width)
-    tells = (np.median((z - width)[:, most], axis=1) > 0) & (median >= _AS_GOOD * median.max())
-    if not tells.any():
-        return nobody
-    low = high < _LOW_AGREEMENT * median[:, None]
-    lower = known & (high < _LOWER_THAN_OWN * median[:, None])[tells].all(axis=0)
-    for place in np.flatnonzero(lower).tolist():
-        for k in np.flatnonzero(tells & ~low[:, place]):
-            own = rows_of.agree_with_itself(CANDIDATES[k], place, labels, seed)
-            low[k, place] = high[k, place] < _LOWER_THAN_OWN * own
-    return np.asarray(known & low[tells].all(axis=0))
+    low_end, median, _ = np.moveaxis(np.median(measured[:, most], axis=1), -1, 0)  # learners, measures
+    tells = (low_end[:, 0] > 0) & (median[:, 0] >= _AS_GOOD * median[:, 0].max())
+    high, share = measured[..., 2], np.array(_LOWER[: median.shape[1]])
+    far_lower = high[..., 0] < _FAR_LOWER * median[:, None, 0]
+    lower = high < share * median[:, None, :]
+    suspect: npt.NDArray[np.bool_] = known & (far_lower | lower.any(axis=-1))[tells].all(axis=0) & bool(tells.any())
+    for place in np.flatnonzero(suspect).tolist():
+        own = rows_of.places[place]
+        for k in np.flatnonzero(tells & ~far_lower[:, place]):
+            itself = _measure(rows_of.targets[own], rows_of.predict_by_itself(CANDIDATES[k], own, labels, seed))
+            suspect[place] &= bool((lower[k, place] & (high[k, place] < share * itself[:, 1])).any())
+    return suspect
 
 
-def _correlate(targets: Matrix, predicted: Matrix) -> float:
-    if len(targets) == 0:
-        return np.nan
-    targets, predicted = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
-    size = float(np.linalg.norm(targets) * np.linalg.norm(predicted))
-    return float(np.clip((targets * predicted).sum() / size, -0.999, 0.999)) if size > 0 else np.nan
+def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
+    """Measures of predictions of shape (n, k), each with the ends of its interval; nan where all targets are the same."""
+    n, k = targets.shape
+    centred, own = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
+    size = float(np.linalg.norm(centred) * np.linalg.norm(own))
+    if n <= 3 or not centred.any():
+        return np.full((min(k, 2), 3), np.nan)
+    z = np.arctanh(np.clip((centred * own).sum() / size, -0.999, 0.999)) if size > 0 else 0.0
+    found = [np.tanh(z + _DEVIATIONS / np.sqrt(n - 3) * np.array([-1, 0, 1]))]
+    if k > 1:
+        members = targets[:, targets.any(axis=0)]
+        counts, right = members.sum(axis=0), (targets * np.eye(k)[predicted.argmax(axis=1)]).sum(axis=1)
+        recalls = right @ members / counts
+        smoothed = (recalls * counts + 1) / (counts + 2)
+        width = _DEVIATIONS * float(np.sqrt((smoothed * (1 - smoothed) / counts).sum())) / counts.size
+        chance = 1 / counts.size
+        found.append((recalls.mean() + width * np.array([-1, 0, 1]) - chance) / (1 - chance))
+    return np.stack(found)

@@ -5,7 +5,7 @@
 Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ and W standard normal, X encoded rows (of d
 numbers between −1 and 1 each, projected on h orthonormal directions); b the mean row of B; n = r − 1.
 
-An honest participant is refused by one of these bounds with a probability of 1e-9 at most, each:
+An honest participant is beyond an end of one of these bounds with a probability of 1e-9 at most, each:
 
 - b is Ψ + v w̄ with w̄ of variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
 - ‖B − 1bᵀ‖² / v² is noncentral χ² with nh degrees of freedom and noncentrality h/v²; its tails are bounded as by Birgé
@@ -30,7 +30,7 @@ from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 FALSE_REFUSAL = 1e-9
-"""Probability at which each bound refuses an honest upload, at most."""
+"""Probability at which each end of a bound refuses an honest upload, at most."""
 _ROUNDING = 1e-3  # float32, and a projection that is orthonormal up to rounding
 _GRID = 4001
 
