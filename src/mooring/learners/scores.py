@@ -83,7 +83,7 @@ class Gain(Serializable):
         return "pays" if self.low > 0 else "does not pay" if self.high <= 0 else "cannot tell"
 
     def __str__(self) -> str:
-        value, low, high = (self._written(number) for number in (self.value, self.low, self.high))
+        value, low, high = (self.written(number) for number in (self.value, self.low, self.high))
         return f"{value}{'' if self.metric == 'R²' else ' points'} [{low}, {high}]"
 
     def sentence(self) -> str:
@@ -96,7 +96,8 @@ class Gain(Serializable):
         about = round(self.n_needed, 2 - len(str(self.n_needed)))
         return f"{words}; about {about:,} would be needed to show such a difference ({_POWER:.0%} power)."
 
-    def _written(self, value: float) -> str:
+    def written(self, value: float) -> str:
+        """A difference of this metric as people write it: percentage points, or a difference of R²."""
         if math.isnan(value):
             return "unknown"
         return (f"{value:+.3f}" if self.metric == "R²" else f"{100 * value:+.1f}").replace("-", "−")

@@ -12,7 +12,7 @@ from mooring.audit import PointResult
 from mooring.audit.hazards import warn_of_linked_rows
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
-from mooring.report.numbers import describe_figure, describe_score
+from mooring.report.numbers import describe_figure, describe_gain, describe_score
 
 _MEASURES = (
     *("centred_error", "relative_error", "decoded_error", "median_r2", "linkage", "exact_source_linkage"),
@@ -95,6 +95,7 @@ def describe_audit(
             name: embed_chart(figures[name], text) if name in figures else None for name, text in labels.items()
         },
         "points": [describe_point(one) for one in order_points(result)],
+        "percent": not any(one.gain is not None and one.gain.metric == "R²" for one in result.points),
         "references": {
             "local only": describe_score(result.references.local_only),
             "pooled raw": describe_score(result.references.pooled_raw),
@@ -116,7 +117,7 @@ def describe_point(one: PointResult) -> dict[str, Any]:
         "strongest": _strongest(one, "centred_error"),
         "linkage": _strongest(one, "linkage"),
         "deployed": describe_score(one.deployed),
-        "gain": None if one.gain is None else str(one.gain),
+        "gain": describe_gain(one.gain),
         "noisy_test": describe_score(one.noisy_test),
     }
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mooring.learners import Score
+from mooring.learners import Gain, Score
 from mooring.metrics import Figure
 
 
@@ -39,6 +39,14 @@ def describe_score(score: Score | None) -> dict[str, Any] | None:
         return None
     interval = None if math.isnan(score.low) else [score.written(score.low), score.written(score.high)]
     return {"value": str(score), "interval": interval, "metric": score.metric}
+
+
+def describe_gain(gain: Gain | None) -> dict[str, Any] | None:
+    """A gain over training alone and its interval as text; the interval is None where it is not known."""
+    if gain is None:
+        return None
+    interval = None if math.isnan(gain.low) else [gain.written(gain.low), gain.written(gain.high)]
+    return {"value": gain.written(gain.value), "interval": interval, "metric": gain.metric}
 
 
 def score_from(plain: Mapping[str, Any] | None) -> Score | None:
