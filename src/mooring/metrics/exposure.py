@@ -20,7 +20,7 @@ from mooring.typing import Matrix
 
 FEW_VALUES = 20
 """A column of at most so many values is asked for the carriers of each."""
-_MOST_ASKED = 500
+_FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each question ranks all rows, for every attack
 _LUCK = 0.05
 _N_SHUFFLES = 20
 
@@ -54,7 +54,7 @@ class Carriers:
                     for value, count in zip(values, counts, strict=True)
                     if 2 * count <= cells.size
                 ]
-        asked = sorted(asked)[:_MOST_ASKED]
+        asked = sorted(asked)[: min(_MOST_ASKED, max(_FEWEST_ASKED, _MOST_CELLS // max(1, len(rows))))]
         columns, sides = (np.array([one[part] for one in asked], dtype=np.int64) for part in (2, 4))
         values = np.array([one[3] for one in asked], dtype=np.float64)
         return cls(columns, values, sides, rows[:, columns] == values)
