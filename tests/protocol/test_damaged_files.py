@@ -230,3 +230,9 @@ def test_a_damaged_file_of_a_vault_raises_an_error_of_moorings(name: str, finish
     if name == "ledger.sqlite":
         content += sqlite_damages(data, tmp_path)
     assert untyped_errors(path, content, actions) == []
+
+
+def test_a_record_with_a_participant_without_a_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "alignment.json").write_text('{"participants": [{"name": null, "rows": 3}]}')
+    with pytest.raises(InputError):
+        report(tmp_path)

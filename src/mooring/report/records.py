@@ -216,7 +216,9 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
 
 def _misfit_entry(entry: Any, shape: Any, where: str) -> str | None:
     if entry is None or (
-        isinstance(shape, Mapping) and "name" in shape and not (isinstance(entry, dict) and "name" in entry)
+        isinstance(shape, Mapping)
+        and "name" in shape
+        and not (isinstance(entry, dict) and entry.get("name") is not None)
     ):
         return f"an entry without a name at '{where}'"
     return _misfit(entry, shape, where)

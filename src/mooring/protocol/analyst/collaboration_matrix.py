@@ -32,6 +32,7 @@ TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
 WHAT = "the collaboration matrix"
 _PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
 _NUMBERS_AT_ONCE = 2**22
+_WORDS = pa.dictionary(pa.int32(), pa.string())
 _PART_NAME = re.compile(r"part-(.+)-(\d{6,})\.parquet")
 
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
@@ -132,18 +133,14 @@ def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None
     names : sequence of str, optional
         Whose maps; everybody's by default.
     """
-    label = {
-        "classes": [pa.field("label", pa.dictionary(pa.int32(), pa.string()))],
-        "number": [pa.field("label", pa.float64())],
-    }
-    return pa.schema(
-        [
-            pa.field("participant", pa.dictionary(pa.int32(), pa.string())),
-            *label.get(study.label.kind, []),
-            *(pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)),
-        ],
-        metadata={_MAPS_KEY: _encode_maps(space, space.names if names is None else names)},
-    )
+    maps = _encode_maps(space, space.names if names is None else names)
+    return pa.schema(_fields(study), metadata={_MAPS_KEY: maps})
+
+
+def _fields(study: Study) -> list[pa.Field]:
+    label = {"classes": [pa.field("label", _WORDS)], "number": [pa.field("label", pa.float64())]}
+    numbers = [pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)]
+    return [pa.field("participant", _WORDS), *label.get(study.label.kind, []), *numbers]
 
 
 def make_table(
@@ -211,13 +208,8 @@ def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[B
 
 def decode_block(found: pa.Table, study: Study) -> Block:
     """One row group as whose it is, rows and labels."""
-    kinds = [(f"z{k + 1}", pa.types.is_float32) for k in range(study.n_components)]
-    kinds += [("participant", pa.types.is_dictionary)]
-    kinds += [("label", pa.types.is_float64)] if study.label.kind == "number" else []
-    kinds += [("label", pa.types.is_dictionary)] if study.label.kind == "classes" else []
-    for name, fits in kinds:
-        if name not in found.column_names or not fits(found[name].type) or found[name].null_count:
-            raise _report("it is damaged")
+    if _fields(study) != list(found.schema.remove_metadata()) or any(column.null_count for column in found.columns):
+        raise _report("it is damaged")
     rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)])
     labels: npt.NDArray[Any] | None = None
     if study.label.kind == "number":
@@ -263,7 +255,7 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
             for index in range(table.num_row_groups):
                 found = table.read_row_group(index)
                 found.validate(full=True)  # words that are not UTF-8, or that are none of the dictionary's
-                if found.num_rows == 0 or "participant" not in found.column_names:
+                if found.num_rows == 0 or found.column_names[0] != "participant":
                     raise _report(f"{path.name} is damaged")
                 yield found
     except (pa.ArrowException, OSError, ValueError):
