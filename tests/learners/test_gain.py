@@ -92,6 +92,15 @@ def test_rows_of_one_person_count_once() -> None:
     assert compare(*often, kind="classes").low > once.low
 
 
+def test_a_class_of_two_rows_that_agree_leaves_much_open() -> None:
+    """Half of balanced accuracy rests on them: 28 rows of the other class do not make up for it."""
+    truth = np.repeat([0, 1], [28, 2])
+    alone = np.where(np.arange(30) < 4, 9, truth)
+    found = compare(truth, truth, alone[None], kind="classes")
+    assert found.value == pytest.approx(4 / 56)
+    assert found.answer == "cannot tell"
+
+
 def test_rows_that_all_agree_do_not_show_that_nothing_is_gained() -> None:
     truth = np.arange(10) % 2
     found = compare(truth, truth, truth[None], kind="classes")

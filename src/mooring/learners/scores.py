@@ -132,7 +132,7 @@ def compare(
     >>> truth = np.arange(40) % 2
     >>> found = compare(truth, truth, np.zeros((1, 40)), kind="classes")
     >>> found.answer, str(found)
-    ('pays', '+50.0 points [+33.0, +67.0]')
+    ('pays', '+50.0 points [+44.9, +55.1]')
     """
     if kind == "classes":
         members = np.eye(np.unique(truth).size)[np.unique(truth, return_inverse=True)[1]]

@@ -238,8 +238,9 @@ def mean_ratio(
     clusters : array of shape (n,), optional
         Rows of one cluster depend on each other; clusters do not, and are what the error is over.
     pseudo_rows : float, default 0
-        Discordant rows added to the variance alone, so that rows which all agree do not give an error of zero; with 1,
-        the interval of Agresti and Min (2005) for a difference of paired proportions, but for its shrunken centre.
+        Discordant rows, of a column drawn evenly, added to the variance alone, so that rows which all agree do not give an
+        error of zero; with 1 and one column, the interval of Agresti and Min (2005) for a difference of paired
+        proportions, but for its shrunken centre.
 
     Returns
     -------
@@ -264,7 +265,8 @@ def mean_ratio(
     ratios = numerators[:, used].sum(axis=0) / totals
     influence = ((numerators[:, used] - ratios * denominators[:, used]) / totals).mean(axis=1)
     squares = float((np.bincount(codes, weights=influence, minlength=n) ** 2).sum())
-    error = math.sqrt(squares * n / (n - 1) + pseudo_rows / n**2) if n > 1 else math.nan
+    added = pseudo_rows * float(((len(codes) / n / totals) ** 2).mean()) / len(totals) ** 2
+    error = math.sqrt(squares * n / (n - 1) + added) if n > 1 else math.nan
     return float(ratios.mean()), error, n
 
 
