@@ -196,12 +196,9 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
 
 
 def garbled(made: Made, who: int) -> None:
-    """Put another anchor representation, as large as an honest one, into a bundle that is signed all the same."""
+    """Permute the rows of an anchor representation, in a bundle that is signed all the same."""
     path = made.inbox / f"site-{who}.bundle"
-    honest = verify_bundle(path, made.study).anchor_representation
-    drawn = np.random.default_rng(99).standard_normal(honest.shape)
-    drawn -= drawn.mean(axis=0)
-    drawn *= np.linalg.norm(honest - honest.mean(axis=0)) / np.linalg.norm(drawn)
+    drawn = np.random.default_rng(99).permutation(verify_bundle(path, made.study).anchor_representation)
     rewrite_bundle(path, made.study, made.keys[who], anchor_representation=drawn)
 
 
