@@ -212,7 +212,8 @@ def _write_bundles(folder: Path, n_rows: int) -> None:
         write_bundle(
             folder / "inbox" / f"{member.name}.bundle",
             study,
-            representation=rows @ np.asarray(secret.orthogonal, dtype=np.float32),
+            representation=rows @ np.asarray(secret.orthogonal, np.float32)
+            + np.asarray(secret.translation, np.float32),
             anchor_representation=secret.apply(anchor) + NOISE * rng.standard_normal(anchor.shape),
             labels=rng.integers(0, 2, count),
             signer=key,
