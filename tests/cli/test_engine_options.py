@@ -63,8 +63,8 @@ def test_an_address_in_the_environment_does_not_stop_the_local_engine(study: Pat
 
 
 def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> AlignmentState:
-    entries = [{"name": name, "rows": count} for name, count in rows.items()]
-    record = {"participants": entries, "table": table}
+    entries = [{"name": name, "rows": count, "digest": "", "fit": 1.0} for name, count in rows.items()]
+    record = {"participants": entries, "table": table, "note": ""}
     p = len(rows)
     return AlignmentState("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
 
