@@ -4,6 +4,8 @@
 # And for those who work on mooring:
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
+#   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
+#   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
 #                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
 
@@ -12,7 +14,7 @@ BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-distributed lint types unit bench docs figures clean
+.PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -41,12 +43,19 @@ unit: .venv/.dev
 test-distributed: .venv-distributed/.ready
 	$(BIN_DISTRIBUTED)/python -m pytest tests/distributed
 
+fuzz: .venv/.fuzz
+	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600)
+
+mutants: .venv/.dev
+	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) --seconds $(or $(SECONDS),3600)
+
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks.run
 
 docs: .venv/.bench
 	$(BIN)/python -m benchmarks.certified_share
 	$(BIN)/python -m benchmarks.render
+	$(BIN)/python -m benchmarks.render_assurance
 
 figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs
@@ -61,6 +70,11 @@ figures: .venv/.dev
 .venv/.dev: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]' --editable ./studies
 	@touch $@ .venv/.demo
+
+.venv/.fuzz: .venv/.dev
+	@command -v clang > /dev/null || { echo "make fuzz needs clang, to build atheris: apt-get install clang"; exit 1; }
+	$(PIP) --editable '.[dev,fuzz]'
+	@touch $@
 
 .venv/.bench: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev,bench]' --editable ./studies

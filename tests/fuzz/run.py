@@ -1,0 +1,106 @@
+"""`make fuzz`: coverage-guided fuzzing of every target by atheris, time-boxed; prints a table and writes what was tried.
+
+Each target runs in a process of its own, which libFuzzer ends at its time, or at the first finding: an exception that is no
+MooringError, an input that takes longer than ten seconds, or one that takes more than two gigabytes. The input of a finding
+is written to the findings folder, from which `tests/fuzz/test_targets.py` reads it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES, MOST_SECONDS, MOST_MEGABYTES = 2**16, 10, 2048
+HERE = Path(__file__).parent
+RESULTS = HERE.parents[1] / "benchmarks" / "results" / "fuzz.json"
+
+
+def main() -> None:
+    """Fuzz all targets, or be the process of one."""
+    parser = argparse.ArgumentParser(description="Fuzz every reader of mooring's files.")
+    parser.add_argument("--seconds", type=int, default=600, help="in all, shared evenly by the targets")
+    parser.add_argument("--only", help="one target, by its name")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="what was tried, as JSON")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given, rest = parser.parse_known_args()
+    if given.one:
+        fuzz_one(given.one, rest)
+        return
+    from tests.fuzz.test_targets import NAMES
+
+    names = [given.only] if given.only else list(NAMES)
+    seconds = max(1, given.seconds // len(names))
+    found = {name: run_target(name, seconds) for name in names}
+    kept = json.loads(given.output.read_text(encoding="utf-8"))["targets"] if given.output.exists() else {}
+    content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | found}
+    given.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for name, one in found.items():
+        print(f"{name:<24}{one['inputs']:>12,} inputs  {one['edges']:>6,} edges  {one['finding'] or 'no finding'}")
+    sys.exit(any(one["finding"] for one in found.values()))
+
+
+def run_target(name: str, seconds: int) -> dict[str, Any]:
+    """Fuzz one target in a process of its own, and say what came of it.
+
+    Parameters
+    ----------
+    name : str
+    seconds : int
+    """
+    findings = HERE / "findings"
+    findings.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.fuzz.run", "--one", name, f"-max_total_time={seconds}"]
+        command += [f"-max_len={MOST_BYTES}", f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}"]
+        command += ["-artifact_prefix=" + f"{folder}/", f"{folder}/corpus"]
+        environment = os.environ | {"FUZZ_FOLDER": folder}
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+        kept = [path for path in Path(folder).glob("*-*") if path.is_file()]
+        for path in kept:
+            index = sum(1 for _ in findings.glob(f"{name.replace(' ', '-')}.*")) + 1
+            (findings / f"{name.replace(' ', '-')}.{index}.bin").write_bytes(path.read_bytes())
+    lines = list(_progress(ended.stderr))
+    inputs, edges = lines[-1] if lines else (0, 0)
+    finding = "" if ended.returncode == 0 else (_last_words(ended.stderr + ended.stdout) or f"exit {ended.returncode}")
+    return {"inputs": inputs, "edges": edges, "seconds": seconds, "finding": finding}
+
+
+def fuzz_one(name: str, options: list[str]) -> None:
+    """Fuzz one target until libFuzzer ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["mooring"]):
+        from tests.fuzz.targets import build_targets
+    folder = Path(os.environ["FUZZ_FOLDER"])
+    target = build_targets(folder / "study")[name]
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for k, seed in enumerate(target.seeds):
+        (corpus / str(k)).write_bytes(seed)
+    atheris.Setup([sys.argv[0], *options], lambda data: target.survives(data) and None)
+    atheris.Fuzz()
+
+
+def _progress(text: str) -> Iterator[tuple[int, int]]:
+    """Inputs tried and edges covered, from libFuzzer's lines."""
+    for found in re.finditer(r"^#(\d+)\t\S+\s+cov: (\d+)", text, re.MULTILINE):
+        yield int(found[1]), int(found[2])
+
+
+def _last_words(text: str) -> str:
+    """The exception of a finding, without the values that it may quote."""
+    named = re.findall(r"^(?:ERROR: libFuzzer: ([\w-]+)|(\w+(?:\.\w+)*(?:Error|Exception)))\b", text, re.MULTILINE)
+    return next((one or other for one, other in reversed(named)), "")
+
+
+if __name__ == "__main__":
+    main()

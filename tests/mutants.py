@@ -1,0 +1,181 @@
+"""`make mutants`: random mutants of the core modules, each against the tests of its package; which ones nobody notices.
+
+A mutant changes one operator, constant or guard of one module. It counts as killed if a test fails, or takes too long. Which
+survivors are equivalent to the original is judged by people, in the file of results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
+PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
+EXTRA_TESTS = {
+    "mechanisms": ("theorems", "test_estimators.py", "protocol/participant"),
+    "alignment": ("theorems", "protocol/analyst"),
+    "protocol": ("cli/test_study.py", "cli/test_whole_way.py"),
+}
+MOST_SECONDS = 240
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module.
+
+    Attributes
+    ----------
+    module : str
+        Path below src/mooring.
+    line : int
+    change : str
+        What became what.
+    source : str
+        The changed module.
+    """
+
+    module: str
+    line: int
+    change: str
+    source: str
+
+
+def make_mutant(path: Path, index: int) -> Mutant:
+    """The mutant that changes the node of this index in the walk over a module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    node: ast.AST = next(node for k, node in enumerate(ast.walk(tree)) if k == index)
+    before = ast.unparse(node)
+    _mutate(node)
+    module = path.relative_to(ROOT / "src" / "mooring").as_posix()
+    return Mutant(module, node.lineno, f"{before[:60]} → {ast.unparse(node)[:60]}", ast.unparse(tree))  # type: ignore[attr-defined]
+
+
+def _mutate(node: ast.AST) -> bool:
+    """Change a node in place, if it is one to change."""
+    match node:
+        case ast.Compare(ops=[operator]) if type(operator) in SWAPS:
+            node.ops = [SWAPS[type(operator)]()]  # type: ignore[list-item]
+        case ast.BinOp(op=operator) if type(operator) in SWAPS:
+            node.op = SWAPS[type(operator)]()  # type: ignore[assignment]
+        case ast.BoolOp(op=operator):
+            node.op = SWAPS[type(operator)]()  # type: ignore[assignment]
+        case ast.Constant(value=bool(value)):
+            node.value = not value
+        case ast.Constant(value=int(value) | float(value)):
+            node.value = value + 1 if isinstance(value, int) else value * 1.5
+        case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=operand) if not isinstance(operand, ast.Constant):
+            node.op = ast.UAdd() if isinstance(node.op, ast.USub) else ast.Not()
+            node.operand = operand if isinstance(node.op, ast.UAdd) else ast.UnaryOp(ast.Not(), operand)
+        case ast.If(body=[ast.Raise()], orelse=[]):
+            node.body = [ast.Pass()]
+        case _:
+            return False
+    return True
+
+
+def sample_mutants(count: int, seed: int) -> list[Mutant]:
+    """Mutants drawn without replacement from all of the packages' modules."""
+    paths = sorted(path for package in PACKAGES for path in (ROOT / "src" / "mooring" / package).rglob("*.py"))
+    places = []
+    for path in paths:
+        nodes = list(
+            ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )  # first: a change moves what is walked after it
+        places += [(path, index) for index, node in enumerate(nodes) if _mutate(node)]
+    return [make_mutant(*place) for place in random.Random(seed).sample(places, min(count, len(places)))]
+
+
+def find_tests(module: str) -> list[str]:
+    """The tests of a module's package; those of its own folder, and those that name it, first."""
+    package, *below = Path(module).with_suffix("").parts
+    places = [f"tests/{package}", *(f"tests/{extra}" for extra in EXTRA_TESTS.get(package, ()))]
+    files = [path for place in places for path in sorted((ROOT / place).rglob("test_*.py"))]
+    files += [ROOT / place for place in places if place.endswith(".py")]
+    name = below[-1] if below else package
+
+    def distance(path: Path) -> tuple[bool, bool]:
+        own = bool(below[:-1]) and below[0] in path.parts
+        return not (name in path.stem or f"{name} import" in path.read_text(encoding="utf-8")), not own
+
+    return [path.relative_to(ROOT).as_posix() for path in sorted(dict.fromkeys(files), key=distance)]
+
+
+def try_mutant(mutant: Mutant, copies: SimpleQueue[Path]) -> dict[str, object]:
+    """Run the tests against one mutant, in one of the copies of the sources."""
+    place = copies.get()
+    target = place / "mooring" / mutant.module
+    original = target.read_bytes()
+    began = time.monotonic()
+    try:
+        target.write_text(mutant.source, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command += ["--no-header", *find_tests(mutant.module)]
+        paths = (str(place), str(ROOT / "studies"), str(ROOT), os.environ.get("PYTHONPATH", ""))
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        ran = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+        )
+        outcome = "survived" if ran.returncode == 0 else "killed"
+        by = next((line.split(" ")[1] for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
+    except subprocess.TimeoutExpired:
+        outcome, by = "killed", "time limit"
+    finally:
+        target.write_bytes(original)
+        copies.put(place)
+    plain = {name: value for name, value in asdict(mutant).items() if name != "source"}
+    return plain | {"outcome": outcome, "by": by, "seconds": round(time.monotonic() - began, 1)}
+
+
+def main() -> None:
+    """Try a sample of mutants, and write what became of them."""
+    parser = argparse.ArgumentParser(description="Which mutants of the core modules do the tests notice?")
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1, help="one that was not used before")
+    parser.add_argument("--seconds", type=int, default=3600, help="no mutant is started after that")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    end = time.monotonic() + given.seconds
+    chosen = sample_mutants(given.count, given.seed)
+    found: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for k in range(given.processes):
+            shutil.copytree(ROOT / "src", Path(folder) / str(k))
+            copies.put(Path(folder) / str(k))
+
+        def tried(mutant: Mutant) -> dict[str, object] | None:
+            return try_mutant(mutant, copies) if time.monotonic() < end else None
+
+        for one in threads.map(tried, chosen):
+            if one is not None:
+                found.append(one)
+                print(f"{one['outcome']:<9} {one['module']}:{one['line']}  {one['change']}", flush=True)
+                content = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "mutants": found}
+                given.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    killed = sum(one["outcome"] == "killed" for one in found)
+    print(f"{killed} of {len(found)} mutants were killed.")
+
+
+if __name__ == "__main__":
+    main()
