@@ -253,9 +253,11 @@ def face_galleries(
 
 def _table(path: Path) -> Any:
     try:
-        _, table = read_columns(open_table(path))
+        _, table = read_columns(open_table(path), keep_bytes=True)
     except InputError:
         raise cut_short(path, "celeba", reason="it is no Parquet file, or one without its end") from None
+    plain = [(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type) for one in table.schema]
+    table = table.cast(pa.schema(plain))
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         raise _unfit(path, f"it has no column {', '.join(absent)}")
     kinds = {"smiling": pa.types.is_boolean, "pool": _is_text, "image_webp": _is_bytes}
