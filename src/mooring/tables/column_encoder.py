@@ -293,8 +293,10 @@ def _plain(chunk: Any) -> Any:
     kind = chunk.type
     if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
         chunk = chunk.dictionary_decode()
-    if pa.types.is_decimal(chunk.type) or pa.types.is_float16(chunk.type):
-        return pc.cast(chunk, pa.float64(), safe=False)
+    if pa.types.is_decimal(chunk.type):  # through text, which is rounded as any other: the direct cast is not
+        return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
+    if pa.types.is_float16(chunk.type):
+        return pc.cast(chunk, pa.float64())
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
 
 
