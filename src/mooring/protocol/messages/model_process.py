@@ -52,7 +52,7 @@ class ModelProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**_environment(), **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         self._end = weakref.finalize(self, _end, self._process)
         settings = np.array([threads, _FIRST_SECONDS, self._seconds], dtype="<f8").tobytes()
@@ -175,3 +175,8 @@ def _read(pipe: IO[bytes]) -> bytes:
     """A message; nothing where the other side has ended."""
     length = pipe.read(8)
     return pipe.read(int.from_bytes(length, "little")) if len(length) == 8 else b""
+
+
+def _environment() -> dict[str, str]:
+    """The environment without mooring's own variables: a passphrase is nothing for a process that runs another's model."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
