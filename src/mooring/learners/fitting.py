@@ -17,7 +17,7 @@ MOST_ROWS = 50_000
 """Rows that `mooring train` draws where there are more."""
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
-_SCREENED_EACH, _SCREENED = 500, 10_000
+_SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
 Labels = npt.NDArray[Any]
 
 
@@ -203,9 +203,18 @@ def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] =
     return [own[few] for own, few in zip(drawn, draw_rows(sizes, _CHOICE_ROWS, seed), strict=True)]
 
 
-def screening_rows(counts: Sequence[int], seed: int) -> list[Indices]:
-    """Positions of up to 500 rows of each participant, 10,000 in all; the same before and after `draw_rows`, as above."""
-    rng = np.random.default_rng(seed)
-    each = max(1, min(_SCREENED_EACH, _SCREENED // max(1, len(counts))))
+def screening_rows(counts: Sequence[int], seed: int, *, salt: str) -> list[Indices]:
+    """Positions of up to 500 rows of each participant, 10,000 in all; the same before and after `draw_rows`, as above.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Rows of each participant.
+    seed : int
+    salt : str
+        Hexadecimal digits that no participant knows before its upload: who knows which rows are screened behaves in those.
+    """
+    rng = np.random.default_rng([seed, int(salt, 16)])
+    each = max(_SCREENED_AT_LEAST, min(_SCREENED_EACH, _SCREENED // max(1, len(counts))))
     drawn = draw_rows(counts, MOST_ROWS, seed)
     return [own[np.sort(rng.choice(own.size, size=min(each, own.size), replace=False))] for own in drawn]

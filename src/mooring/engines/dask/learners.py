@@ -182,7 +182,8 @@ def train_on_dask(
     steps = Steps(len(groups) * (3 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
     # Who is left out and, for "auto", the learner are chosen in this process, by the rows that the local engine chooses by.
-    screened = Screened.of(*job.rows_at(screening_rows(job.counts, seed)), kind=kind, seed=seed)
+    chosen = screening_rows(job.counts, seed, salt=space.space_digest)
+    screened = Screened.of(*job.rows_at(chosen), kind=kind, seed=seed)
     if learner == AUTO:
         owners, some, truth = job.rows_at(choice_rows(job.counts, seed, left_out=screened.left_out))
         learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)

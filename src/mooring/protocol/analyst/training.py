@@ -137,7 +137,7 @@ def train(
     require_learner(learner)
     space = read_space(folder, study)
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
-    screened = Screened.of(*_draw_screened(owners, rows, labels, seed), kind=kind, seed=seed)
+    screened = Screened.of(*_draw_screened(owners, rows, labels, seed, space.space_digest), kind=kind, seed=seed)
     kept = ~np.isin(owners, screened.left_out)
     owners, rows, labels = owners[kept], rows[kept], labels[kept]
     if learner == AUTO:
@@ -296,11 +296,12 @@ def _gathered(
     return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
 
 
-def _draw_screened(owners: Indices, rows: Matrix, labels: Labels, seed: int) -> tuple[Indices, Matrix, Labels]:
+def _draw_screened(
+    owners: Indices, rows: Matrix, labels: Labels, seed: int, salt: str
+) -> tuple[Indices, Matrix, Labels]:
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)]
-    drawn = np.concatenate(
-        [own[few] for own, few in zip(mine, screening_rows([own.size for own in mine], seed), strict=True)]
-    )
+    chosen = screening_rows([own.size for own in mine], seed, salt=salt)
+    drawn = np.concatenate([own[few] for own, few in zip(mine, chosen, strict=True)])
     return owners[drawn], rows[drawn], labels[drawn]
 
 
