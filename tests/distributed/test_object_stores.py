@@ -172,7 +172,7 @@ def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
     finally:
         asked(moto_port, "POST", "/moto-api/reset-auth", b"inf")
     assert (analyst / "analysis" / "intake.json").read_bytes() == before
-    quickly(analyst, "align", "--bundles", "s3://ward/inbox", environment=there)
+    quickly(analyst, "align", "--again", "--bundles", "s3://ward/inbox", environment=there)
 
 
 def test_a_bundle_that_comes_later_is_seen_by_the_same_process(

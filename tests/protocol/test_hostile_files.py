@@ -26,6 +26,7 @@ from .hostile import CORPUS, Hostile, World, build_world
 
 KINDS = ("bundle", "anchor", "map", "model")
 MOST_SECONDS, MOST_MEMORY = 1.0, 8 * 2**20
+MOST_PROCESS_SECONDS = 10.0  # of a model that is admitted, and fails in its own process
 MOST_MODEL = 64 * 2**20
 assert all((hostile_anchors, hostile_bundles, hostile_containers, hostile_results))  # they have filled the corpus
 
@@ -80,9 +81,10 @@ def test_a_hostile_file_is_refused_for_its_own_reason_at_once_and_without_its_me
 ) -> None:
     path = bad.write(world, tmp_path / "file")
     take = taking(bad.kind, path, world, tmp_path)
+    most_seconds = MOST_PROCESS_SECONDS if bad.name == "that_predicts_classes_there_are_not" else MOST_SECONDS
     for _ in range(3):  # a busy machine is no fault of the file's
         error, seconds, memory = refused(take)
-        if seconds < MOST_SECONDS:
+        if seconds < most_seconds:
             break
     assert re.search(bad.reason, error.reason), error
     assert error.what
@@ -90,7 +92,7 @@ def test_a_hostile_file_is_refused_for_its_own_reason_at_once_and_without_its_me
     assert str(path) not in str(error)
     assert error.__cause__ is None
     assert error.__suppress_context__ or error.__context__ is None  # a traceback would show what came before
-    assert seconds < MOST_SECONDS
+    assert seconds < most_seconds
     read_whole = min(path.stat().st_size, MOST_MODEL + 1) if bad.kind == "model" and path.is_file() else 0
     assert memory < MOST_MEMORY + read_whole
 
