@@ -44,8 +44,6 @@ from mooring.report.records import collect_records
 from mooring.tables import open_table, read_columns, read_encoded
 from tests.protocol.hostile import H, World, build_world, canonical, packed, parts
 
-MOST_BYTES = 2**16  # of an input
-
 
 @dataclass(frozen=True)
 class Target:

@@ -273,13 +273,17 @@ _PROJECTIONS = {
 
 def _describe_method(method: dict[str, Any]) -> str:
     """What a draft shares and how, in a sentence."""
-    scales = ("private-data", method["data_noise_scale"]), ("anchor", method["anchor_noise_scale"])
-    noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
+    noises = _name_noises(method["data_noise_scale"], method["anchor_noise_scale"])
     shared = f"{method['components']} components" if "components" in method else "every encoded number"
     return (
         f"Its method is {method['name']}: it shares {shared}, by {_PROJECTIONS[method['projection']]}, with "
         f"{' and '.join(noises) or 'no noise at all'}."
     )
+
+
+def _name_noises(data_noise_scale: float, anchor_noise_scale: float) -> list[str]:
+    scales = ("private-data", data_noise_scale), ("anchor", anchor_noise_scale)
+    return [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
 
 
 def _describe_study(study: Study) -> Iterator[str]:
@@ -289,8 +293,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         "classes": f"{label.column}, one of {', '.join(label.classes)}",
         "number": f"{label.column}, a number from {label.low:g} to {label.high:g}",
     }[label.kind]
-    scales = ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
-    noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
+    noises = _name_noises(study.data_noise_scale, study.anchor_noise_scale)
     lines = [
         ("Study", study.name),
         ("Predicts", predicted),
