@@ -139,20 +139,29 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
     ("measure", "value", "chance", "control", "amount"),
     [
         ("centred_error", 0.9, None, 1.0, "little"),
+        ("centred_error", 0.45, 1.0, 0.48, "little"),  # guessing is as near
+        ("centred_error", 0.45, 0.48, None, "little"),
+        ("centred_error", 0.9, 2.0, 2.0, "much"),  # guessing is further off than the spread
+        ("centred_error", 0.45, None, None, "much"),  # nobody to guess from: relative to the spread
         ("linkage", 0.6, 0.1, 0.1, "much"),
+        ("linkage", 0.6, 0.1, 0.6, "little"),
+        ("linkage", 0.6, 0.1, 0.45, "something"),
+        ("linkage", 1.0, 0.1, 1.0, "little"),
         ("exposed_value", 1.0, 0.002, 0.002, "much"),
         ("exposed_value", 0.95, 0.3, 0.93, "something"),  # guessing finds nearly as many
-        ("exposed_column", 0.45, 1.0, 0.5, "little"),
-        ("exposed_column", 0.45, 1.0, 1.0, "much"),
+        ("exposed_column", 0.45, None, 0.5, "little"),
+        ("exposed_column", 0.45, None, 1.0, "much"),
         ("exposed_row", 0.4, 0.5, 1.0, "much"),
         ("exposed_row", 0.4, 0.3, 1.0, "little"),  # the least of many errors, by luck
     ],
 )
 def test_the_most_exposed_measure_decides(
-    measure: str, value: float, chance: float | None, control: float, amount: str
+    measure: str, value: float, chance: float | None, control: float | None, amount: str
 ) -> None:
     large = Figure("error", 0.99, Interval.unknown(), None, 1.0, None, 100, higher_is_worse=False)
-    figure = Figure(measure, value, Interval.unknown(), chance, control, None, 4, "error" not in measure)
+    figure = Figure(
+        measure, value, Interval.unknown(), chance, control, None, 4, measure in ("linkage", "exposed_value")
+    )
     point = OperatingPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
     outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
     assert judge_leakage(PointResult(point, 0.3, (outcome,), None, None))[0] == amount

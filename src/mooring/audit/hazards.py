@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import PointResult
+from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.tables import Partition
 from mooring.typing import Matrix
@@ -191,30 +192,32 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
 def judge_leakage(point: PointResult) -> tuple[str, str]:
     """How much leaks by the most exposed measure, 'much', 'something' or 'little', and a rule that says why.
 
-    Every measure becomes what is left of guessing's error, or of what guessing misses: less than 0.5 left is much, less than
-    0.8 something. The least decides: neither a mean over rows nor one measure alone calls a point safe.
+    Every measure becomes what is left of guessing's error, or of what guessing misses, guessing being the better of chance
+    and control: less than 0.5 left is much, less than 0.8 something. The least decides: neither a mean over rows nor one
+    measure alone calls a point safe.
     """
     left = {}
     for measure in _MEASURES:
         worst = point.worst(measure)
         if worst is None or math.isnan(worst[1].value):
             continue
-        figure = worst[1]
-        value, chance, control = figure.value, figure.chance or 0.0, figure.control or 0.0
-        if measure == "exposed_value":
-            without = max(chance, control)
-            value = 1 - (value - without) / max(1 - without, 1e-9)
-        elif measure == "linkage":
-            value = 1 - value
-        elif measure == "exposed_column":
-            value = value / control if control > 0 else 1.0
-        elif measure == "exposed_row" and value >= chance:
-            value = 1.0  # as small by luck
-        left[measure] = value
+        left[measure] = _left_open(measure, worst[1])
     decisive = min(left, key=lambda measure: left[measure])
     amount = next(word for limit, word in _AMOUNTS if left[decisive] < limit)
     rule = f"by {_MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
     return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured"
+
+
+def _left_open(measure: str, figure: Figure) -> float:
+    """What an attack leaves of guessing's error, or of what guessing misses; 1 where guessing does as well."""
+    levels = [level for level in (figure.chance, figure.control) if level is not None]
+    if measure == "exposed_row":  # relative to guessing already; chance is the least error by luck
+        return 1.0 if figure.value >= (figure.chance or 0.0) else figure.value
+    if figure.higher_is_worse:
+        without = max(levels, default=0.0)
+        return 1 - (figure.value - without) / (1 - without) if without < 1 else 1.0
+    without = min(levels, default=1.0)
+    return figure.value / without if without > 0 else 1.0
 
 
 def warn_of_linked_rows(recommended: PointResult | None) -> str | None:

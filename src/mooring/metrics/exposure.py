@@ -64,16 +64,19 @@ class Carriers:
         """How many rows carry each value."""
         return np.asarray(self.carried.sum(axis=0), dtype=np.int64)
 
-    def found(self, rebuilt: Matrix) -> Matrix:
-        """How many carriers are among as many rows as there are carriers, those that look most like it; ties count in part.
+    def rank(self, rebuilt: Matrix) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows look most like each value, as many as it has carriers: those above the last place, those tied for it.
 
         By rank: an attack that shrinks a column keeps the order of its rows.
         """
-        seen, counts = rebuilt[:, self.columns], self.counts
+        seen = rebuilt[:, self.columns]
         likeness = np.where(self.sides == 0, -np.abs(seen - self.values), self.sides * seen)
-        last = np.take_along_axis(-np.sort(-likeness, axis=0), counts[None] - 1, axis=0)
-        above, tied = likeness > last, likeness == last
-        left = counts - above.sum(axis=0)
+        last = np.take_along_axis(-np.sort(-likeness, axis=0), self.counts[None] - 1, axis=0)
+        return likeness > last, likeness == last
+
+    def count_found(self, above: NDArray[np.bool_], tied: NDArray[np.bool_]) -> Matrix:
+        """How many carriers are among the rows of `rank`; ties count in part."""
+        left = self.counts - above.sum(axis=0)
         return np.asarray(
             (self.carried & above).sum(axis=0) + left * (self.carried & tied).sum(axis=0) / tied.sum(axis=0)
         )
@@ -102,17 +105,25 @@ def find_exposed_value(
     Notes
     -----
     A value counts only where so many carriers would be found at random with a probability of less than 0.05 over all
-    values asked for (hypergeometric tail, Bonferroni).
+    values asked for and all sets of rows that attacks rank first (hypergeometric tail, Bonferroni). Attacks that rank the
+    same rows first count once.
     """
     n_rows, counts = len(carriers.carried), carriers.counts
     if counts.size == 0:
         return None
-    control = np.max([carriers.found(rows) for rows in guessed], axis=0) / counts
+    control = np.max([carriers.count_found(*carriers.rank(rows)) for rows in guessed], axis=0) / counts
     without = np.maximum(counts / n_rows, control)
-    best: tuple[float, int, str, int, float] | None = None
+    tries: list[tuple[str, Matrix]] = []
+    chosen: list[set[bytes]] = [set() for _ in counts]
     for attack, rows in rebuilt:
-        found = carriers.found(rows)
-        luck = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * counts.size
+        ranked = carriers.rank(rows)
+        tries.append((attack, carriers.count_found(*ranked)))
+        for different, rows_of_value in zip(chosen, np.packbits(np.concatenate(ranked), axis=0).T, strict=True):
+            different.add(rows_of_value.tobytes())
+    n_questions = sum(map(len, chosen))
+    best: tuple[float, int, str, int, float] | None = None
+    for attack, found in tries:
+        luck = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * n_questions
         above = np.where(luck < _LUCK, (found / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
         k = int(above.argmax())  # of equals the first, which is the rarest
         if above[k] > 0 and (best is None or (above[k], -counts[k]) > best[:2]):
@@ -152,7 +163,14 @@ def find_exposed_column(
         return None
     _, attack, k, error = best
     figure = Figure(
-        f"column {names(k)}", error, Interval.unknown(), 1.0, float(control[k]), None, len(truth), higher_is_worse=False
+        f"column {names(k)}",
+        error,
+        Interval.unknown(),
+        None,
+        float(control[k]),
+        None,
+        len(truth),
+        higher_is_worse=False,
     )
     return attack, figure
 
@@ -170,21 +188,26 @@ def find_exposed_row(
     guessed : array of shape (n, h)
         What an attacker would say without the upload.
     rng : numpy.random.Generator
-        Deals the rebuilt rows out at random: chance is the least error over 20 such shuffles, since the least of many
-        errors is small by luck.
+        Shuffles the rebuilt rows, those of all attacks alike, among rows with the same guess. Chance is the least error
+        over 20 shuffles and all attacks: rows that tell nothing come below it with a probability of 1/21 at most.
     """
     size = np.linalg.norm(guessed - truth, axis=1)
     told = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
     if not told.any():
         return None
 
-    def least(rows: Matrix) -> float:
-        return float((np.linalg.norm((rows - truth)[told], axis=1) / size[told]).min())
+    def least(rows: Matrix, order: Integers | slice = slice(None)) -> float:
+        gap = rows[order] - truth
+        return float(np.sqrt(np.einsum("ij,ij->i", gap, gap)[told] / size[told] ** 2).min())
 
-    attack, rows = min(rebuilt.items(), key=lambda one: least(one[1]))
-    chance = min(least(rng.permutation(rows)) for _ in range(_N_SHUFFLES))
-    figure = Figure("one row", least(rows), Interval.unknown(), chance, 1.0, None, len(truth), higher_is_worse=False)
-    return attack, figure
+    attack, value = min(((name, least(rows)) for name, rows in rebuilt.items()), key=lambda one: one[1])
+    groups = np.unique(guessed, axis=0, return_inverse=True)[1].ravel()
+    places, chance = np.argsort(groups, kind="stable"), np.inf
+    for _ in range(_N_SHUFFLES):
+        shuffled = np.empty_like(places)
+        shuffled[places] = np.lexsort((rng.random(groups.size), groups))
+        chance = min(chance, *(least(rows, shuffled) for rows in rebuilt.values()))
+    return attack, Figure("one row", value, Interval.unknown(), chance, 1.0, None, len(truth), higher_is_worse=False)
 
 
 def _column_errors(truth: Matrix, rebuilt: Matrix) -> Matrix:
