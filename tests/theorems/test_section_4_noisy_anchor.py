@@ -28,6 +28,7 @@ from mooring import (
     theory,
 )
 from mooring.geometry import polar_factor, rotation_spread, sample_orthogonal
+from mooring.mechanisms import ArrayNoise, represent_anchor
 
 SOLVERS = ("accelerated", "gpm", "spectral")
 SHAPES = ((2, 3, 12), (5, 4, 16), (8, 2, 7))  # (p, d, r)
@@ -416,17 +417,21 @@ def studies():
     From each: the residual translations R̂_iᵀ η_i, which the aligned image of the zero row shows with a minus sign; the η_i;
     the rotations.
     """
-    anchor = make_anchor(R_ROWS, D, rng=np.random.default_rng(22))
-    options = {"anchor_noise_scale": V, "settings": SimulationSettings(anchor=anchor, solver="gpm")}
-    kept = {"residual": [], "eta": [], "rotations": []}
-    for seed in range(N_STUDIES):
-        rng = Streams.for_experiment(seed)
-        study = simulate([np.zeros((1, D))] * P, method="aa-i-gdp-anchor-noise", rng=rng, **options)
-        uploads = [upload.anchor_representation for upload in study.uploads]
-        kept["residual"].append(-np.concatenate(study.aligned))
-        kept["eta"].append([_mean_row(B) - own.translation for B, own in zip(uploads, study.secrets, strict=True)])
-        kept["rotations"].append(_rotations(study.alignment))
-    return {name: np.array(values) for name, values in kept.items()}
+    rng = np.random.default_rng(22)
+    anchor, secrets = make_anchor(R_ROWS, D, rng=rng), RigidMap.sample(D, rng=rng, batch_shape=(N_STUDIES, P))
+    noise = ArrayNoise(rng.standard_normal((N_STUDIES, P, R_ROWS, D)))
+    B = represent_anchor(anchor, secrets, V, noise)
+    alignments = align_batch(B, solver="gpm")
+    zero = secrets.apply(np.zeros((1, D)))
+    aligned = [
+        [map.apply(row) for map, row in zip(a.maps, rows, strict=True)]
+        for a, rows in zip(alignments, zero, strict=True)
+    ]
+    return {
+        "residual": -np.array(aligned)[:, :, 0],
+        "eta": B.mean(axis=2) - secrets.translation,
+        "rotations": np.array([_rotations(alignment) for alignment in alignments]),
+    }
 
 
 def _standardised(translations):

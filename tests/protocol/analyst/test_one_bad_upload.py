@@ -177,7 +177,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_who_is_honest_but_different_is_not_left_out(name: str) -> None:
-    for seed in range(5):
+    for seed in range(0, P, 2):
         rng = np.random.default_rng([seed, 11])
         parts = [draw_rows(N, rng) for _ in range(P)]
         parts[seed] = HONEST[name](*parts[seed], rng)
