@@ -43,9 +43,9 @@ def _sharing(result: dict[str, Any]) -> str:
     lines = [
         "## Sharing a large table\n",
         _machine(result) + "\n",
-        "`mooring share` reads the file twice (to check and fingerprint every row before anything is written, and to map",
-        "it), shuffles, adds noise, hashes and signs. Beside it: reading the file once with pyarrow, doing nothing; and the",
-        f"matrix product alone, without any reading or writing. Memory is the process's peak; the limit is {LIMIT_MB} MB.\n",
+        "`mooring share` checks, fingerprints and maps every row, shuffles, adds noise, hashes and signs. Beside it:",
+        "reading the file once with pyarrow, doing nothing; and the matrix product alone, without any reading or writing.",
+        f"Memory is the process's peak; the limit is {LIMIT_MB} MB.\n",
         "| file | noise on rows | share | reading once | product alone | over reading twice and the product "
         "| over the product | rows a second | peak memory | within the limit |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -31,6 +31,7 @@ __all__ = [
     "make_folder",
     "open_atomically",
     "open_plain_file",
+    "open_scratch",
     "read_bounded",
     "require_writable",
     "sync_folder",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 PARTIAL = ".partial"
-_WORTH_LINKING = 2**28
+_WORTH_LINKING = 2**24
 _REASONS = {
     errno.ENOSPC: ("the disk is full", "Make room and run the same command again; nothing finished is lost."),
     errno.EDQUOT: ("the quota is used up", "Make room and run the same command again; nothing finished is lost."),
@@ -77,6 +78,29 @@ def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> I
                 os.unlink(beside)
             raise
         sync_folder(path.parent)
+
+
+@contextmanager
+def open_scratch(folder: Path, *, what: str = "a file") -> Iterator[BinaryIO]:
+    """Open a file for reading and writing that only its owner can read, and that is gone when the block or the process ends.
+
+    Parameters
+    ----------
+    folder : Path
+        The disk it takes room on.
+    what : str
+        What an error calls the file.
+    """
+    path = _partial_path(folder / "scratch")
+    with explain_os_errors(what):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                if os.name != "nt":  # Windows removes no file that is open
+                    path.unlink()
+                yield file
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) -> None:

@@ -1,5 +1,6 @@
 """What travels is what is attacked: a bundle holds the numbers that a simulation shows for the same rows, map and noise."""
 
+import io
 import stat
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,13 +80,11 @@ def send(given: Any, i: int) -> Sent:
     output = given.folder / f"{i}.bundle"
     given.share(vault, table, output=output)
     perturbation = Perturbation(study, open_anchor(vault, study, given.anchor), vault)
-    surveyed, _, order = upload._survey(vault, study, table, (), lambda done, total, what="": None)
+    surveyed = upload._survey(perturbation, table, (), io.BytesIO(), lambda done, total, what="": None)
     encoded = np.concatenate([block.rows for block in encoded_batches(study.schema, table)])
     records = np.empty_like(encoded)
-    records[upload._places(perturbation, surveyed, order)] = encoded
-    noise = UploadNoise(
-        perturbation.data_noise(surveyed.n_rows, surveyed.rows_digest), anchor=perturbation.anchor_noise
-    )
+    records[upload._place(perturbation, surveyed)[0]] = encoded
+    noise = UploadNoise(perturbation.data_noise(len(encoded), surveyed.rows.digest), anchor=perturbation.anchor_noise)
     return Sent(verify_bundle(output, study), records, perturbation.map._SecretMap__map, noise)
 
 
@@ -122,6 +121,12 @@ def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(sma
     small_study.share(output=output)
     assert len(list(small_study.folder.glob(".*.partial"))) == 1
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
+
+
+def test_the_table_is_read_once_so_the_rows_that_were_checked_are_those_that_travel(small_study: SmallStudy) -> None:
+    with patch.object(upload, "encoded_batches", wraps=encoded_batches) as read:
+        small_study.share(output=small_study.folder / "out.bundle")
+    assert read.call_count == 1
 
 
 def test_other_rows_in_anothers_vault_are_refused_with_whose_vault_it_is(small_study: SmallStudy) -> None:

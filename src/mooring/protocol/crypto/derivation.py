@@ -13,9 +13,7 @@ remains to derive the maps of studies of format 1, in which nothing new is share
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -33,7 +31,6 @@ from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
 _CHUNK = 2**16
-_THREADS = min(8, os.cpu_count() or 1)
 
 
 def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, version: int = 2) -> Secret:
@@ -71,27 +68,25 @@ class Stream:
     key: Secret
     version: int = 2
 
-    def words(self, chunk: int, count: int) -> npt.NDArray[np.uint64]:
-        """The first `count` words of 64 bits of a chunk; chunks are independent."""
-        nonce = bytes(4) + chunk.to_bytes(12, "little")  # the block counter starts at zero in every chunk
+    def words(self, chunk: int, count: int, *, start: int = 0) -> npt.NDArray[np.uint64]:
+        """The words of 64 bits `start` to `start + count` of a chunk; chunks are independent.
+
+        Parameters
+        ----------
+        chunk, count : int
+        start : int, default 0
+            A multiple of 8: the cipher's blocks are of eight words.
+        """
+        nonce = (start // 8).to_bytes(4, "little") + chunk.to_bytes(12, "little")  # the first four bytes count blocks
         stream = Cipher(ChaCha20(self.key.reveal(), nonce), mode=None).encryptor().update(bytes(8 * count))
         return np.frombuffer(stream, dtype="<u8")
 
     def normals(self, start: int, count: int) -> Matrix:
         """Standard normal numbers `start` to `start + count` of the stream."""
         found = np.empty(count)
-
-        def fill(chunk: int) -> None:
+        for chunk in range(start // _CHUNK, -(-(start + count) // _CHUNK)):
             begin, end = max(start, chunk * _CHUNK), min(start + count, (chunk + 1) * _CHUNK)
-            found[begin - start : end - start] = self._chunk(chunk)[begin - chunk * _CHUNK : end - chunk * _CHUNK]
-
-        chunks = range(start // _CHUNK, -(-(start + count) // _CHUNK))
-        if len(chunks) < 2 * _THREADS:
-            for chunk in chunks:
-                fill(chunk)
-        else:
-            with ThreadPoolExecutor(_THREADS) as threads:  # cipher and NumPy leave Python's lock free
-                list(threads.map(fill, chunks))
+            found[begin - start : end - start] = self._part(chunk, begin - chunk * _CHUNK, end - chunk * _CHUNK)
         return found
 
     def permutation(self, count: int) -> npt.NDArray[np.int64]:
@@ -102,9 +97,11 @@ class Stream:
             part[:] = self.words(chunk, part.size)
         return np.argsort(words)
 
-    def _chunk(self, chunk: int) -> Matrix:
-        words = self.words(chunk, _CHUNK)
-        return _paired_normals(words) if self.version == 1 else _normals(words)
+    def _part(self, chunk: int, begin: int, end: int) -> Matrix:
+        if self.version == 1:  # numbers of a pair stand half a chunk apart
+            return _paired_normals(self.words(chunk, _CHUNK))[begin:end]
+        skipped = begin % 8
+        return _normals(self.words(chunk, end - begin + skipped, start=begin - skipped))[skipped:]
 
 
 def _normals(words: npt.NDArray[np.uint64]) -> Matrix:

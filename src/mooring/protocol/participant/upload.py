@@ -1,14 +1,18 @@
-"""From a table to one signed bundle, in bounded memory: two passes over the file, and one over the bundle.
+"""From a table to one signed bundle, in bounded memory: one pass over the table, two over what it became.
 
-The first pass checks every row and takes its fingerprint; the ledger decides whether the rows may go out, and writes the
-intent down. The second maps the rows and puts each into the stretch of the bundle where its secret place lies; the last puts
-the rows of each stretch in order, adds noise, and hashes. The bundle is finished in the vault before anything is handed out.
+The first pass checks every row, takes its fingerprint, and writes it, mapped, to a scratch file in the vault; the ledger
+decides whether the rows may go out, and writes the intent down. The second puts the rows of each stretch of the bundle
+together, in another scratch file; the third puts those of a stretch in order, adds noise, and hashes. The bundle is finished
+in the vault before anything is handed out. Scratch files have no name: nothing of them remains after a crash.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+import io
+import os
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -22,18 +26,19 @@ from mooring.atomic_io import (
     copy_atomically,
     hash_file,
     open_atomically,
+    open_scratch,
     read_bounded,
     require_writable,
     write_atomically,
 )
 from mooring.errors import RefusedError
 from mooring.mechanisms.kernel import add_noise, map_rows
+from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import (
     KIND,
     SUFFIX,
     bundle_fields,
-    bundle_offsets,
     bundle_tensors,
     find_data_start,
     read_bundle_header,
@@ -46,11 +51,13 @@ from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowSummary, summarise_rows
 from mooring.protocol.storage.vault import Vault
-from mooring.tables import EncodedRows, encoded_batches, read_ahead
+from mooring.tables import encoded_batches, read_ahead
 from mooring.typing import Progress
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
+_NUMBERS_AT_ONCE = 2**16  # that get noise: as many as the processor's cache holds
+_THREADS = min(8, os.cpu_count() or 1)
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
@@ -85,12 +92,12 @@ class ShareResult:
 
 @dataclass(frozen=True, eq=False)
 class _Surveyed:
-    """What the first pass found."""
+    """What the first pass found; labels are in the order of the file, in a small type."""
 
-    n_rows: int
-    rows_digest: str
+    rows: RowSummary
+    order: Indices
+    labels: npt.NDArray[Any] | None
     class_counts: dict[str, int] | None
-    checksum: tuple[int, int, int]
 
 
 def share_rows(
@@ -128,29 +135,29 @@ def share_rows(
     require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
-    with vault.lock(), threadpool_limits(1, "blas"):  # the other core is reading ahead, and hashing waits for nobody
-        surveyed, rows, order = _survey(vault, study, data, ignore, lambda d, t, what="": tell(0.4 * d, t))
-        _require_no_small_class(study, surveyed.class_counts)
-        ledger = Ledger(vault.folder)
-        entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
-        del rows  # of many rows, every array that is not needed any more is let go
+    perturbation = Perturbation(study, dealt, vault)
+    with vault.lock(), threadpool_limits(1, "blas"):  # threads work on different blocks instead
         kept = vault.study_folder(study.folder_name) / _KEPT
-        reissued = entry.bundle is not None
-        if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
-            perturbation = Perturbation(study, dealt, vault)
-            places = _places(perturbation, surveyed, order)
-            del order
-            digest = _write(kept, perturbation, surveyed, places, data, ignore, tell)
-            if reissued and digest != entry.bundle:
-                kept.unlink()
-                raise RefusedError(
-                    "the bundle",
-                    reason="it was issued before, its copy in the vault is gone, and this machine rounds differently, so "
-                    "the same bytes cannot be made again",
-                    cure="Restore the vault from a backup, or send the copy that was first written.",
-                )
-            ledger.record_bundle(study.digest, digest)
-            entry = ledger.entry(study.digest) or entry
+        with open_scratch(kept.parent, what="the bundle") as mapped:
+            surveyed = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
+            _require_no_small_class(study, surveyed.class_counts)
+            ledger = Ledger(vault.folder)
+            entry = ledger.record_intent(study.digest, study.name, surveyed.rows, owner=member.name)
+            counts, reissued = surveyed.class_counts, entry.bundle is not None
+            if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
+                places, labels = _place(perturbation, surveyed)
+                del surveyed  # of many rows, every array that is not needed any more is let go
+                digest = _write(kept, perturbation, entry.rows_digest, mapped, places, labels, tell)
+                if reissued and digest != entry.bundle:
+                    kept.unlink()
+                    raise RefusedError(
+                        "the bundle",
+                        reason="it was issued before, its copy in the vault is gone, and this machine rounds differently, "
+                        "so the same bytes cannot be made again",
+                        cure="Restore the vault from a backup, or send the copy that was first written.",
+                    )
+                ledger.record_bundle(study.digest, digest)
+                entry = ledger.entry(study.digest) or entry
         if read_bundle_header(kept)[1]["anchor"] != dealt.file_digest:
             raise RefusedError(
                 "the anchor file",
@@ -161,7 +168,7 @@ def share_rows(
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the bundle")
     assert entry.bundle is not None
-    return ShareResult(entry.n_rows, surveyed.class_counts, entry.bundle, reissued)
+    return ShareResult(entry.n_rows, counts, entry.bundle, reissued)
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:
@@ -170,150 +177,139 @@ def used_anchor(vault: Vault, study: Study) -> Path:
 
 
 def _survey(
-    vault: Vault, study: Study, data: Path, ignore: Collection[str], tell: Progress
-) -> tuple[_Surveyed, RowSummary, Indices]:
-    """The first pass: every row checked, fingerprinted and counted; and the order of the fingerprints."""
-    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    perturbation: Perturbation, data: Path, ignore: Collection[str], mapped: BinaryIO, tell: Progress
+) -> _Surveyed:
+    """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
+    study, secret = perturbation.study, perturbation.map
+    project = study_projection(study).encode if study.projection != "none" else np.asarray
+    prints = Fingerprinter(perturbation.vault.ledger_key, [column.name for column in study.columns])
     small = np.min_scalar_type(len(study.label.classes)) if study.label.kind == "classes" else np.dtype("<f4")
     labels: list[npt.NDArray[Any]] = []
     counts = np.zeros(len(study.label.classes), dtype=np.int64)
-    checksum = _Checksum()
-    for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
-        prints.add(block.values[:, : len(study.columns)])
-        checksum.add(block)
-        labels += [] if block.labels is None else [block.labels.astype(small)]
-        if study.label.kind == "classes" and block.labels is not None:
-            counts += np.bincount(block.labels, minlength=counts.size)
+
+    def map_block(rows: npt.NDArray[np.float64]) -> memoryview:
+        return np.asarray(map_rows(project(rows), secret, precision="float32"), dtype="<f4", order="C").data.cast("B")
+
+    with ThreadPoolExecutor(1) as other:
+        for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
+            made = other.submit(map_block, block.rows)
+            prints.add(block.values[:, : len(study.columns)])
+            labels += [] if block.labels is None else [block.labels.astype(small)]
+            if study.label.kind == "classes" and block.labels is not None:
+                counts += np.bincount(block.labels, minlength=counts.size)
+            mapped.write(made.result())
     joined = np.concatenate(labels) if labels else None
     labels.clear()
-    rows, order = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), joined)
+    rows, order = summarise_rows(perturbation.vault.ledger_key, prints.take(), prints.column_tags(), joined)
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
-    return _Surveyed(order.size, rows.digest, by_class, checksum.found), rows, order
+    return _Surveyed(rows, order, joined, by_class)
 
 
-def _places(perturbation: Perturbation, surveyed: _Surveyed, order: Indices) -> Indices:
-    """Where each row of the file goes in the bundle: a secret order of the rows as their fingerprints sort them."""
-    places = np.empty_like(order)
-    places[order] = perturbation.order(surveyed.n_rows, surveyed.rows_digest)
-    return places
+def _place(perturbation: Perturbation, surveyed: _Surveyed) -> tuple[Indices, npt.NDArray[np.float32] | None]:
+    """Where each row of the file goes in the bundle, a secret order of them as fingerprints sort them; and the labels."""
+    places = np.empty_like(surveyed.order)
+    places[surveyed.order] = perturbation.order(places.size, surveyed.rows.digest)
+    if surveyed.labels is None:
+        return places, None
+    labels = np.empty(places.size, dtype="<f4")
+    labels[places] = surveyed.labels
+    return places, labels
 
 
 def _write(
     path: Path,
     perturbation: Perturbation,
-    surveyed: _Surveyed,
+    rows_digest: str,
+    mapped: BinaryIO,
     places: Indices,
-    data: Path,
-    ignore: Collection[str],
+    labels: npt.NDArray[np.float32] | None,
     tell: Progress,
 ) -> str:
     """Passes two and three: the bundle, written durably; returns its SHA-256."""
-    study, n_rows, h = perturbation.study, surveyed.n_rows, perturbation.study.n_components
-    projection, secret = study_projection(study), perturbation.map
-    labels = None if study.label.kind == "none" else np.empty(n_rows, dtype="<f4")
-    offsets = bundle_offsets(study, n_rows, find_data_start(study, n_rows=n_rows))
+    study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
     stretch = max(1, _STRETCH_BYTES // (4 * h))
-    cursors = np.arange(-(-n_rows // stretch)) * stretch
-    checksum, start = _Checksum(), 0
-    with open_atomically(path, mode=0o600, what="the bundle") as file:
-        file.truncate(offsets["representation"] + 4 * n_rows * h + (0 if labels is None else 4 * n_rows))
-        blocks = encoded_batches(
-            study.schema, data, ignore=tuple(ignore), progress=lambda d, t, what="": tell(0.4 * (t + d), t)
-        )
-        for block in read_ahead(blocks):
-            checksum.add(block)
-            here = places[start : start + block.rows.shape[0]]
-            if here.size < block.rows.shape[0]:
-                raise _changed()
-            projected = block.rows if study.projection == "none" else projection.encode(block.rows)
-            mapped = np.asarray(map_rows(projected, secret, precision="float32"), dtype="<f4")
-            _scatter(file, mapped, here // stretch, cursors, offsets["representation"])
+    n_stretches = -(-n_rows // stretch)
+    arrays, start = hashlib.sha256(), find_data_start(study, n_rows=n_rows)
+    with open_scratch(path.parent, what="the bundle") as grouped:
+        places = _group(mapped, grouped, places, stretch, h)
+        mapped.truncate(0)  # its room on the disk is the bundle's
+        with open_atomically(path, mode=0o600, what="the bundle") as file:
+
+            def put(array: npt.NDArray[np.float32]) -> None:
+                content = array.data.cast("B")
+                file.write(content)
+                arrays.update(content)
+
+            file.seek(start)
+            put(np.asarray(perturbation.anchor_representation(), dtype="<f4", order="C"))
+            noise = perturbation.data_noise(n_rows, rows_digest)
+            for k, rows in enumerate(read_ahead(_settle(grouped, places, stretch, study, noise)), start=1):
+                put(rows)
+                tell(0.8 * n_stretches + 0.2 * k, n_stretches)
             if labels is not None:
-                labels[here] = block.labels
-            start += here.size
-        if checksum.found != surveyed.checksum:
-            raise _changed()
-        return _settle(file, perturbation, surveyed, places, stretch, labels, tell)
+                put(labels)
+            fields = bundle_fields(study, n_rows=n_rows, anchor_digest=perturbation.anchor.file_digest)
+            tensors = bundle_tensors(study, n_rows)
+            header = encode_signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
+            file.seek(0)
+            file.write(header)
+            file.seek(0)
+            return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
-def _scatter(
-    file: BinaryIO, mapped: npt.NDArray[Any], stretches: npt.NDArray[Any], cursors: npt.NDArray[Any], offset: int
-) -> None:
-    """Append each row of a block to the stretch of the bundle that its place lies in."""
-    row_bytes = 4 * mapped.shape[1]
-    ordered = np.argsort(stretches, kind="stable")
-    mapped = mapped[ordered]
-    found, first = np.unique(stretches[ordered], return_index=True)
-    ends = [*first[1:], stretches.size]
-    for which, begin, end in zip(found, first, ends, strict=True):
-        file.seek(offset + int(cursors[which]) * row_bytes)
-        file.write(mapped[begin:end].data.cast("B"))
-        cursors[which] += end - begin
+def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> Indices:
+    """Copy the rows stretch by stretch of the bundle, within one in the order of the file; returns their places so."""
+    moved, came = np.empty_like(places), np.empty((min(stretch, places.size), h), dtype="<f4")
+    cursors = np.arange(-(-places.size // stretch)) * stretch
+
+    def sorted_blocks() -> Iterator[tuple[npt.NDArray[np.float32], Indices, npt.NDArray[np.int64]]]:
+        mapped.seek(0)
+        for begin in range(0, places.size, stretch):
+            here = places[begin : begin + stretch]
+            rows = _read_rows(mapped, came[: here.size])
+            which = (here // stretch).astype(np.min_scalar_type(cursors.size))
+            order = np.argsort(which, kind="stable")
+            yield rows[order], here[order], np.bincount(which, minlength=cursors.size)
+
+    for rows, here, counts in read_ahead(sorted_blocks(), at_most=1):
+        end = 0
+        for which in np.flatnonzero(counts):
+            begin, end = end, end + int(counts[which])
+            at = int(cursors[which])
+            grouped.seek(4 * h * at)
+            grouped.write(rows[begin:end].data.cast("B"))
+            moved[at : at + end - begin] = here[begin:end]
+            cursors[which] += end - begin
+    return moved
+
+
+def _read_rows(file: BinaryIO, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Fill an array with the next rows of a scratch file: memory of the same place is not asked for again."""
+    cast(io.BufferedRandom, file).readinto(rows.data.cast("B"))
+    return rows
 
 
 def _settle(
-    file: BinaryIO,
-    perturbation: Perturbation,
-    surveyed: _Surveyed,
-    places: Indices,
-    stretch: int,
-    labels: npt.NDArray[Any] | None,
-    tell: Progress,
-) -> str:
-    """The last pass: rows to their places, noise, labels, digest, and the signed header."""
-    study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
-    tensors = bundle_tensors(study, n_rows)
-    offsets = bundle_offsets(study, n_rows, find_data_start(study, n_rows=n_rows))
-    noise = perturbation.data_noise(n_rows, surveyed.rows_digest)
-    arrays = hashlib.sha256()
-    anchor = perturbation.anchor_representation().astype("<f4").tobytes()
-    file.seek(offsets["anchor_representation"])
-    file.write(anchor)
-    arrays.update(anchor)
-    n_stretches = -(-n_rows // stretch)
-    stretches = (places // stretch).astype(np.min_scalar_type(n_stretches))
-    for which in range(n_stretches):
-        begin, end = which * stretch, min(n_rows, (which + 1) * stretch)
-        position = offsets["representation"] + 4 * h * begin
-        file.seek(position)
-        came = np.frombuffer(file.read(4 * h * (end - begin)), dtype="<f4").reshape(end - begin, h)
-        settled = np.empty_like(came)
-        settled[places[stretches == which] - begin] = came  # rows lie as they came, and came in the file's order
-        noisy = add_noise(settled, study.data_noise_scale, noise, start=begin * h, precision="float32")
-        stored = np.asarray(noisy, dtype="<f4").data.cast("B")
-        file.seek(position)
-        file.write(stored)
-        arrays.update(stored)
-        tell(0.8 * n_stretches + 0.2 * (which + 1), n_stretches)
-    if labels is not None:
-        file.seek(offsets["labels"])
-        file.write(labels.data.cast("B"))
-        arrays.update(labels.data.cast("B"))
-    fields = bundle_fields(study, n_rows=n_rows, anchor_digest=perturbation.anchor.file_digest)
-    header = encode_signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
-    file.seek(0)
-    file.write(header)
-    file.seek(0)
-    return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+    grouped: BinaryIO, places: Indices, stretch: int, study: Study, noise: Stream
+) -> Iterator[npt.NDArray[np.float32]]:
+    """The rows of the bundle as they travel, stretch by stretch: in their places, with noise."""
+    h = study.n_components
+    came = np.empty((min(stretch, places.size), h), dtype="<f4")
+    grouped.seek(0)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for begin in range(0, places.size, stretch):
+            here = places[begin : begin + stretch]
+            rows = np.empty((here.size, h), dtype="<f4")
+            rows[here - begin] = _read_rows(grouped, came[: here.size])
+            flat = rows.reshape(-1)
 
+            def add(at: int, flat: npt.NDArray[np.float32] = flat, start: int = begin * h) -> None:
+                piece = flat[at : at + _NUMBERS_AT_ONCE]
+                piece[:] = add_noise(piece, study.data_noise_scale, noise, start=start + at, precision="float32")
 
-class _Checksum:
-    """Tells whether a second reading of the file gave the same values as the first."""
-
-    def __init__(self) -> None:
-        self.found = (0, 0, 0)
-
-    def add(self, block: EncodedRows) -> None:
-        bits = block.values.ravel(order="K").view(np.uint64)  # as they lie in memory: nothing is copied
-        n, folded, total = self.found
-        folded ^= int(np.bitwise_xor.reduce(bits)) if bits.size else 0
-        self.found = (n + bits.size, folded, (total + int(bits.sum(dtype=np.uint64))) % 2**64)
-
-
-def _changed() -> RefusedError:
-    return RefusedError(
-        "the table", reason="it changed while it was being read", cure="Run the command again on a file at rest."
-    )
+            if study.data_noise_scale:
+                list(threads.map(add, range(0, flat.size, _NUMBERS_AT_ONCE)))
+            yield rows
 
 
 def _require_current_format(study: Study) -> None:
