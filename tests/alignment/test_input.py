@@ -143,6 +143,23 @@ def test_the_unit_of_the_uploads_does_not_matter(
     assert scaled.converged
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize(("shape", "noise"), [((5, 3, 12), 0.05), ((10, 20, 80), 0.05), ((10, 20, 80), 0.3)])
+def test_an_upload_of_another_scale_does_not_hold_up_the_others(
+    shape: tuple[int, int, int], noise: float, scale: float, make_study: Callable
+) -> None:
+    uploads = make_study(*shape, noise=noise, seed=0).uploads
+    uploads[1] *= scale
+    found, power = align(uploads), align(uploads, solver="gpm")
+    assert found.converged
+    assert found.iterations <= max(2 * power.iterations, 50)
+    assert found.objective > power.objective * (1 - 1e-12)
+    if noise < 0.1 or scale > 1:  # otherwise there is more than one optimum
+        for one, other in zip(found.maps[1:], power.maps[1:], strict=True):
+            relative = one.orthogonal @ found.maps[0].orthogonal.T
+            assert np.allclose(relative, other.orthogonal @ power.maps[0].orthogonal.T, atol=1e-6)
+
+
 def test_a_large_common_translation_does_not_matter(uploads: np.ndarray) -> None:
     far = RigidMap(np.eye(3), np.full(3, 1e6)).apply(uploads)
     assert align(far).objective == pytest.approx(align(uploads).objective, rel=1e-8)

@@ -39,8 +39,10 @@ class Linear:
         h = x.shape[1]
         return O @ cayley(self._turns(tangents)), x + tangents[:, h * h :]
 
-    def turn_sizes(self, tangents: Any) -> Any:
-        return namespace_of(tangents).max(vector_norms(self._turns(tangents)), axis=-1)
+    def limit_turns(self, tangents: Any, largest: float) -> Any:
+        xp = namespace_of(tangents)
+        size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
+        return tangents * xp.clip(largest / xp.clip(size, min=1e-30), max=1.0)[:, None]
 
     def select(self, problems: np.ndarray) -> "Linear":
         part = Linear(self.M[problems], self.c[problems], curvature=self.constant)

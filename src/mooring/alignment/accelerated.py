@@ -1,6 +1,7 @@
 """mooring's own solver and the default: an optimum as good or better on nearly all problems, in far cheaper steps.
 
-1. Spectral start, and L-BFGS on O(d)^p in float32 until the basin is clear.
+1. Spectral start, and L-BFGS on O(d)^p in float32 until the basin is clear. (In float64, if uploads differ in scale by
+   more than a thousand.)
 2. If the dual certificate already holds, roughly, the basin is the right one. If not, a rank relaxation looks for a better
    basin, and whichever of the two has the higher objective goes on.
 3. On in float32 until rounding gets in the way, then in float64 to the tolerance, which means what it means to the power
@@ -42,9 +43,8 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     """
     if problem.n_participants == 2:
         return _two_participants(problem)
-    xp = namespace_of(problem.blocks)
     n, whole = problem.n_problems, math.sqrt(problem.n_participants * problem.n_components)
-    single = problem.in_precision(xp.float32)
+    single = problem.in_precision(problem.working_precision())
     optimiser = trace_optimiser(single, spectral_maps(single))
     rough = FixedPointGap(n, tolerance=max(tolerance, _ROUGH * whole), roughly=True)
     optimiser.run(rough, max_iterations=max_iterations)
@@ -72,13 +72,13 @@ def _in_better_basins(
     spent: npt.NDArray[np.int64],
     max_iterations: int,
 ) -> RiemannianLBFGS:
-    """Try the rank relaxation for the doubtful problems; go on from the better maps of each problem, in float32."""
+    """Try the rank relaxation for the doubtful problems; go on from the better maps of each problem, in their precision."""
     xp = namespace_of(maps)
     rows = indices_beside(doubtful, maps)
     batch = problem if doubtful.size == problem.n_problems else problem.select(rows)
     left = max_iterations - int(spent[doubtful].max())
     found, relaxed_iterations = relaxed_maps(batch, maps[rows], max_iterations=min(_RELAXED_ITERATIONS, left // 2))
-    single = batch.in_precision(xp.float32)
+    single = batch.in_precision(maps.dtype)
     optimiser = trace_optimiser(single, found)
     optimiser.iterations += spent[doubtful] + relaxed_iterations
     whole = math.sqrt(problem.n_participants * problem.n_components)
@@ -91,7 +91,7 @@ def _in_better_basins(
     maps[rows] = xp.where(better[:, None, None, None], found, maps[rows])
     iterations = spent.copy()
     iterations[doubtful] = optimiser.iterations
-    optimiser = trace_optimiser(problem.in_precision(xp.float32), maps)
+    optimiser = trace_optimiser(problem.in_precision(maps.dtype), maps)
     optimiser.iterations += iterations
     return optimiser
 

@@ -28,6 +28,7 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
 _SMALLEST_RELATIVE_VARIANCE = 1e-12
+_LARGEST_SPREAD_IN_FLOAT32 = 1e3
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class ProcrustesProblem:
     def n_problems(self) -> int:
         """How many problems the batch holds."""
         return int(self.blocks.shape[0])
+
+    def working_precision(self) -> object:
+        """Return the type for all but the last iterations: float32, unless participants' scales differ too much for it.
+
+        Rounding of the largest block would then outweigh, in values and scalar products, what the smallest has to gain.
+        """
+        xp = namespace_of(self.blocks)
+        blocks = xp.reshape(self.blocks, (*self.blocks.shape[:2], self.n_participants, self.n_components))
+        squares = xp.sum(xp.linalg.vecdot(blocks, blocks), axis=1)
+        spread = xp.max(squares, axis=1) / xp.min(squares, axis=1)
+        return xp.float32 if bool(xp.all(spread <= _LARGEST_SPREAD_IN_FLOAT32**2)) else xp.float64
 
     def weighted_sum(self, maps: Array) -> Array:
         """S = Σ B̄_i R_i, of shape (n_problems, r, d)."""

@@ -29,7 +29,7 @@ _REST = 3e-3  # relative fixed-point gap at which the relaxation ends
 def relaxed_maps(
     problem: ProcrustesProblem, maps: Array, *, max_iterations: int
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Lift maps to k dimensions, optimise there in float32, and round back to O(d).
+    """Lift maps to k dimensions, optimise there in the maps' precision, and round back to O(d).
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def relaxed_maps(
         Maps to start from, and the iterations spent.
     """
     p, d = problem.n_participants, problem.n_components
-    lifted_problem = _padded(problem, extra=max(2, math.ceil(d / 20)))
+    lifted_problem = _padded(problem.in_precision(maps.dtype), extra=max(2, math.ceil(d / 20)))
     k = lifted_problem.n_components
     optimiser = trace_optimiser(lifted_problem, _lifted(maps, k))
     rule = FixedPointGap(problem.n_problems, tolerance=_REST * math.sqrt(p * k), roughly=True)
@@ -54,8 +54,8 @@ def relaxed_maps(
 def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
     xp = namespace_of(problem.blocks)
     n, r, p, d = problem.n_problems, problem.blocks.shape[1], problem.n_participants, problem.n_components
-    blocks = xp.zeros((n, r, p, d + extra), dtype=xp.float32, device=device_of(problem.blocks))
-    blocks[..., :d] = xp.astype(xp.reshape(problem.blocks, (n, r, p, d)), xp.float32)
+    blocks = xp.zeros((n, r, p, d + extra), dtype=problem.blocks.dtype, device=device_of(problem.blocks))
+    blocks[..., :d] = xp.reshape(problem.blocks, (n, r, p, d))
     blocks = xp.reshape(blocks, (n, r, p * (d + extra)))
     return replace(problem, blocks=blocks, n_components=d + extra)
 

@@ -57,7 +57,7 @@ class TraceObjective:
         (M,) = evaluation.extra
         xp = namespace_of(M)
         P = xp.astype(0.5 * (M + transpose(M)), xp.float32)
-        mean = xp.mean(xp.linalg.diagonal(P), axis=(-2, -1))[:, None, None, None]
+        mean = xp.mean(xp.linalg.diagonal(P), axis=-1)[..., None, None]
         mean = xp.clip(mean, min=float(xp.finfo(P.dtype).tiny))
         # The shift keeps soft directions from being trusted too far, and P definite while the maps are still rough.
         candidates = (inverse_square_root(P + shift * mean * identity_like(P)) for shift in _SHIFTS)
@@ -74,11 +74,16 @@ class TraceObjective:
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
 
-    def turn_sizes(self, tangents: Array) -> Array:
-        """The root mean square of the rows of the block that turns furthest."""
+    def limit_turns(self, tangents: Array, largest: float) -> Array:
+        """Shorten each participant's turn by itself: the light ones' may be far off, and should not hold up the others'.
+
+        A turn's size is the root mean square norm of its rows.
+        """
         xp = namespace_of(tangents)
         p, d = self.problem.n_participants, self.problem.n_components
-        return xp.max(norms(xp.reshape(tangents, (-1, p, d * d))), axis=-1) / d**0.5
+        turns = xp.reshape(tangents, (-1, p, d * d))
+        share = xp.clip(largest * d**0.5 / xp.clip(norms(turns), min=float(xp.finfo(turns.dtype).tiny)), max=1.0)
+        return self._flat(turns * share[..., None])
 
     def select(self, problems: npt.NDArray[np.intp]) -> TraceObjective:
         """The objective of some problems only."""

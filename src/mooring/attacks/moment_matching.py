@@ -167,10 +167,11 @@ class MomentMatch:
         h = self.n_components
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]
 
-    def turn_sizes(self, tangents: Array) -> Array:
-        """The length of the longest row of each turn."""
+    def limit_turns(self, tangents: Array, largest: float) -> Array:
+        """Shorten turn and shift alike; a turn's size is the length of its longest row."""
         xp = namespace_of(tangents)
-        return xp.max(vector_norms(self._turns(tangents)), axis=-1)
+        size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
+        return tangents * xp.clip(largest / xp.clip(size, min=float(xp.finfo(size.dtype).tiny)), max=1.0)[:, None]
 
     def _turns(self, tangents: Array) -> Array:
         h = self.n_components

@@ -72,8 +72,8 @@ class Objective(Protocol):
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
         """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise."""
 
-    def turn_sizes(self, tangents: Array) -> Array:
-        """Return about the radians by which each problem's tangent vector turns."""
+    def limit_turns(self, tangents: Array, largest: float) -> Array:
+        """Shorten tangent vectors, each by parts that `precondition` keeps apart, to turn by about `largest` radians at most."""
 
     def select(self, problems: npt.NDArray[np.intp]) -> Self:
         """Return the objective of some problems only."""
@@ -204,15 +204,15 @@ class RiemannianLBFGS:
         """The quasi-Newton step, shortened by the problem's share and so that it does not turn too far; gᵀs."""
         gradient = self.evaluation.gradient
         xp = namespace_of(gradient)
-        direction = self._memory.direction(gradient, self.preconditioned)
+        direction = self.objective.limit_turns(self._memory.direction(gradient, self.preconditioned), _LARGEST_TURN)
         slope = xp.linalg.vecdot(gradient, direction)
         uphill = ~(to_numpy(slope) < 0)
         if uphill.any():
             self._memory.clear(uphill)
-            direction = xp.where(indices_beside(uphill, gradient)[:, None], -self.preconditioned, direction)
+            plain = self.objective.limit_turns(-self.preconditioned, _LARGEST_TURN)
+            direction = xp.where(indices_beside(uphill, gradient)[:, None], plain, direction)
             slope = xp.linalg.vecdot(gradient, direction)
-        turn = xp.clip(self.objective.turn_sizes(direction), min=float(xp.finfo(direction.dtype).tiny))
-        share = like(self._share, slope) * xp.clip(_LARGEST_TURN / turn, max=1.0)
+        share = like(self._share, slope)
         return direction * share[:, None], to_numpy(slope * share).astype(np.float64)
 
     def _evaluate(self, points: Points) -> None:
