@@ -56,10 +56,10 @@ def test_zero_noise_is_undone_exactly(
             for map, secret in zip(alignment.maps, study.secrets, strict=True)
         ]
     )
-    assert np.allclose(landed, landed[0], atol=1e-6)
+    assert np.allclose(landed, landed[0], atol=1e-12)
     assert alignment.misfit == pytest.approx(0.0, abs=1e-10)
     assert alignment.objective == pytest.approx(shape[0] ** 2 * shape[1])
-    assert alignment.residual < 1e-7
+    assert alignment.residual < 1e-13
     assert alignment.converged
 
 

@@ -54,7 +54,7 @@ class Alignment:
     misfit : float
         The minimised sum of squared distances to the template: what the objective leaves over.
     iterations : int
-        Solver iterations in all.
+        Solver iterations in all; not counted are the default solver's two power steps at the end where noise is small.
     step : float
         Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver.
     residual : float
