@@ -14,9 +14,28 @@ import numpy as np
 
 from mooring.errors import InputError
 
-__all__ = ["Streams"]
+__all__ = ["Streams", "require_generator"]
 
 _ENTROPY_BITS = 256
+
+
+def require_generator(rng: object) -> None:
+    """Refuse anything but a generator: the same seed in two places would make numbers that must be independent equal.
+
+    Examples
+    --------
+    >>> require_generator(np.random.default_rng(5))
+    >>> require_generator(5)
+    Traceback (most recent call last):
+    mooring.errors.InputError: rng must be a numpy.random.Generator, got int instead. Pass numpy.random.default_rng(seed).
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise InputError(
+            "rng",
+            expected="a numpy.random.Generator",
+            got=type(rng).__name__,
+            cure="Pass numpy.random.default_rng(seed).",
+        )
 
 
 @dataclass(frozen=True)

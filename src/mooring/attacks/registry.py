@@ -24,6 +24,7 @@ from mooring.attacks.reconstruction import Reconstruction
 from mooring.attacks.repeated_upload import repeated_upload
 from mooring.attacks.view import CollusionView
 from mooring.errors import InputError
+from mooring.randomness import require_generator
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bo
     DoesNotApply
         If the view gives this attack nothing to work with.
     """
+    require_generator(rng)
     reconstruction = _attack_named(name)(view, rng=rng)
     return denoising.denoise(reconstruction, view) if denoise else reconstruction
 
@@ -133,6 +135,7 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
     DoesNotApply
         If one of the views gives this attack nothing to work with.
     """
+    require_generator(rng)
     attack = _attack_named(name)
     if not views:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")

@@ -15,6 +15,7 @@ from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import namespace_of, to_numpy
+from mooring.randomness import require_generator
 from mooring.tables import Partition
 from mooring.typing import Array, Matrix
 
@@ -60,6 +61,7 @@ def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> I
     Attempt
         The attack as it is; and the denoised one, if the first gave rows.
     """
+    require_generator(rng)
     (plain,) = _attempted(name, False, lambda: (REGISTRY[name](view, rng=rng),))
     yield plain
     if plain.found is not None:
@@ -81,6 +83,7 @@ def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.rando
     tuple of Attempt
         One a view; where a batch breaks down, all of its attempts say so.
     """
+    require_generator(rng)
     return _attempted(name, False, lambda: run_batch(name, views, rng=rng), len(views))
 
 

@@ -30,7 +30,7 @@ from mooring.mechanisms.kernel import (
 )
 from mooring.mechanisms.methods import METHODS, Method, get_method
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
-from mooring.randomness import Streams
+from mooring.randomness import Streams, require_generator
 from mooring.typing import Array
 
 
@@ -249,6 +249,8 @@ def simulate(
     >>> bool(np.allclose(rebuilt.rows, rows[1]))
     True
     """
+    if not isinstance(rng, Streams):
+        require_generator(rng)
     method = _with_noise(method, anchor_noise_scale, data_noise_scale)
     records = _checked_records(datasets)
     known = _checked_labels(labels, records)

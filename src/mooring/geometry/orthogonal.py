@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import blockwise, identity_like, multiply_add, namespace_of, transpose, vector_norms
+from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _MAX_SCHULZ_STEPS = 40
@@ -52,6 +53,7 @@ def sample_orthogonal(
     >>> bool(np.allclose(O.T @ O, np.eye(3)))
     True
     """
+    require_generator(rng)
     require_components(n_components)
     return orthogonal_from_gaussian(rng.standard_normal((*batch_shape, n_components, n_components)))
 

@@ -73,7 +73,7 @@ class Objective(Protocol):
         """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise."""
 
     def limit_turns(self, tangents: Array, largest: float) -> Array:
-        """Shorten tangent vectors, each by parts that `precondition` keeps apart, to turn by about `largest` radians at most."""
+        """Shorten tangent vectors, by parts that `precondition` keeps apart, to about `largest` radians."""
 
     def select(self, problems: npt.NDArray[np.intp]) -> Self:
         """Return the objective of some problems only."""

@@ -17,6 +17,7 @@ from mooring.geometry.orthogonal import (
     require_components,
     sample_orthogonal,
 )
+from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ORTHOGONALITY_TOLERANCE = 1e-8
@@ -92,6 +93,7 @@ class RigidMap:
         batch_shape : tuple of int, optional
             Leading axes, for independent draws at once.
         """
+        require_generator(rng)
         orthogonal = sample_orthogonal(n_components, rng=rng, batch_shape=batch_shape)
         return cls(orthogonal, rng.standard_normal((*batch_shape, n_components)))
 

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from mooring.errors import InputError
 from mooring.metrics.intervals import mean_ratio, student_interval
+from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 
 Labels = npt.NDArray[Any]
@@ -166,6 +167,7 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
     >>> score(truth, np.array([0, 0, 0, 0]), kind="classes", rng=np.random.default_rng(0)).value
     0.5
     """
+    require_generator(rng)
     value = score_value(truth, predicted, kind=kind)
     if kind == "classes":
         (recalls,), counts = _recalls(predicted[None], truth)

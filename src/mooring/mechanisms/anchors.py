@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, identity_like, namespace_of, require_finite
 from mooring.geometry.orthogonal import orthogonal_from_gaussian
+from mooring.randomness import require_generator
 from mooring.theory import require_anchor_shape
 from mooring.typing import Array
 
@@ -39,6 +40,7 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
     >>> bool(np.allclose(A.T @ A, np.eye(2))), bool(np.allclose(A.sum(axis=0), 0))
     (True, True)
     """
+    require_generator(rng)
     require_anchor_shape(n_anchor_rows, n_components)
     return anchor_from_gaussian(rng.standard_normal((n_anchor_rows, n_components)))
 

@@ -26,6 +26,7 @@ from mooring.geometry.backend import as_float64, device_of, namespace_of, requir
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.anchors import check_anchor
 from mooring.mechanisms.methods import Method, get_method
+from mooring.randomness import require_generator
 from mooring.typing import Array
 
 Precision: TypeAlias = Literal["float32", "float64"]
@@ -50,6 +51,9 @@ class GeneratorNoise:
     """The next numbers of a generator, which has no positions: `start` is ignored."""
 
     rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        require_generator(self.rng)
 
     def normals(self, start: int, count: int, /) -> Array:
         """Draw `count` numbers."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, like, namespace_of, require_finite, to_numpy
+from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
@@ -111,6 +112,7 @@ def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Ge
     rng : numpy.random.Generator
         The projection is public: its randomness must not be shared with anything secret.
     """
+    require_generator(rng)
     _require_width(n_features, n_components)
     F = np.linalg.qr(rng.standard_normal((n_features, n_components)))[0]
     return Projection(F, F.T.copy(), "gaussian")
@@ -144,6 +146,7 @@ def public_svd_projection(
     Randomised subspace iteration on XᵀX, one block of rows at a time. The last pass does not square the data: it reduces
     X Q to a triangle by QR, block after block, and takes the SVD of that.
     """
+    require_generator(rng)
     blocks = _block_reader(public_rows)
     n_rows, n_features = _counted(blocks)
     if next(blocks(), None) is None:

@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from mooring.errors import InputError
 from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums
 from mooring.metrics.validation import Integers, finite_rows, finite_vector, require_length
+from mooring.randomness import require_generator
 from mooring.typing import Matrix
 
 _MAX_ITERATIONS = 1000
@@ -152,6 +153,7 @@ def infer_attribute(
     >>> found.attack.value > 0.9, found.baseline.value
     (True, 0.5)
     """
+    require_generator(rng)
     settings = settings or InferenceSettings()
     known_rows = finite_rows("population.rows", population.rows)
     rows = finite_rows("target_reconstruction", target_reconstruction)

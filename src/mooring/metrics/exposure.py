@@ -16,6 +16,7 @@ from scipy.stats import hypergeom
 from mooring.metrics.intervals import Figure, Interval, wilson
 from mooring.metrics.reconstruction import feature_r2
 from mooring.metrics.validation import Integers
+from mooring.randomness import require_generator
 from mooring.typing import Matrix
 
 FEW_VALUES = 20
@@ -191,6 +192,7 @@ def find_exposed_row(
         Shuffles the rebuilt rows, those of all attacks alike, among rows with the same guess. Chance is the least error
         over 20 shuffles and all attacks: rows that tell nothing come below it with a probability of 1/21 at most.
     """
+    require_generator(rng)
     size = np.linalg.norm(guessed - truth, axis=1)
     told = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
     if not told.any():

@@ -15,6 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
+from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 from mooring.typing import Matrix
 
@@ -171,6 +172,7 @@ def bootstrap_mean(
     >>> 1.0 <= interval.low < 2.5 < interval.high <= 4.0
     True
     """
+    require_generator(rng)
     values = finite_vector("values", values)
     sums = resampled_sums(values[:, None], rng=rng, n_resamples=n_resamples)
     return percentile_interval(sums[:, 0] / len(values), n_rows=len(values), level=level)
@@ -206,6 +208,7 @@ def bootstrap_ratio(
     >>> interval.low, interval.high
     (2.0, 2.0)
     """
+    require_generator(rng)
     numerators, denominators = finite_vector("numerators", numerators), finite_vector("denominators", denominators)
     if len(numerators) != len(denominators):
         raise InputError(

@@ -16,6 +16,7 @@ from mooring.errors import InputError, MissingExtraError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio
 from mooring.metrics.validation import finite_rows, require_image_shape
+from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _SSIM_WINDOW = 7
@@ -46,6 +47,7 @@ def error_figure(
     rng : numpy.random.Generator
     n_resamples : int
     """
+    require_generator(rng)
     value = root_ratio(errors, sizes)
     interval = Interval.unknown()
     if not math.isnan(value):
@@ -152,6 +154,7 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
     """The mean of what each row scores, of which more leaks more, with a bootstrap interval."""
+    require_generator(rng)
     interval = bootstrap_mean(of_each, rng=rng)
     return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)
 

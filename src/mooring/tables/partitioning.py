@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.randomness import require_generator
 from mooring.tables.records import LabelKind, Labels, Records, as_labels, as_rows, label_kind_of
 from mooring.tables.stratification import make_strata, owners_of_groups, round_robin, share_of, split_stratified
 from mooring.typing import Indices, Matrix
@@ -100,6 +101,7 @@ class Partition:
         >>> [rows.shape[0] for rows in parts.train], [rows.shape[0] for rows in parts.test]
         ([6, 3], [2, 1])
         """
+        require_generator(rng)
         p = len(datasets)
         _require(p > 0, "datasets", expected="one matrix a participant", got="none", cure="Give at least one.")
         for what, given in (("test", test), ("names", names)):
@@ -184,6 +186,7 @@ def partition(
     >>> [np.bincount(labels).tolist() for labels in parts.train_labels]
     [[2, 2], [2, 2]]
     """
+    require_generator(rng)
     _check_request(records, n_participants, rows_each, test_share, public_share)
     strata = make_strata(records.labels, records.n_rows)
     n_public = share_of(public_share, records.n_rows)

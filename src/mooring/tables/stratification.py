@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.errors import InputError
+from mooring.randomness import require_generator
 from mooring.tables.records import Labels, label_kind_of
 from mooring.typing import Indices
 
@@ -42,6 +43,7 @@ def split_stratified(
     >>> strata[out].tolist()
     [0, 0, 1]
     """
+    require_generator(rng)
     shuffled = rng.permutation(chosen)
     if n_out == 0:
         return shuffled[:0], np.sort(shuffled)
@@ -67,6 +69,7 @@ def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.rando
     >>> [part.size for part in parts]
     [3, 2, 2]
     """
+    require_generator(rng)
     shuffled = rng.permutation(chosen)
     ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
     return tuple(np.sort(ordered[part::n_parts]) for part in range(n_parts))
