@@ -72,6 +72,12 @@ class Streams:
             raise InputError("seed", expected="a non-negative integer", got=str(seed), cure="Pass 0 or more.")
         return cls(seed)
 
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> Streams:
+        """Streams whose secret is the generator's next 32 bytes."""
+        require_generator(rng)
+        return cls(int.from_bytes(rng.bytes(32), "little"))
+
     def named(self, name: str) -> np.random.Generator:
         """Return the stream called `name`, at its beginning."""
         length = max(_ENTROPY_BITS, self.entropy.bit_length() + 7) // 8

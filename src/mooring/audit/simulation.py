@@ -30,7 +30,7 @@ from mooring.mechanisms.kernel import (
 )
 from mooring.mechanisms.methods import METHODS, Method, get_method
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
-from mooring.randomness import Streams, require_generator
+from mooring.randomness import Streams
 from mooring.typing import Array
 
 
@@ -249,15 +249,13 @@ def simulate(
     >>> bool(np.allclose(rebuilt.rows, rows[1]))
     True
     """
-    if not isinstance(rng, Streams):
-        require_generator(rng)
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
     method = _with_noise(method, anchor_noise_scale, data_noise_scale)
     records = _checked_records(datasets)
     known = _checked_labels(labels, records)
     if not 0 <= settings.reference < len(records):
         expected = f"a participant's index, 0 to {len(records) - 1}"
         raise InputError("reference", expected=expected, got=str(settings.reference), cure="Count from zero.")
-    streams = rng if isinstance(rng, Streams) else Streams(int.from_bytes(rng.bytes(32), "little"))
     projection = _projection(settings.projection, n_components, int(records[0].shape[1]), streams).moved_to(records[0])
     private_data = tuple(projection.encode(part) for part in records)
     anchor = _anchor(settings, projection.n_components, private_data[0], streams) if method.uses_anchor else None
