@@ -140,8 +140,8 @@ def run_tests(sources: Path, tests: list[str], *options: str, limit: float | Non
         )
     except subprocess.TimeoutExpired:
         return None
-    words = [line.split(" ") for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return [word[1] for word in words] or (["pytest itself"] if ran.returncode else [])
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines] or (["pytest itself"] if ran.returncode else [])
 
 
 def measure_baseline(package: str, copies: SimpleQueue[Path]) -> Baseline:
