@@ -1,5 +1,6 @@
 """Tables are read in bounded memory; reading ahead changes nothing but the time it takes."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,3 +136,26 @@ def test_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     with raising(InputError, "data file", expected="different names"):
         open_table(tmp_path / "t.parquet", agreed=False)
+
+
+def without_metadata(path: Path, chunk: int, encrypted: bool) -> Path:
+    """A table of two row groups and two columns of which one part has no metadata, or claims encrypted ones."""
+    whole = write_parquet(path, {"x": ["f", "m"] * 2, "y": [1.0, 2.0] * 2}, row_group_size=2).read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    at = [found.end() - 2 for found in re.finditer(rb"\x26..?\x1c\x15", whole[start:-8], re.DOTALL)][chunk] + start
+    # Thrift: field 8 holds the keys of an encrypted part, field 3 its metadata, and a field 17 is not known.
+    fields = bytes.fromhex("6c2c190800000c06" if encrypted else "fc")
+    footer = whole[start:at] + fields + whole[at + 1 : -8]
+    path.write_bytes(whole[:start] + footer + len(footer).to_bytes(4, "little") + whole[-4:])
+    return path
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize("chunk", range(4))
+def test_parts_of_parquet_without_metadata_are_refused_and_do_not_end_the_process(
+    chunk: int, encrypted: bool, tmp_path: Path
+) -> None:
+    table = open_table(without_metadata(tmp_path / "t.parquet", chunk, encrypted))
+    for rows_at_once in (1, 4):  # one at a time, the other columns would move against one that ends early
+        with raising(InputError, "data file"):
+            list(table_batches(table, numbers=["y"], words=["x"], rows_at_once=rows_at_once))

@@ -115,7 +115,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
         raise not_a_table("a Parquet file of more rows than its size can hold")
-    # Of the groups as a whole: pyarrow ends the process when it is asked for a column chunk that lacks its metadata.
+    # Of the groups as a whole: pyarrow ends the process when it is asked for a part of a column that is encrypted.
     if any(group.total_byte_size > max(_GROUP_BYTES, _GROWTH * n_bytes) for group in groups):
         raise not_a_table("a Parquet file that grows too much when it is read")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -197,7 +200,7 @@ def _parquet_batches(
     """Text as dictionaries: a long word that stands in every row takes its length once."""
     text = [name for name in wanted if _is_text(table.schema.field(name).type, keep_bytes)]
     with explain_read_errors():
-        coded = _list_coded(pa.parquet.read_metadata(table.path), text)
+        coded = _list_coded(table.path, text)
         file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER, read_dictionary=coded)
     n_rows, n_read = max(1, file.metadata.num_rows), 0
     with file:
@@ -205,6 +208,10 @@ def _parquet_batches(
         while True:
             with explain_read_errors():
                 batch = next(batches, None)
+            if (
+                batch is None and n_read != file.metadata.num_rows
+            ):  # columns that end early have moved against the others
+                raise not_a_table("a Parquet file that lacks a part of a column")
             if batch is None:
                 return
             columns = {name: batch.column(name) for name in wanted}
@@ -214,15 +221,45 @@ def _parquet_batches(
             yield pa.RecordBatch.from_pydict(columns)
 
 
-def _list_coded(metadata: Any, text: Sequence[str]) -> list[str]:
+def _list_coded(path: Path, text: Sequence[str]) -> list[str]:
     """Those columns of text that can be read as dictionaries."""
-    encodings: dict[str, set[str]] = {name: set() for name in text}
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            encodings.get(chunk.path_in_schema, set()).update(chunk.encodings)
+    if not text:
+        return []
+    _require_chunk_metadata(path, text)
+    metadata = pa.parquet.read_metadata(path)
+    places = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    encodings = {name: {one for group in groups for one in group.column(places[name]).encodings} for name in text}
     if any(_PREFIXES in found for found in encodings.values()):  # a few bytes of it can stand for any amount of text
         raise not_a_table(f"text in Parquet's encoding {_PREFIXES}")
     return [name for name in text if encodings[name] <= _DICTIONARIES]
+
+
+class _FooterOnly(io.FileIO):
+    """A file that can be read until it is opened as Parquet; what is read after that are pages."""
+
+    opened = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.opened:
+            raise _PagesWantedError
+        return super().read(size)
+
+
+class _PagesWantedError(Exception):
+    """Pages are asked for."""
+
+
+def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
+    """Refuse a file where some part of these columns has no metadata, or encrypted ones.
+
+    pyarrow ends the process when it is asked for such metadata. Its reader raises instead: it looks up where all parts of
+    the columns lie before it reads the first page, and a file without pages stops it there.
+    """
+    with _FooterOnly(path) as raw, pa.parquet.ParquetFile(raw, pre_buffer=True) as file:
+        raw.opened = True
+        with suppress(_PagesWantedError):
+            next(file.iter_batches(1, columns=list(columns), use_threads=False), None)
 
 
 def _is_text(kind: Any, keep_bytes: bool) -> bool:
