@@ -6,6 +6,7 @@ it. So every upload is written down, by keyed fingerprints of its rows, before i
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -108,7 +109,9 @@ class Ledger:
             )
         self._require_unseen(study_digest, rows)
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
-            file.write(np.ascontiguousarray(rows.prints, "<u8").data.cast("B"))
+            prints = np.ascontiguousarray(rows.prints, "<u8").data.cast("B")
+            file.write(prints)
+            file.write(hashlib.sha256(prints).digest())  # one wrong bit, and a row would not be known again
         entry = Entry(study_digest, name, rows.digest, int(rows.prints.size), rows.column_tags, None)
         with self._connect() as connection, connection:
             connection.execute(
@@ -139,9 +142,11 @@ class Ledger:
 
     def _read_prints(self, entry: Entry) -> Words:
         with suppress(OSError):
-            prints = np.fromfile(self._file(entry.study), dtype="<u8").astype(np.uint64, copy=False)
-            if prints.size == entry.n_rows:
-                return prints
+            content = np.fromfile(self._file(entry.study), dtype=np.uint8)
+            prints, digest = content[: 8 * entry.n_rows], content[8 * entry.n_rows :].tobytes()
+            # Before 0.3.0 there was no digest.
+            if prints.size == 8 * entry.n_rows and digest in (b"", hashlib.sha256(prints.data).digest()):
+                return prints.view("<u8").astype(np.uint64, copy=False)
         raise _damaged("the fingerprints of an earlier upload are lost or damaged")
 
     def _file(self, study_digest: str) -> Path:
