@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
@@ -23,7 +24,9 @@ def example_study(names: Sequence[str]) -> Study:
         n_anchor_rows=16,
         data_noise_scale=0.2,
         anchor_noise_scale=0.1,
-        participants=tuple(Member(name, f"{k}" * 64, "age1" + f"{k}" * 58) for k, name in enumerate(names, start=2)),
+        participants=tuple(
+            Member(name, f"{k}" * 64, sealing_key_of(f"{k}" * 64)) for k, name in enumerate(names, start=2)
+        ),
         analyst=Member("desk", "9" * 64),
     )
 

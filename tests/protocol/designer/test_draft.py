@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
+from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
 from mooring.protocol.designer.revision import project_study, write_roster
 from mooring.protocol.messages.card import Member
@@ -18,7 +19,7 @@ from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.schema import Column, Label
 from tests.protocol.support import message, write_member_card
 
-AGE = "age1" + "q" * 58
+KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
 AGREED = Study(
     "heart",
     "0" * 32,
@@ -161,7 +162,7 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     message(lambda: study_projection(Study.read(study)), RefusedError)
     other = project_study(study, tmp_path / "public.parquet", components=2)
     assert (other.n_components, other.n_anchor_rows) == (2, 8)
-    write_roster(other.with_members([Member("a", "0" * 64, AGE)]), study)
+    write_roster(other.with_members([KEYLESS]), study)
     assert "roster" in message(lambda: project_study(study, tmp_path / "public.parquet"))
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
+from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
@@ -21,7 +22,7 @@ from mooring.tables.schema import Column, Label, can_be_shown
 from tests.protocol.support import message
 from tests.raising import raising
 
-AGE = "age1" + "q" * 58
+KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
 AGREED = Study(
     "heart",
     "0" * 32,
@@ -69,7 +70,7 @@ def studies(draw: Callable[..., Any]) -> Study:
     names = draw(st.lists(WORDS, min_size=2, max_size=8, unique=True))
     declared = tuple(draw(columns(name)) for name in names[1:])
     keys = draw(st.lists(HEX, min_size=0, max_size=4, unique=True))
-    members = [Member(f"m{k}", key, "age1" + f"{k}" * 58) for k, key in enumerate(keys)]
+    members = [Member(f"m{k}", key, sealing_key_of(key)) for k, key in enumerate(keys)]
     width = sum(len(column.feature_names) for column in declared)
     return Study(
         draw(NAMES),
@@ -102,6 +103,14 @@ def test_a_written_study_reads_as_the_same_study_with_the_same_digest(
     assert again.folder == path.parent
 
 
+def test_a_roster_cannot_put_one_members_sealing_key_beside_anothers_signing_key() -> None:
+    """In format 1 the two keys were drawn apart, and an old study is still read."""
+    swapped = replace(KEYLESS, sealing_key=sealing_key_of("1" * 64))
+    assert replace(AGREED, format=1).with_members([swapped]).participants == (swapped,)
+    with raising(InputError, "roster", expected="other form of their signing keys"):
+        Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
+
+
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
     text = render_study(AGREED.as_dict())
     assert 'names = ["age", "weight"]\nkind = "number"\nrange = [0, 120]\n' in text
@@ -119,7 +128,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         replace(AGREED, nonce="1" * 32),
         replace(AGREED, data_noise_scale=0.25),
         replace(AGREED, missing_words=("-9",)),
-        AGREED.with_members([Member("a", "0" * 64, AGE)]),
+        AGREED.with_members([KEYLESS]),
     ):
         assert other.fingerprint != AGREED.fingerprint
 

@@ -7,6 +7,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 
 import pyrage
@@ -159,10 +160,11 @@ class SealingKey:
         return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
 
 
+@lru_cache(maxsize=8192)  # as many as a study's file can hold
 def sealing_key_of(public: str) -> str:
     """The recipient to seal to, from the public signing key in hexadecimal: u = (1 + y) / (1 - y), RFC 7748, 4.1."""
     y = int.from_bytes(bytes.fromhex(public), "little") % 2**255 % _FIELD
-    u = (1 + y) * pow(1 - y, _FIELD - 2, _FIELD) % _FIELD
+    u = (1 + y) * (pow(1 - y, -1, _FIELD) if y != 1 else 0) % _FIELD
     return _to_bech32("age", u.to_bytes(32, "little"))
 
 

@@ -46,6 +46,11 @@ class Member:
         if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
             raise _not_on_a_card(f"sealing key of {self.name!r}", "an age recipient, age1…")
 
+    @property
+    def holds_sealing_key(self) -> bool:
+        """Whether the sealing key is the X25519 form of the signing key, so that who holds one holds both."""
+        return self.sealing_key == sealing_key_of(self.signing_key)
+
     def as_dict(self) -> dict[str, str]:
         """Plain values in a fixed order."""
         plain = {"name": self.name, "signing_key": self.signing_key}
@@ -127,7 +132,7 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
 
 
 def _require_own_sealing_key(member: Member) -> None:
-    if member.sealing_key not in ("", sealing_key_of(member.signing_key)):
+    if member.sealing_key and not member.holds_sealing_key:
         raise RefusedError(
             f"the card of {member.name!r}",
             reason="nothing proves that its writer holds its sealing key, which is not that of its signing key",

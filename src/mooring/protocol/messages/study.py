@@ -342,6 +342,13 @@ class Study:
                 raise InputError("roster", expected=f"different {what}", got="one twice", cure="Take one out.")
         if any(not member.sealing_key for member in self.participants):
             raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
+        if self.format > 1 and (other := [one.name for one in self.participants if not one.holds_sealing_key]):
+            raise InputError(
+                "roster",
+                expected="sealing keys that are the other form of their signing keys",
+                got=f"another key for {other[0]}",
+                cure=CARD_CURE,
+            )
         if self.dealer and self.participants:
             self.member(self.dealer)
 
