@@ -32,7 +32,7 @@ from mooring.report import (
 )
 from mooring.report.frame import embed_chart, load_template
 from tests.auditing import audited
-from tests.report.example_records import analyst_records, example_study, participant_records, write_records
+from tests.report.example_records import analyst_records, example_study, gain, participant_records, write_records
 
 app = typer.Typer()
 app.command()(report)
@@ -103,9 +103,12 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert (shown["study"]["name"], shown["study"]["fingerprint"]) == ("hearts", quiet.fingerprint)
     uploads, pooled = shown["verdict"]["joining"]
     assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
-    assert (uploads["alone"], uploads["answer"]) == ({"mean": "70.0%", "n": 2}, "pays")
+    assert (uploads["alone"], uploads["answer"]) == ({"mean": "70.0%", "n": 2}, None)
     assert pooled["kind"] == "pooled raw not known"
-    assert shown["verdict"]["joining_shown_to_pay"]
+    assert (
+        "a difference of +16.0 points [+8.0, +24.0] on the same 120 rows" in shown["verdict"]["sentences"]["joining"][0]
+    )
+    assert shown["verdict"]["joining_shown_to_pay"] is False
     assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
     assert shown["verdict"]["attention"] == {
         "set aside": 1,
@@ -139,13 +142,20 @@ def test_every_page_says_what_its_signer_must_know(study: Study, tmp_path: Path)
         assert words in text
 
 
-def test_noisy_uploads_are_not_taken_for_what_somebody_has_alone(study: Study, tmp_path: Path) -> None:
-    """Nobody alone would train on noisy rows: with private-data noise the analyst's figures do not judge joining."""
-    summary = summarise(study, collect_records(write_records(tmp_path, analyst_records(NAMES))))
-    uploads = summary["verdict"]["joining"][0]
-    assert (uploads["noisy"], uploads["answer"]) == (True, None)
-    assert summary["verdict"]["joining_shown_to_pay"] is False
-    assert summary["utility"][0]["name"] == "joint model, noisy uploads"
+@pytest.mark.parametrize("value", [0.16, -0.16])
+def test_uploads_do_not_judge_joining(study: Study, tmp_path: Path, value: float) -> None:
+    """Neither model is what somebody gets or has: the delivered one has everybody's rows, and alone rows have no noise."""
+    for noise in (0.2, 0.0):
+        records = analyst_records(NAMES)
+        records["training"]["gain"] = gain(value, 120)
+        one = replace(study, data_noise_scale=noise, method="aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise")
+        summary = summarise(one, collect_records(write_records(tmp_path, records)))
+        uploads = summary["verdict"]["joining"][0]
+        assert (uploads["noisy"], uploads["answer"]) == (noise > 0, None)
+        assert summary["verdict"]["joining_shown_to_pay"] is False
+        for words in ("Joining pays", "Joining does not pay", "Cannot tell"):
+            assert words not in summary["verdict"]["sentences"]["joining"][0]
+        assert summary["utility"][0]["name"] == ("joint model, noisy uploads" if noise else "joint model")
 
 
 def test_the_participants_page_names_the_strongest_attack_with_chance_control_and_interval(
@@ -327,7 +337,7 @@ def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: di
     out = tmp_path / "report.html"
     result = run(folder, "--audit", folder / "audit.json", "--output", out)
     assert str(out) in result.stdout.replace("\n", "")
-    assert "The joint model scores 86.0%" in result.stdout
+    assert "Models of the other uploads score 86.0%" in result.stdout
     assert "lower bound" in result.stdout
     assert len(result.stdout.strip().splitlines()) <= 6
     assert out.stat().st_mode & 0o077 == 0

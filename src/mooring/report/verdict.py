@@ -85,7 +85,10 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
-    """The joint model on uploads that it did not see, beside models on one upload alone."""
+    """Models of the other uploads beside models of one upload alone; neither is what a participant gets or has.
+
+    The delivered model has the participant's own rows as well, and alone it has rows without noise: no answer follows.
+    """
     training = records.get("training", {})
     joint = score_from(training.get("score"))
     if joint is None:
@@ -98,10 +101,14 @@ def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
             "score": describe_score(joint),
             "noisy": noisy,
             "alone": None if mean is None else {"mean": joint.written(mean), "n": len(alone)},
-            # alone, nobody would train on noisy rows
-            **_gain({} if noisy else training),
+            "difference": None if training.get("gain") is None else _difference(Gain.from_dict(training["gain"])),
+            "answer": None,
         }
     ]
+
+
+def _difference(gain: Gain) -> dict[str, Any]:
+    return {"words": str(gain), "n": f"{gain.n:,}"}
 
 
 def _of_new_rows(records: Records) -> list[Fact]:
