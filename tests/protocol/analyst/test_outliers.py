@@ -9,6 +9,7 @@ import pytest
 
 from mooring import make_anchor
 from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.outliers import Fits, measure_fits
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
@@ -69,7 +70,7 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
     fits = measure_fits([anchor, anchor, anchor])
     assert fits.values == pytest.approx(1)
     assert 0.2 < fits.garbage < 0.6
-    assert fits.can_tell
+    assert fits.find_low([1.0, fits.garbage], 0.0) == [False, True]
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
@@ -87,12 +88,23 @@ def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
 
 def test_where_most_look_like_garbage_nobody_is_flagged() -> None:
     near = Fits(np.array([0.50, 0.52, 0.51, 0.1]), garbage=0.45, spread=0.05)
-    assert not near.can_tell
-    assert not any(map(near.is_low, near.values))
+    assert near.find_low(near.values.tolist(), 0.01) is None
     far = Fits(np.array([0.80, 0.82, 0.81, 0.5]), garbage=0.45, spread=0.05)
-    assert [far.is_low(value) for value in far.values] == [False, False, False, True]
-    assert [far.is_low(value, 0.0005) for value in far.values] == [True, False, False, True]
-    assert not far.is_low(0.80, 0.001)
+    assert far.find_low(far.values.tolist(), 0.05) == [False, False, False, True]
+    assert far.find_low(far.values.tolist(), 0.0005) == [True, False, False, True]
+    assert far.find_low([0.80], 0.001) == [False]
+    assert far.find_low(far.values.tolist(), 0.06) is None  # honest ones scatter as low
+
+
+@pytest.mark.parametrize(("first", "h", "share"), [(3, 6, 0.95), (4, 20, 1.3)])
+def test_honest_newcomers_are_not_set_aside(first: int, h: int, share: float, tmp_path: Path) -> None:
+    """Few components let honest fits scatter widely; above the transition the first ones fit their own noise."""
+    study = numeric_study(p=12, h=h, r=4 * h, v=share * transition_scale(first, h, 4 * h))
+    sent(study, tmp_path / "inbox", n=3)
+    bundles = bundles_of(study, tmp_path / "inbox")
+    align_bundles(study, bundles[:first], tmp_path / "work", certify=False)
+    assert align_bundles(study, bundles, tmp_path / "work", mode="late").set_aside == ()
+    assert read_space(tmp_path / "work", study).record["note"].count("nobody was checked") == 1
 
 
 def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:

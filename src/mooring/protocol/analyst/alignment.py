@@ -26,10 +26,14 @@ from mooring.protocol.analyst.outliers import Fits, measure_fits, measure_honest
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
-from mooring.typing import Progress
+from mooring.typing import Matrix, Progress
 
 AlignMode = Literal["first", "late", "again"]
 _SAME_FIT = 1e-6  # far above what rounding to float32 changes
+_NOT_CHECKED = (
+    "At this noise, or with so few components, an honest anchor representation fits the others hardly better than garbage "
+    "would: nobody was checked by its fit."
+)
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 
 
@@ -160,14 +164,9 @@ def _set_outliers_aside(
     study: Study, bundles: Sequence[Bundle], first: AnchorSolution, anchors: AnchorSource
 ) -> tuple[list[Bundle], str]:
     """Those who fit each other, and a note where that could not be told."""
-    v, h, r, fits = study.anchor_noise_scale, study.n_components, study.n_anchor_rows, first.fits
-    if not fits.can_tell or v >= transition_scale(len(bundles), h, r):
-        return list(bundles), (
-            "At this noise, or with so few components, an honest anchor representation fits the others hardly better than "
-            "garbage would: nobody was checked by its fit."
-        )
-    spread = measure_honest_spread(first.template, v)
-    low = [fits.is_low(float(value), spread) for value in fits.values]
+    low = _find_low(study, first.fits, first.template, first.fits.values.tolist())
+    if low is None:
+        return list(bundles), _NOT_CHECKED
     left = [bundle for bundle, out in zip(bundles, low, strict=True) if not out]
     if len(left) == len(bundles):
         return left, ""
@@ -178,9 +177,29 @@ def _set_outliers_aside(
     solved = anchors.solve(left)
     suspects = _leave_out(bundles, left)
     found = anchors.fit_to_template(solved.template, suspects)
-    spread = measure_honest_spread(solved.template, v)
-    still = [bundle for bundle, own in zip(suspects, found, strict=True) if solved.fits.is_low(own.fit, spread)]
-    return _leave_out(bundles, still), ""
+    still = _find_low(study, solved.fits, solved.template, [own.fit for own in found])
+    if still is None:
+        return list(bundles), _NOT_CHECKED
+    return _leave_out(bundles, [bundle for bundle, out in zip(suspects, still, strict=True) if out]), ""
+
+
+def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
+    """Which of these do not fit the participants that `fits` is of; None where noise does not let that be told.
+
+    Parameters
+    ----------
+    study : Study
+    fits : Fits
+        Of participants who were aligned to each other.
+    template : array of shape (r, h)
+        Theirs.
+    values : sequence of float
+        Fits to it.
+    """
+    v = study.anchor_noise_scale
+    if v >= transition_scale(fits.values.size, study.n_components, study.n_anchor_rows):
+        return None
+    return fits.find_low(values, measure_honest_spread(template, v))
 
 
 def _admit(
@@ -200,10 +219,13 @@ def _admit(
     against = measure_fits([space.template, space.template])
     known = [entry["fit"] for entry in space.record["participants"]]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
-    spread = measure_honest_spread(space.template, study.anchor_noise_scale)
-    found = zip(fresh, anchors.check_rank(fresh), anchors.fit_to_template(space.template, fresh), strict=True)
-    for bundle, whole, own in found:
-        if not whole or among.is_low(own.fit, spread):
+    fitted = anchors.fit_to_template(space.template, fresh)
+    low = _find_low(study, among, space.template, [own.fit for own in fitted])
+    note = space.record["note"] or ""
+    if low is None:
+        low, note = [False] * len(fresh), note if _NOT_CHECKED in note else _join_notes(note, _NOT_CHECKED)
+    for bundle, whole, own, out in zip(fresh, anchors.check_rank(fresh), fitted, low, strict=True):
+        if not whole or out:
             aside.append(bundle.member.name)
             continue
         maps.append((own.orthogonal, own.mean))
@@ -211,7 +233,7 @@ def _admit(
         admitted[bundle.member.name] = bundle
     if not admitted:
         return Aligned(space, tuple(aside))
-    joined = add_newcomers(space, entries, maps, space.record["note"])
+    joined = add_newcomers(space, entries, maps, note)
     joined.record["command"] = command
     table.write(folder, study, joined, admitted, progress)
     joined.record["table"] = table.name

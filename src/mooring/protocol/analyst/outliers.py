@@ -4,9 +4,10 @@ By the anchor. Legend: C_i the aligned, centred anchor representation of partici
 fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best turn: 1 for the same anchor without noise.
 
 Garbage fits too, a little: the best turn finds something. How much is measured, by a few draws of garbage pushed through the
-same fit. A participant is flagged if it lies near garbage where most others do not; where most lie near garbage themselves
-(noise near the transition, or few components), nobody can be told from garbage, and nobody is flagged. Flagged is also who
-fits less well than the median by more than noise explains: how far honest fits scatter is measured by draws, too.
+same fit. A participant is flagged if it lies near garbage where most others do not; where most lie near garbage themselves,
+or honest ones scatter that far (noise near the transition, or few components), nobody can be told from garbage, and nobody
+is flagged. Flagged is also who fits less well than the median by more than noise explains: how far honest fits scatter is
+measured by draws, too.
 
 By the rows. An anchor that was reflected, moved, or has its columns in another order is as good as an honest one, and brings
 its participant's rows to the wrong place. Labels show it: a model of the others' rows does not go with them. Two measures,
@@ -19,7 +20,6 @@ both 1 at best and 0 for guesses, say how it does:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,10 +30,10 @@ from mooring.learners import CANDIDATES, Kind, cross_validate, train_learner
 from mooring.learners.fitting import Labels, group_folds, row_folds
 from mooring.typing import Indices, Matrix
 
-_DRAWS = 32
+_DRAWS, _MOST_DRAWS, _NUMBERS_DRAWN = 32, 256, 2_000_000
 _NEAR_GARBAGE = 0.4  # of the way from garbage to the median participant
 _STREAM = 0x6D697366
-_CLEAR = 4.0  # spreads of garbage that the median participant must be above it
+_CLEAR = 4.0  # spreads of garbage from it to the median, and honest spreads from the median to what lies near garbage
 _SCATTER, _ROUNDING = 8.0, 1e-5  # spreads of honest fits below the median, and what float32 does to them
 _FAR_LOWER = 0.5  # than the median participant: of the correlation
 _LOWER = (0.9, 0.5)  # than the median, and than a model of its own rows: of the correlation, of balanced accuracy
@@ -58,16 +58,21 @@ class Fits:
     garbage: float
     spread: float
 
-    @property
-    def can_tell(self) -> bool:
-        """Whether most participants fit clearly better than garbage would."""
-        return bool(np.median(self.values) - self.garbage > _CLEAR * self.spread)
+    def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
+        """Whether each fit, among these or not, is near garbage or lower than honest ones scatter; None if none can be told.
 
-    def is_low(self, value: float, honest_spread: float = math.inf) -> bool:
-        """Whether a fit, among these or not, is near garbage, or lower than honest ones scatter."""
+        Parameters
+        ----------
+        values : sequence of float
+        honest_spread : float
+            What `measure_honest_spread` gave.
+        """
         median = float(np.median(self.values))
-        cut = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
-        return bool(value < max(cut, median - _SCATTER * honest_spread - _ROUNDING) and self.can_tell)
+        near = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
+        if median - self.garbage <= _CLEAR * self.spread or median - near <= _CLEAR * honest_spread:
+            return None
+        cut = max(near, median - _SCATTER * honest_spread - _ROUNDING)
+        return [bool(value < cut) for value in values]
 
 
 def measure_fit(template: Matrix, centred: Matrix) -> float:
@@ -105,7 +110,7 @@ def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0
     left, _, right = np.linalg.svd(template, full_matrices=False)
     anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
     drawn = []
-    for _ in range(_DRAWS):
+    for _ in range(max(_DRAWS, min(_MOST_DRAWS, _NUMBERS_DRAWN // anchor.size))):
         noisy = anchor + noise_scale * rng.standard_normal(anchor.shape)
         noisy -= noisy.mean(axis=0)
         drawn.append(float((noisy * template).sum() / (np.linalg.norm(noisy) * np.linalg.norm(template))))
