@@ -14,6 +14,7 @@ from mooring import Plan
 from mooring.attacks import REGISTRY
 from mooring.audit import DENOISED, LeakageLimit, PointResult, utility
 from mooring.audit import plan as planning
+from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.result import AttackOutcome
 from mooring.learners import Gain
 from mooring.metrics import Figure, Interval
@@ -199,6 +200,26 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     assert found.limit.met_at(found.audit.headline_point)
     assert "recommended" not in [trace.name for trace in draw_audit(found)["frontier"].data]
     assert json.loads(found.to_json())["recommended"] is None
+
+
+def test_no_sentence_writes_an_unknown_interval(few_large: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = LeakageEvaluator.figures
+
+    def without_intervals(self: Any, rebuilt: Any) -> Any:
+        return {name: replace(one, interval=Interval.unknown()) for name, one in measured(self, rebuilt).items()}
+
+    monkeypatch.setattr(LeakageEvaluator, "figures", without_intervals)
+    found = planned(few_large, limit="error at least 0.2", n_components=3, learner="linear", **BY_ONE_ATTACK)
+    assert found.recommended is not None
+    for words in (found.verdict, found.audit.headline(), found.audit.measured("linkage") or ""):
+        assert "nan" not in words
+
+
+def test_a_search_without_a_grid_ends() -> None:
+    tried: list[float] = []
+    limit = type("Limit", (), {"met_at": staticmethod(lambda noise: tried.append(noise) or noise >= 3.0)})
+    planning._Search._bisect(type("Search", (), {"limit": limit})(), lambda noise: noise, [])  # type: ignore[arg-type,return-value]
+    assert tried == [5.0, 2.5]  # with one halving, as this module has it
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:

@@ -101,6 +101,13 @@ def test_a_class_of_two_rows_that_agree_leaves_much_open() -> None:
     assert found.answer == "cannot tell"
 
 
+def test_no_smaller_number_of_rows_is_said_to_be_needed() -> None:
+    """With three rows Student's interval is wider than the normal law says, by which the number is reckoned."""
+    found = Gain("R²", 0.3, -0.09, 0.69, 3, 3)
+    assert found.answer == "cannot tell"
+    assert "needed" not in found.sentence()
+
+
 def test_rows_that_all_agree_do_not_show_that_nothing_is_gained() -> None:
     truth = np.arange(10) % 2
     found = compare(truth, truth, truth[None], kind="classes")

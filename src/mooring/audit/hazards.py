@@ -68,7 +68,7 @@ def hazards_of_columns(
     names : sequence of str
         Of the columns; the first few are named, where given.
     mixed : bool, default False
-        Whether a projection mixes the columns before they leave.
+        Whether a projection drops directions of the rows: a square one is public, and is undone with the map.
     noise_scale : float, default 0
         Of private-data noise.
     """
@@ -313,8 +313,8 @@ def _rounded(grids: Sequence[Grid], names: Sequence[str], noise_scale: float) ->
         f"{one.recovered_share(noise_scale):.2%} of {_name(names, one.column)} (step {one.step:.2g})" for one in ends
     )
     return (
-        f" Under noise of σ = {noise_scale:g}, rounding to the nearest grid point gives back at least "
-        f"{' and '.join(shares)}."
+        f" Under noise of σ = {noise_scale:g}, once the map is undone, rounding to the nearest grid point gives back at "
+        f"least {' and '.join(shares)}."
     )
 
 

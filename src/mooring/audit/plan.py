@@ -261,8 +261,7 @@ class _Search:
         worst = best.worst(self.limit.measure)
         assert worst is not None
         held = f"{best.title}, h = {best.point.n_components}, r = {best.point.n_anchor_rows}"
-        low, high = worst[1].interval.low, worst[1].interval.high
-        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f} [{low:.2f}, {high:.2f}]"
+        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f}{worst[1].interval.written()}"
         found += "" if worst[1].control is None else f" (without the upload: {worst[1].control:.2f})"
         linked = best.worst("linkage")
         if linked is not None and self.limit.measure != "linkage":
@@ -303,7 +302,7 @@ class _Search:
                 break
             low = noise
         while high is None and low < most:
-            noise = min(most, 2 * low)
+            noise = min(most, 2 * low or most)
             if self.limit.met_at(at(noise)):
                 high = noise
             else:

@@ -243,16 +243,13 @@ class AuditResult(Serializable):
         attack, figure = one.worst() or ("", None)
         assert figure is not None
         words = f"{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of {figure.value:.2f}"
-        words += f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
-        words += " of their spread"
+        words += f"{figure.interval.written()} of their spread"
         words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
         linked = one.worst("linkage")
         if linked is not None:
             by, link = linked
-            words += (
-                f"; the attack '{by}' links {link.value:.0%} [{link.interval.low:.0%}, {link.interval.high:.0%}] of "
-            )
-            words += f"them (chance {link.chance:.0%})"
+            words += f"; the attack '{by}' links {link.value:.0%}{link.interval.written('.0%')} of them"
+            words += "" if link.chance is None else f" (chance {link.chance:.0%})"
         words += ". A lower bound on leakage: a better attack may exist."
         asked = self.description.get("attacks")
         if asked is not None and len(asked) < len(REGISTRY):
@@ -289,8 +286,7 @@ class AuditResult(Serializable):
         attack, figure = worst
         beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
         levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
-        spread = f" [{figure.interval.low:.2f}, {figure.interval.high:.2f}]" if figure.interval.known else ""
-        return f"{figure.value:.2f}{spread} by '{attack}' at {one.title} ({levels})"
+        return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {one.title} ({levels})"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, in plain values."""

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Gain, Kind, Score, compare, score, train_learner
+from mooring.learners.fitting import MOST_ALONE
 from mooring.serialization import Serializable
 from mooring.tables import Partition
 from mooring.typing import Indices
-
-_MOST_ALONE = 12
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> tupl
     test, truth = np.concatenate(partition.test), np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
     labels = cast("tuple[npt.NDArray[Any], ...]", partition.train_labels)
     chosen = np.arange(partition.n_participants)
-    if chosen.size > _MOST_ALONE:
-        chosen = np.sort(rng.choice(chosen, _MOST_ALONE, replace=False))
+    if chosen.size > MOST_ALONE:
+        chosen = np.sort(rng.choice(chosen, MOST_ALONE, replace=False))
     pooled = train_learner(
         learner,
         np.concatenate(partition.train),

@@ -14,6 +14,7 @@ from mooring.learners.scores import score_value
 from mooring.typing import Indices, Matrix
 
 MOST_ROWS = 50_000
+MOST_ALONE = 12  # participants whose own models are trained, to compare with
 """Rows that `mooring train` draws where there are more."""
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600

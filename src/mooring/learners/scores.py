@@ -92,7 +92,7 @@ class Gain(Serializable):
         if self.answer != "cannot tell":
             return f"Joining {self.answer}: {self} on the same {self.n:,} rows."
         words = f"Cannot tell with these {self.n:,} rows whether joining pays: {self} on the same rows"
-        if self.n_needed is None:
+        if self.n_needed is None or self.n_needed <= self.n:  # with very few rows, Student's interval asks for more
             return f"{words}."
         about = round(self.n_needed, 2 - len(str(self.n_needed)))
         return f"{words}; about {about:,} would be needed to show such a difference ({_POWER:.0%} power)."

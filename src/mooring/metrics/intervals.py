@@ -53,6 +53,16 @@ class Interval:
         """Whether the data gave an interval."""
         return not math.isnan(self.low)
 
+    def written(self, digits: str = ".2f") -> str:
+        """The interval as text that follows a value; nothing where it is unknown.
+
+        Examples
+        --------
+        >>> Interval(0.25, 0.75, 0.95).written(".0%")
+        ' [25%, 75%]'
+        """
+        return f" [{self.low:{digits}}, {self.high:{digits}}]" if self.known else ""
+
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
 

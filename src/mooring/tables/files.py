@@ -25,7 +25,7 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 _LONGEST_HEADER = 2**22
 _ROWS, _ROWS_A_BYTE = 2**20, 32  # a Parquet file has at most so many rows, or so many for each of its bytes
-_GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so many times its compressed size
+_GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so many times the file's size
 
 
 @dataclass(frozen=True)

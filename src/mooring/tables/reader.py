@@ -26,7 +26,8 @@ _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory
 _PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
-_WORDS = pa.dictionary(pa.int32(), pa.string())
+WORDS = pa.dictionary(pa.int32(), pa.string())
+"""The type of a column of words, each distinct one held once."""
 
 
 def table_batches(
@@ -113,7 +114,7 @@ def read_columns(
     if not parts:
         raise no_rows()
     as_numbers = frozenset(numbers)
-    types = pa.schema([(name, pa.float64() if name in as_numbers else _WORDS) for name in parts[0].schema.names])
+    types = pa.schema([(name, pa.float64() if name in as_numbers else WORDS) for name in parts[0].schema.names])
     try:  # bytes come where a value holds a line break, or is not UTF-8
         whole = pa.concat_tables([pa.Table.from_batches([part]).cast(types) for part in parts])
     except pa.ArrowInvalid:

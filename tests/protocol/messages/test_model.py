@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import LEARNERS, Fitted, registry, train_learner
 from mooring.learners.boosted_trees import Boosted
 from mooring.learners.onnx_export import to_onnx
@@ -440,6 +441,24 @@ def test_the_process_of_a_model_ends_with_the_model_and_with_its_parent() -> Non
     while is_running(child) and time.monotonic() < until:
         time.sleep(0.1)
     assert not is_running(child)
+
+
+def test_a_process_that_cannot_be_started_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with raising(StorageError, "the process of the model", reason="temporarily unavailable"):
+        Model.load(wide(8), n_components=16, kind="number")
+
+
+def test_threads_that_share_a_model_each_get_their_own_rows() -> None:
+    model = Model.load(wide(8), n_components=16, kind="number")
+    blocks = [np.full((60 + k, 16), float(k)) for k in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(model.predict, blocks))
+    for k, values in enumerate(found):
+        assert values.tolist() == [128.0 * k] * (60 + k)
 
 
 def is_running(pid: int) -> bool:

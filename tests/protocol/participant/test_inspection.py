@@ -120,8 +120,13 @@ def test_hazards_say_what_projection_and_noise_do() -> None:
     rows[:, 4] *= 3
     mixed = looked_at(rows, classes(), study(5, 3)).hazards
     assert any("grid" in one and "projection mixes" in one for one in mixed)
-    noisy = looked_at(rows, classes(), study(method="aa-i-gdp-data-noise", data_noise_scale=2.0)).hazards
-    assert any("grid" in one and "at least 1.99% of c1 (step 0.1)" in one for one in noisy)  # erf(0.1 / (2 √2 · 2))
+    loud: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 2.0}
+    noisy, square = (
+        looked_at(rows, classes(), study(**loud, projection=kind)).hazards for kind in ("none", "gaussian")
+    )
+    for found in (noisy, square):  # a square projection is public and undone with the map
+        assert any("grid" in one and "at least 1.99% of c1 (step 0.1)" in one for one in found)  # erf(0.1 / (2 √2 · 2))
+        assert not any("projection mixes" in one for one in found)
     assert any("duplicates" in one and "With noise they lie 6.3 apart" in one for one in noisy)  # 2 √10
     assert any("gaps" in one and "noise closes all of them" in one for one in noisy)
     little = looked_at(rows, classes(), study(method="aa-i-gdp-data-noise", data_noise_scale=0.01)).hazards

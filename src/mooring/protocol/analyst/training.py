@@ -28,7 +28,7 @@ from mooring.learners import (
     score,
     train_learner,
 )
-from mooring.learners.fitting import MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
+from mooring.learners.fitting import MOST_ALONE, MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
 from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
@@ -39,7 +39,7 @@ from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix, Progress
 
 TRAINING_FILE = "training.json"
-_MOST_ALONE, _FEWEST_ALONE = 12, 10
+_FEWEST_ALONE = 10
 _ROWS_COMPARED = 5_000
 _SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3
 
@@ -144,7 +144,7 @@ def train(
         learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
     names = space.names
     folds = group_folds(len(names), seed)
-    own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:_MOST_ALONE]
+    own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:MOST_ALONE]
     steps = Steps(np.unique(folds[owners]).size + len(own) + 1, progress)
     predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)

@@ -6,7 +6,6 @@ file until somebody who knows what the columns mean has filled it in. Statistics
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -20,10 +19,10 @@ from mooring.mechanisms.methods import get_method
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
+from mooring.tables.column_encoder import is_number
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WIDEST_WITHOUT_PROJECTION = 30
 
 
@@ -239,8 +238,8 @@ def _require_header(table: TableFile, drop: Sequence[str]) -> None:
     kept = [name for name in table.names if name not in drop]
     counted = [str(k) for k in range(len(table.names) + 1)]
     is_count = list(table.names) in (counted[:-1], counted[1:])
-    if not is_count and any(not name or _NUMBER.fullmatch(name) for name in kept):
-        at = next(k for k, name in enumerate(table.names) if name in kept and (not name or _NUMBER.fullmatch(name)))
+    if not is_count and any(not name or is_number(name) for name in kept):
+        at = next(k for k, name in enumerate(table.names) if name in kept and (not name or is_number(name)))
         raise InputError(
             "data file",
             expected="a table whose first line names the columns",

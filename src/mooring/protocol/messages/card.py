@@ -15,7 +15,7 @@ from mooring.protocol.crypto.keys import SigningKey, sealing_key_of, verify
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_HEX = re.compile(r"[0-9a-f]{64}")
+HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
 _MOST_BYTES = 4096
 _FORMAT = 1
@@ -41,7 +41,7 @@ class Member:
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
-        if not _HEX.fullmatch(self.signing_key):
+        if not HEX_KEY.fullmatch(self.signing_key):
             raise _not_on_a_card(f"signing key of {self.name!r}", "64 hexadecimal digits")
         if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
             raise _not_on_a_card(f"sealing key of {self.name!r}", "an age recipient, age1…")

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.errors import StorageError
 from mooring.protocol.messages.model_reader import refuse
 
 _START = "from mooring.protocol.messages.model_process import serve; serve()"
@@ -47,13 +49,21 @@ class ModelProcess:
 
     def __init__(self, data: bytes, *, work: int, threads: int) -> None:
         self._seconds = _BLOCK_SECONDS + work / _SLOWEST
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START],  # -P: nothing is imported from the folder one happens to be in
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**_environment(), **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+        self._lock = threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START],  # -P: nothing is imported from the folder one happens to be in
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**_environment(), **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        except OSError as problem:
+            raise StorageError(
+                "the process of the model",
+                reason=f"it could not be started: {problem.strerror or 'the system refused'}",
+                cure="Free memory or end other processes, and run the same command again.",
+            ) from None
         self._end = weakref.finalize(self, _end, self._process)
         settings = np.array([threads, _FIRST_SECONDS, self._seconds], dtype="<f8").tobytes()
         if self._ask(settings, data)[:1] != _LOADED:
@@ -68,7 +78,11 @@ class ModelProcess:
         return np.frombuffer(answer[2:], dtype={b"i": "<i8", b"f": "<f4"}[answer[1:2]])
 
     def _ask(self, *messages: bytes) -> bytes:
-        """Send messages and wait for the answer; a process that has ended, or takes too long, is an error."""
+        """Send messages and wait for the answer, one caller at a time; an error if the process ended or takes long."""
+        with self._lock:
+            return self._ask_alone(messages)
+
+    def _ask_alone(self, messages: Sequence[bytes]) -> bytes:
         clock = threading.Timer(_WALL_SECONDS + _WALL_FACTOR * self._seconds, self._process.kill)
         clock.daemon = True
         clock.start()

@@ -17,14 +17,13 @@ from typing import Any, Literal
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.methods import Method, get_method
-from mooring.protocol.messages.card import CARD_CURE, Member, require_name
+from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
 from mooring.tables.schema import Column, Label, Schema, can_be_shown, find_repeated, require_width
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
 _MOST_NUMBERS = 2**28  # in the projection or the anchor: 2 GB
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 ProjectionName = Literal["none", "gaussian", "public-svd"]
 
@@ -322,7 +321,7 @@ class Study:
             raise InputError(
                 "components", expected=f"{m} without a projection", got=str(self.n_components), cure="Or choose one."
             )
-        has_digest = bool(_HEX.fullmatch(self.projection_digest))
+        has_digest = bool(HEX_KEY.fullmatch(self.projection_digest))
         if has_digest != (self.projection == "public-svd") or bool(self.projection_digest) != has_digest:
             raise InputError(
                 "projection_digest",

@@ -167,7 +167,7 @@ def inspect(
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
     """What in the rows makes the secret map easy to break, through the study's own projection and noise."""
     n, h, scale = rows.shape[0], study.n_components, study.data_noise_scale
-    names, mixed = study.feature_names, projection.kind != "none"
+    names, mixed = study.feature_names, h < study.n_features
     found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
         found.append(
