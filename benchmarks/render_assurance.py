@@ -18,15 +18,30 @@ def main() -> None:
 
 
 def render(fuzz: dict[str, Any], mutants: dict[str, Any]) -> str:
-    """The page, from the contents of both files of results."""
+    """The page, from the contents of both files of results.
+
+    A mutant's outcome is killed or survived, as the run wrote it, or equivalent, as somebody judged it since, with a `why`.
+    """
     loader = FileSystemLoader(HERE / "templates")
-    template = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    return template.get_template("assurance.md.jinja").render(
+    environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    environment.filters["cell"] = _escape_cell
+    by_outcome: dict[str, list[dict[str, Any]]] = {"killed": [], "survived": [], "equivalent": []}
+    for one in mutants["mutants"]:
+        by_outcome[one["outcome"]].append(one)
+    return environment.get_template("assurance.md.jinja").render(
         fuzz=fuzz,
         mutants=mutants,
         n_inputs=sum(one["inputs"] for one in fuzz["targets"].values()),
-        survivors=[one for one in mutants["mutants"] if one["outcome"] == "survived"],
+        n_findings=sum(bool(one["finding"]) for one in fuzz["targets"].values()),
+        killed=by_outcome["killed"],
+        survivors=by_outcome["survived"],
+        equivalent=by_outcome["equivalent"],
     )
+
+
+def _escape_cell(text: str) -> str:
+    """Text as it can stand in a cell of a table, within backquotes."""
+    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
 
 
 if __name__ == "__main__":

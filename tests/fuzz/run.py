@@ -20,16 +20,23 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES, MOST_SECONDS, MOST_MEGABYTES = 2**16, 10, 2048
+MEMORY = "/dev/shm"  # readers read files, and a disk would take most of the time
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "fuzz.json"
 
 
 def main() -> None:
     """Fuzz all targets, or be the process of one."""
-    parser = argparse.ArgumentParser(description="Fuzz every reader of mooring's files.")
+    parser = argparse.ArgumentParser(
+        description="Fuzz every reader of mooring's files. Results are written after each target: an interrupted run keeps "
+        "what it has. A later run replaces the results of the targets that it fuzzes, and leaves those of others."
+    )
     parser.add_argument("--seconds", type=int, default=600, help="in all, shared evenly by the targets")
     parser.add_argument("--only", help="one target, by its name")
     parser.add_argument("--output", type=Path, default=RESULTS, help="what was tried, as JSON")
+    parser.add_argument(
+        "--keep", action="store_true", help="choose the committed corpus anew from what was gone through"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given, rest = parser.parse_known_args()
     if given.one:
@@ -38,53 +45,86 @@ def main() -> None:
     from tests.fuzz.test_targets import NAMES
 
     names = [given.only] if given.only else list(NAMES)
-    seconds = max(1, given.seconds // len(names))
-    found = {name: run_target(name, seconds) for name in names}
-    kept = json.loads(given.output.read_text(encoding="utf-8"))["targets"] if given.output.exists() else {}
-    content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | found}
-    given.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for name, one in found.items():
-        print(f"{name:<24}{one['inputs']:>12,} inputs  {one['edges']:>6,} edges  {one['finding'] or 'no finding'}")
-    sys.exit(any(one["finding"] for one in found.values()))
+    seconds, found = max(1, given.seconds // len(names)), 0
+    for name in names:
+        with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
+            one = run_target(name, seconds, Path(folder))
+            if given.keep:
+                keep_corpus(name, Path(folder))
+        record_result(given.output, name, one)
+        found += bool(one["finding"])
+        finding = one["finding"] or "no finding"
+        print(f"{name:<24}{one['inputs']:>12,} inputs  {one['edges']:>6,} edges  {finding}", flush=True)
+    sys.exit(found > 0)
 
 
-def run_target(name: str, seconds: int) -> dict[str, Any]:
+def run_target(name: str, seconds: int, folder: Path) -> dict[str, Any]:
     """Fuzz one target in a process of its own, and say what came of it.
 
     Parameters
     ----------
     name : str
     seconds : int
+    folder : Path
+        For the run's own files; its corpus is in `folder / "corpus"` afterwards.
     """
+    from tests.fuzz.corpus import file_name
+
     findings = HERE / "findings"
     findings.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.fuzz.run", "--one", name, f"-max_total_time={seconds}"]
-        command += [f"-max_len={MOST_BYTES}", f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}"]
-        command += ["-artifact_prefix=" + f"{folder}/", f"{folder}/corpus"]
-        environment = os.environ | {"FUZZ_FOLDER": folder}
-        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
-        kept = [path for path in Path(folder).glob("*-*") if path.is_file()]
-        for path in kept:
-            index = sum(1 for _ in findings.glob(f"{name.replace(' ', '-')}.*")) + 1
-            (findings / f"{name.replace(' ', '-')}.{index}.bin").write_bytes(path.read_bytes())
+    command = [sys.executable, "-m", "tests.fuzz.run", "--one", name, f"-max_total_time={seconds}"]
+    command += [f"-max_len={MOST_BYTES}", f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}"]
+    command += [f"-artifact_prefix={folder}/", f"{folder}/corpus"]
+    environment = os.environ | {"FUZZ_FOLDER": str(folder)}
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+    for path in folder.glob("*-*"):
+        index = sum(1 for _ in findings.glob(file_name(name, ".*"))) + 1
+        (findings / file_name(name, f".{index}.bin")).write_bytes(path.read_bytes())
     lines = list(_progress(ended.stderr))
     inputs, edges = lines[-1] if lines else (0, 0)
     finding = "" if ended.returncode == 0 else (_last_words(ended.stderr + ended.stdout) or f"exit {ended.returncode}")
     return {"inputs": inputs, "edges": edges, "seconds": seconds, "finding": finding}
 
 
+def record_result(path: Path, name: str, one: dict[str, Any]) -> None:
+    """Add a target's result to those in a file, in the place of an earlier one.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+    one : dict
+        From `run_target`.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8"))["targets"] if path.exists() else {}
+    content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | {name: one}}
+    beside = path.with_suffix(".partial")
+    beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def keep_corpus(name: str, folder: Path) -> None:
+    """Choose a target's committed inputs from the corpus of a run."""
+    from tests.fuzz.corpus import choose_inputs, write_corpus
+    from tests.fuzz.targets import build_targets
+
+    inputs = [path.read_bytes() for path in sorted((folder / "corpus").iterdir())]
+    write_corpus(name, choose_inputs(build_targets(folder / "again")[name], inputs))
+
+
 def fuzz_one(name: str, options: list[str]) -> None:
     """Fuzz one target until libFuzzer ends the process."""
     import atheris
 
+    os.fsync = lambda _: None  # nothing has to outlast the run
     with atheris.instrument_imports(include=["mooring"]):
+        from tests.fuzz.corpus import read_corpus
         from tests.fuzz.targets import build_targets
     folder = Path(os.environ["FUZZ_FOLDER"])
     target = build_targets(folder / "study")[name]
     corpus = folder / "corpus"
     corpus.mkdir()
-    for k, seed in enumerate(target.seeds):
+    for k, seed in enumerate([*target.seeds, *read_corpus(name)]):
         (corpus / str(k)).write_bytes(seed)
     atheris.Setup([sys.argv[0], *options], lambda data: target.survives(data) and None)
     atheris.Fuzz()

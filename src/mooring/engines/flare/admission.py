@@ -206,7 +206,7 @@ def refusal_of_request(request: Request) -> str:
         return "only the server may ask"
     if topic == _STATUS:
         return ""
-    if topic not in _OF_A_JOB:
+    if not isinstance(topic, str) or topic not in _OF_A_JOB:
         return f"{make_printable(str(topic))} is nothing that a job needs"
     if topic != CANCEL and not is_job(job):
         return "the job's name is no UUID"

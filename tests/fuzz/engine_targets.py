@@ -1,0 +1,303 @@
+"""Fuzz targets of the engines: what FLARE's and Dask's halves of mooring read of another party's, without either library.
+
+A server reads what sites say and send, a site what a server says and sends; a Dask worker reads bundles, a store's listings,
+and parts of the collaboration matrix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from mooring.engines.dask.block_tasks import Piece, blocks_of
+from mooring.engines.dask.bundle_locations import BundleLocation, kept_places, list_bundles
+from mooring.engines.dask.intake import centred_stack, check_group, in_groups
+from mooring.engines.flare.admission import (
+    DEPLOY,
+    IncomingMessage,
+    Request,
+    classify_connection,
+    poses_as_server,
+    refusal_of_app,
+    refusal_of_message,
+    refusal_of_meta,
+    refusal_of_request,
+)
+from mooring.engines.flare.chunks import FileExchange, IncomingFile, Message, plain_values, send_file
+from mooring.engines.flare.client_workflow import ClientWorkflow
+from mooring.engines.flare.configuration import RESULT_TASK, site_config, to_json
+from mooring.engines.flare.server_workflow import RESULTS, ServerWorkflow, answer_of
+from mooring.engines.flare.settings import ServerSettings, SiteSettings
+from mooring.errors import MooringError
+from mooring.protocol.analyst.alignment_state import AlignmentState
+from mooring.protocol.analyst.collaboration_matrix import (
+    PartFacts,
+    make_schema,
+    make_table,
+    open_table_writer,
+    read_facts,
+)
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.study_file import render_study
+from mooring.protocol.transport.inbox import download_bundles
+from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
+from tests.protocol.hostile import H, World
+
+JOB = "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11"
+_MOST_LINES, _MOST_BYTES = 20, 2**20
+
+
+def flare_targets(world: World) -> list[Target]:
+    """What a server reads of its sites, and a site of its server."""
+    return [*_server_targets(world), *_site_targets(world)]
+
+
+def _server_targets(world: World) -> list[Target]:
+    place = make_place(world, "flare")
+    server = _make_server(world, place)
+    dealer, name = world.vaults[0].signing_key, world.study.participants[0].name
+
+    def exchange_files(data: bytes) -> object:
+        """A site's requests, one a line of JSON; a piece is text."""
+        exchange = FileExchange()
+        ticket = exchange.ticket(arrival=IncomingFile(place / "came", 10**4, lambda _: None), files={"f": place / "f"})
+        for request in read_lines(data):
+            exchange.answer(plain_values(with_bytes(request) | {"ticket": ticket}))
+        exchange.close(ticket)
+        (place / "came").unlink(missing_ok=True)
+        return None
+
+    def take_files(data: bytes) -> object:
+        """A file that a site sends in pieces, as a bundle and as an anchor, which the server verifies before it stays."""
+        sent, refusals = place / "sent", []
+        for kind, told, kept in (
+            ("bundle", server.for_participant(name), server.bundle(name)),
+            ("anchor", server.for_dealer(), server.anchor),
+        ):
+            write_file(sent, sign_again(data, kind, dealer))
+            try:
+                send_file(sent, str(told["ticket"]), server.counter.answer)
+            except MooringError as problem:
+                refusals.append(problem)
+            server.counter.close(str(told["ticket"]))
+            kept.unlink(missing_ok=True)
+        if len(refusals) == 2:
+            raise refusals[0]
+        return None
+
+    def take_answers(data: bytes) -> object:
+        answers = {f"site {k}": answer_of(said) for k, said in enumerate(read_lines(data))}
+        return server.record({name: {"share": answer} for name, answer in answers.items()}, "done")
+
+    write_file(place / "f", b"0123")
+    digest = hashlib.sha256(b"abc").hexdigest()
+    asked: list[dict[str, Any]] = [
+        {"do": "offer", "size": 3, "digest": digest},
+        {"do": "put", "offset": 0, "piece": "abc"},
+        {"do": "done"},
+        {"do": "get", "file": "f", "offset": 0},
+    ]
+    answered = {"outcome": "done", "digest": digest, "rows": 40, "reissued": 0, "model": "\ud800"}
+    return [
+        Target("flare requests", exchange_files, (as_lines(*asked),)),
+        Target("flare files", take_files, (world.anchor, world.bundle)),
+        Target("flare answers", take_answers, (as_lines(answered),)),
+    ]
+
+
+def _site_targets(world: World) -> list[Target]:
+    place = make_place(world, "flare-site")
+    server = _make_server(world, place)
+    study, vault = write_file(place / "study.toml", render_study(world.study.as_dict()).encode()), world.vaults[0]
+    name = world.study.participants[0].name
+    settings = SiteSettings(study, vault.folder, world.folder / "rows.csv", labels=True, folder=place / "site")
+    site = ClientWorkflow(settings, name, world.study.digest)
+    results = server.settings.folder / RESULTS / name
+    results.mkdir(parents=True)
+    write_file(results / MODEL_FILE, world.model)
+    write_file(results / MAP_FILE, world.map)
+
+    def fetch_result(data: bytes) -> object:
+        """A result as the server hands it out in pieces."""
+        write_file(results / MAP_FILE, sign_again(data, "map", world.analyst.signing_key))
+        told = server.for_result(name)
+        try:
+            with one_process:
+                return site.do(RESULT_TASK, told, server.counter.answer)
+        finally:
+            server.counter.close(str(told["ticket"]))
+
+    def obey_server(data: bytes) -> object:
+        """A task and the answers to what a site asks then, one a line of JSON; a piece is text."""
+        told, *answers = [*read_lines(data), {}]
+        left = iter(answers)
+
+        def answer(_: Message) -> Message:
+            return with_bytes(next(left, {}))
+
+        with one_process:
+            return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | told), answer)
+
+    def admit_app(data: bytes) -> object:
+        return refusal_of_app(data)
+
+    said: list[dict[str, Any]] = [server.for_result(name)]
+
+    def overheard(request: Message) -> Message:
+        answer = server.counter.answer(request)
+        said.append({"piece": bytes(answer["piece"]).decode("latin-1")})  # type: ignore[arg-type]
+        return answer
+
+    with one_process:
+        site.do(RESULT_TASK, said[0], overheard)
+    return [
+        Target("flare result", fetch_result, (world.map,)),
+        Target("flare task", obey_server, (as_lines(*said),)),
+        Target("flare app", admit_app, (_make_app(world.study.digest), b"PK\x03\x04")),
+        Target("flare messages", _admit_messages, _message_seeds(world)),
+    ]
+
+
+def _admit_messages(data: bytes) -> object:
+    """What the guard of a site's processes reads, one message a line of JSON: connections, messages, requests, jobs."""
+    names = [field.name for field in fields(IncomingMessage)]
+    for said in read_lines(data):
+        texts = {key: str(said.get(key, "")) for key in names if key not in ("is_request", "streamed")}
+        way = classify_connection(texts["destination"], texts["peer"], outgoing=bool(said.get("out")), protected=True)
+        streamed = (str(said.get("stream")), str(said.get("part")))
+        message = IncomingMessage(**texts | {"way": way}, is_request=bool(said.get("is_request")), streamed=streamed)  # type: ignore[arg-type]
+        refusal_of_message(message, texts["destination"])
+        poses_as_server(message.origin, message.peer)
+        headers, body = said.get("headers"), said.get("body")
+        if isinstance(headers, dict):
+            request = Request(
+                way, message.peer, said.get("topic"), headers, body.encode() if isinstance(body, str) else body
+            )
+            admitted = not refusal_of_request(replace(request, let_in=bool(said.get("let_in"))))
+            assert not (admitted and not way), "a request over an unknown connection was let in"
+        refusal_of_meta(said.get("meta"), JOB)
+    return None
+
+
+def _message_seeds(world: World) -> tuple[bytes, ...]:
+    meta = {"job_id": JOB, "name": "mooring", "min_clients": 2, "submitter_role": "lead", "deploy_map": {}}
+    common = {"peer": "server", "origin": "server", "destination": "north", "out": 1, "is_request": 1, "meta": meta}
+    headers = {"job_id": JOB, "job_meta": meta, "app_name": "app"}
+    app = _make_app(world.study.digest).decode("latin-1")
+    return (
+        as_lines(
+            {**common, "channel": "admin", "topic": DEPLOY, "headers": headers, "body": app},
+            {**common, "channel": "admin", "topic": "train.start_job", "headers": headers, "let_in": 1},
+            {**common, "channel": "sm__STREAM", "topic": "sm__DATA", "stream": "return_only", "part": ""},
+            {**common, "peer": f"north.{JOB}", "out": 0, "topic": "train.notify_job_status", "headers": headers},
+        ),
+    )
+
+
+def dask_targets(world: World, space: AlignmentState) -> list[Target]:
+    """What a worker reads: bundles, a store's listing of them, and parts of the matrix that other workers wrote.
+
+    Parameters
+    ----------
+    world : World
+    space : AlignmentState
+        Of the study.
+    """
+    study, place = world.study, make_place(world, "dask")
+    member, part = study.participants[0].name, place / "part.parquet"
+
+    def check(data: bytes) -> object:
+        path = write_file(place / "p0.bundle", sign_again(data, "bundle", world.vaults[0].signing_key))
+        (group,) = in_groups([BundleLocation(str(place), str(path), path.name, len(data))], study)
+        return centred_stack(check_group(study, group, _MOST_BYTES))
+
+    def read_listing(data: bytes) -> object:
+        listed = read_lines(data)
+        store = FakeStore(listed, world.bundle)
+        with (
+            patch("mooring.protocol.transport.inbox.open_file_system", lambda _: (store, "/inbox")),
+            patch("mooring.engines.dask.bundle_locations.open_file_system", lambda _: (store, "/inbox")),
+        ):
+            places = list_bundles("memory://inbox")
+            kept_places(places, place, {})
+            in_groups(places, study)
+            return list(download_bundles("memory://inbox", place / "received", {}, most_bytes=2**16, progress=None))
+
+    def read_part(data: bytes) -> object:
+        write_file(part, data)
+        return read_facts(part, member), list(blocks_of(study, Piece(part, 0, 0)))
+
+    own = PartFacts(0, 4, "0" * 64, space.map_digest(0)).mark(make_schema(study, space))
+    with part.open("wb") as file, open_table_writer(file, own) as writer:
+        writer.write_table(make_table(own, study, member, np.zeros((4, H), dtype=np.float32), np.arange(4) % 2))
+    listed = [{"name": "/inbox/p0.bundle", "size": 3, "type": "file", "ETag": "1"}, {"name": "/inbox/d.bundle/"}]
+    return [
+        Target("dask bundle", check, (world.bundle,)),
+        Target("dask listing", read_listing, (as_lines(*listed),)),
+        Target("dask part", read_part, (part.read_bytes(),)),
+    ]
+
+
+class FakeStore:
+    """An object store that lists what it is told, and hands out the same bytes for every object."""
+
+    def __init__(self, listed: list[dict[str, Any]], content: bytes) -> None:
+        self._listed, self._content = listed, content
+
+    def invalidate_cache(self) -> None:
+        """Nothing is cached."""
+
+    def ls(self, root: str, detail: bool) -> list[dict[str, Any]]:
+        """Everything, wherever."""
+        return self._listed
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
+        """An object."""
+        return io.BytesIO(self._content)
+
+
+def read_lines(data: bytes) -> list[dict[str, Any]]:
+    """The objects among the first lines of JSON."""
+
+    def found() -> Iterator[dict[str, Any]]:
+        for line in data.splitlines()[:_MOST_LINES]:
+            with suppress(ValueError, RecursionError):
+                if isinstance(said := json.loads(line), dict):
+                    yield said
+
+    return list(found())
+
+
+def as_lines(*said: dict[str, Any]) -> bytes:
+    """Objects as lines of JSON."""
+    return "\n".join(map(json.dumps, said)).encode()
+
+
+def with_bytes(said: dict[str, Any]) -> dict[str, Any]:
+    """The same message; a piece that is text is bytes, as FLARE hands them over."""
+    piece = said.get("piece")
+    return said | ({"piece": piece.encode("latin-1", "replace")} if isinstance(piece, str) else {})
+
+
+def _make_server(world: World, place: Path) -> ServerWorkflow:
+    settings = ServerSettings(place / "study.toml", world.analyst.folder, folder=place / "analysis")
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    return ServerWorkflow(settings, world.study, world.analyst.signing_key)
+
+
+def _make_app(digest: str) -> bytes:
+    """An app as 'mooring flare job' writes it, with the same bytes at every time."""
+    with zipfile.ZipFile(content := io.BytesIO(), "w") as archive:
+        entry = zipfile.ZipInfo("config/config_fed_client.json")
+        archive.writestr(entry, to_json(site_config(digest)))
+    return content.getvalue()

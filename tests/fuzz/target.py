@@ -1,0 +1,78 @@
+"""A fuzz target, and what targets share: files to write to, and signatures made anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from unittest.mock import patch
+
+from mooring.errors import MooringError
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.model_process import ModelProcess
+from tests.protocol.hostile import World, canonical, packed, parts
+
+
+@dataclass(frozen=True)
+class Target:
+    """One reader.
+
+    Attributes
+    ----------
+    name : str
+    read : callable
+        Reads bytes; returns, or raises a MooringError.
+    seeds : tuple of bytes
+        Good inputs, from which mutation starts.
+    """
+
+    name: str
+    read: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+
+    def survives(self, data: bytes) -> bool:
+        """Whether the bytes were read; False if they were refused. Any other exception is a finding."""
+        try:
+            self.read(data)
+        except MooringError:
+            return False
+        return True
+
+
+@lru_cache(maxsize=4)
+def _one_process(data: bytes, *, work: int, threads: int) -> ModelProcess:
+    return ModelProcess(data, work=work, threads=threads)
+
+
+one_process = patch("mooring.protocol.messages.model.ModelProcess", _one_process)
+"""While it holds, the process of a model that comes again and again is started once."""
+
+
+def sign_again(data: bytes, kind: str, signer: SigningKey) -> bytes:
+    """The same file with a good signature over whatever it says; as it is where no header can be read."""
+    try:
+        header, arrays = parts(data)
+        fields = json.loads(header["__metadata__"]["manifest"])
+        fields |= {"signer": signer.public, "data": hashlib.sha256(arrays).hexdigest()}
+        manifest = canonical(fields)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return data
+    signature = signer.sign(b"mooring " + kind.encode() + b" signature\n" + manifest.encode())
+    header["__metadata__"] |= {"manifest": manifest, "signature": signature.hex()}
+    return packed(header, arrays)
+
+
+def make_place(world: World, name: str) -> Path:
+    """A folder of a target's own."""
+    place = world.folder / "fuzz" / name.replace(" ", "-")
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def write_file(path: Path, data: bytes) -> Path:
+    """Write a file, and return its path."""
+    path.write_bytes(data)
+    return path
