@@ -21,9 +21,9 @@ def test_an_input_error_says_what_expected_got_and_cure_and_keeps_them(error: In
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    error = MissingExtraError(needed_for="Calibration", package="dp-accounting", extra="dp")
+    error = MissingExtraError(needed_for="This attack", package="python-flint", extra="lattice")
     assert isinstance(error, ImportError)
     assert isinstance(error, MooringError)
     assert str(error) == (
-        "Calibration needs dp-accounting, which is not installed. Install it with: pip install 'mooring[dp]'"
+        "This attack needs python-flint, which is not installed. Install it with: pip install 'mooring[lattice]'"
     )

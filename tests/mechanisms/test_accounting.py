@@ -1,5 +1,4 @@
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from mooring import Guarantee, MissingExtraError, NeighboringRelation, calibrate_gaussian, clip_rows
+from mooring import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
 from mooring.geometry.backend import to_numpy
 
 Refused = Callable[..., None]
@@ -60,15 +59,6 @@ def test_a_guarantee_says_what_it_covers_and_that_labels_are_not() -> None:
     assert "clipped to norm 2.5" in text
     assert "scale 7.457" in text
     assert "labels and row counts are not covered" in text
-
-
-def test_without_the_accounting_library_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "dp_accounting"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(MissingExtraError) as caught:
-        calibrate_gaussian(1.0, 1e-5, clipping_norm=1.0)
-    assert (caught.value.package, caught.value.extra) == ("dp-accounting", "dp")
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])

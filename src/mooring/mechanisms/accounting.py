@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from mooring.errors import InputError, MissingExtraError
+from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, namespace_of, require_finite
 from mooring.typing import Array
 
@@ -96,7 +96,7 @@ def calibrate_gaussian(
 
     Notes
     -----
-    Needs the `dp` extra: the smallest σ comes from `dp_accounting`'s exact analysis of the Gaussian mechanism.
+    The smallest σ comes from `dp_accounting`'s exact analysis of the Gaussian mechanism.
 
     Examples
     --------
@@ -119,11 +119,9 @@ def calibrate_gaussian(
             got=repr(neighboring),
             cure="NeighboringRelation.REPLACE_ONE is the default.",
         )
-    try:
-        from dp_accounting.pld.accountant import get_smallest_gaussian_noise
-        from dp_accounting.pld.common import DifferentialPrivacyParameters
-    except ImportError:
-        raise MissingExtraError(needed_for="Calibrating noise to (ε, δ)", package="dp-accounting", extra="dp") from None
+    from dp_accounting.pld.accountant import get_smallest_gaussian_noise
+    from dp_accounting.pld.common import DifferentialPrivacyParameters
+
     sensitivity = {NeighboringRelation.REPLACE_ONE: 2.0, NeighboringRelation.ZERO_OUT_ONE: 1.0}[
         neighboring
     ] * clipping_norm

@@ -1,0 +1,1 @@
+"""One upload of sums: secret sharing, exact noise, public feature maps."""

@@ -1,0 +1,119 @@
+"""An exact sampler of the discrete Gaussian, for whole arrays, from any stream of uniform words.
+
+Legend: N_Z(0, σ²) gives the integer y a probability proportional to exp(−y²/2σ²); t = ⌊σ⌋ + 1.
+
+The algorithm is that of Canonne, Kamath and Steinke (2020): a discrete Laplace number of scale t is kept with probability
+exp(−(|y| − σ²/t)²/2σ²). All it needs are uniform integers and events of probability exp(−x) for rational x. Such an event is
+decided by a uniform word and exp(−x) in floating point where these are clearly apart, and otherwise, about once in 10¹¹
+times, by further words and as many digits of exp(−x) as it takes. So every decision is exact, and no probability is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.prime_field import Words
+
+_UNCLEAR = 1e-11  # relative: far above the rounding of exp and of its argument, which stays below a thousand
+_LARGEST_VARIANCE = 2**96
+
+
+def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt.NDArray[np.int64]:
+    """Draw independent numbers from N_Z(0, σ²).
+
+    Parameters
+    ----------
+    words : stream of uniform 64-bit words
+    variance : Fraction
+        σ², positive; not the variance of the numbers to the last digit, but above σ = 1 nearly.
+    count : int
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> draw_discrete_gaussians(lambda n: rng.integers(2**64, size=n, dtype=np.uint64), Fraction(9), 6)
+    array([ 0,  4, -1, -1, -2, -2])
+    """
+    if not 0 < variance <= _LARGEST_VARIANCE:
+        raise InputError("variance", expected="above 0 and below 2⁹⁶", got=str(variance), cure="Check its unit.")
+    found, open_places = np.zeros(count, dtype=np.int64), np.arange(count)
+    while open_places.size:
+        numbers, kept = _try_once(words, variance, open_places.size)
+        found[open_places[kept]] = numbers[kept]
+        open_places = open_places[~kept]
+    return found
+
+
+def _try_once(words: Words, variance: Fraction, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Numbers of which the kept ones follow N_Z(0, σ²)."""
+    t = math.isqrt(math.floor(variance)) + 1
+    small = draw_below(words, t, count)
+    kept = draw_events(words, small / t, lambda k: Fraction(int(small[k]), t))
+    magnitude = small + t * _draw_geometric(words, count)
+    negative = (words(count) & np.uint64(1)).astype(np.bool_)
+    kept &= ~(negative & (magnitude == 0))  # zero would come twice
+    centre, width = variance / t, 2 * variance
+    exponents = np.square(magnitude - float(centre), dtype=np.float64) / float(width)
+    kept &= draw_events(words, exponents, lambda k: (int(magnitude[k]) - centre) ** 2 / width)
+    return np.where(negative, -magnitude, magnitude), kept
+
+
+def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
+    """How many events of probability exp(−1) come one after the other."""
+    found, running = np.zeros(count, dtype=np.int64), np.arange(count)
+    while running.size:
+        running = running[draw_events(words, np.ones(running.size), lambda _: Fraction(1))]
+        found[running] += 1
+    return found
+
+
+def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
+    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced."""
+    whole_rounds = 2**64 - 2**64 % bound
+    found = words(count)
+    while whole_rounds < 2**64 and (rejected := np.flatnonzero(found >= np.uint64(whole_rounds))).size:
+        found[rejected] = words(rejected.size)
+    return (found % np.uint64(bound)).astype(np.int64)
+
+
+def draw_events(
+    words: Words, exponents: npt.NDArray[np.float64], exact: Callable[[int], Fraction]
+) -> npt.NDArray[np.bool_]:
+    """Draw events of probability exp(−x).
+
+    Parameters
+    ----------
+    words : stream of uniform 64-bit words
+    exponents : array of shape (n,)
+        x, zero or more, to a relative accuracy of 10⁻¹⁴.
+    exact : callable
+        Returns x at an index, exactly.
+    """
+    drawn = words(exponents.size)
+    uniform, chance = drawn * 2.0**-64, np.exp(-exponents)
+    happened = uniform < chance
+    for k in np.flatnonzero(np.abs(uniform - chance) <= _UNCLEAR * chance + 2.0**-64):  # bits unseen: one unit
+        happened[k] = _decide(int(drawn[k]), exact(int(k)), words)
+    return happened
+
+
+def _decide(drawn: int, exponent: Fraction, words: Words) -> bool:
+    """Say whether the uniform number that begins with the word `drawn` is below exp(−x)."""
+    bits = 64
+    while True:
+        context = Context(prec=20 + bits // 3)
+        chance = Fraction(context.exp(context.divide(-exponent.numerator, exponent.denominator))) * 2**bits
+        slack = chance / 10 ** (context.prec - 5)  # the quotient's rounding, times x, and that of exp
+        low, high = chance - slack, chance + slack
+        if drawn + 1 <= low:
+            return True
+        if drawn >= high:
+            return False
+        drawn, bits = (drawn << 64) + int(words(1)[0]), bits + 64

@@ -1,0 +1,158 @@
+"""Public feature maps of tables: from encoded rows to vectors φ of norm one.
+
+Legend: x an encoded number in [−1, 1]; u the features of a row before they are scaled; c₀ the share of the constant.
+
+    φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
+
+Everything here follows from the declared columns, so features cost no privacy. A number gives 2x and five hat functions, of
+which a linear model makes any piecewise linear curve; one that is declared as log-scaled gives 2z and four, z in [0, 1]
+being the logarithm's place in the range. A category of two levels gives ±½, one of L levels its indicators less 1/L. The
+constant gives the number of rows and the mean of the features, with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.tables.schema import Column, Schema
+from mooring.typing import Matrix
+
+_LINEAR_WEIGHT = 2.0
+_DECADES = 1e4  # of a log-scaled number: its range is read as 1 to this many steps above the lower end
+
+
+class FeatureMap(Protocol):
+    """A public map from encoded rows to features."""
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ, the constant included, which comes last."""
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
+
+
+@dataclass(frozen=True)
+class TableFeatures:
+    """The features of a table's declared columns.
+
+    Attributes
+    ----------
+    schema : Schema
+        Of declared columns; the label plays no part.
+    log_scaled : frozenset of str
+        Names of numbers that are read on a logarithmic scale, from the lower end of their range on.
+    n_hats : int, default 5
+        Hat functions of a number; 0 leaves its linear feature alone.
+    constant_share : float, default 0.3
+        c₀.
+
+    Examples
+    --------
+    >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
+    >>> features = TableFeatures(schema)
+    >>> phi = features.apply(np.array([[0.2, 1.0, 0.0]]))
+    >>> phi.shape == (1, features.n_features), round(float((phi**2).sum()), 12)
+    (True, 1.0)
+    """
+
+    schema: Schema
+    log_scaled: frozenset[str] = frozenset()
+    n_hats: int = 5
+    constant_share: float = 0.3
+
+    def __post_init__(self) -> None:
+        numbers = {column.name for column in self.schema.columns if column.kind != "category"}
+        if not self.log_scaled <= numbers:
+            raise InputError(
+                "log_scaled",
+                expected="names of columns of numbers",
+                got=", ".join(sorted(self.log_scaled - numbers)),
+                cure="Declare such a column as a number, or leave it out.",
+            )
+        if not 0 < self.constant_share < 1:
+            raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.3.")
+        if self.n_hats != 0 and self.n_hats < 3:
+            raise InputError("n_hats", expected="0, or 3 and more", got=str(self.n_hats), cure="5 is the default.")
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ."""
+        return sum(self._width(column) for column in self.schema.columns) + 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each feature is, the constant last."""
+        return (*(name for column in self.schema.columns for name in self._names(column)), "constant")
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows."""
+        if rows.ndim != 2 or rows.shape[1] != self.schema.n_features:
+            raise InputError(
+                "rows",
+                expected=f"encoded rows of {self.schema.n_features} numbers",
+                got=f"shape {rows.shape}",
+                cure="Encode them by the same schema.",
+            )
+        phi = np.empty((rows.shape[0], self.n_features))
+        place = start = 0
+        for column in self.schema.columns:
+            for part in self._features(column, rows[:, start : start + column.width]):
+                phi[:, place : place + part.shape[1]] = part
+                place += part.shape[1]
+            start += column.width
+        scale_to_unit(phi, self.constant_share)
+        return phi
+
+    def _hats(self, column: Column) -> int:
+        return max(0, self.n_hats - (column.name in self.log_scaled))
+
+    def _width(self, column: Column) -> int:
+        if column.kind == "category":
+            own = 1 if len(column.categories) == 2 else len(column.categories)
+        else:
+            own = 1 + self._hats(column)
+        return own + (column.missing == "indicate")
+
+    def _names(self, column: Column) -> Iterator[str]:
+        if column.kind == "category":
+            levels = column.categories
+            yield from (f"{column.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels))
+        else:
+            yield f"log {column.name}" if column.name in self.log_scaled else column.name
+            yield from (f"{column.name}, hat {k + 1}" for k in range(self._hats(column)))
+        if column.missing == "indicate":
+            yield f"{column.name} is missing"
+
+    def _features(self, column: Column, encoded: Matrix) -> Iterator[Matrix]:
+        if column.kind == "category":
+            levels = encoded[:, : len(column.categories)]
+            if len(column.categories) == 2:
+                yield (levels[:, 1:] - levels[:, :1]) / 2
+            else:
+                yield levels - levels.sum(axis=1, keepdims=True) / len(column.categories)
+        else:
+            x = encoded[:, :1]
+            low = -1.0
+            if column.name in self.log_scaled:
+                x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
+            yield _LINEAR_WEIGHT * x
+            if hats := self._hats(column):
+                centres = np.linspace(low, 1.0, hats)
+                yield np.maximum(0.0, 1 - np.abs(x - centres) / (centres[1] - centres[0]))
+        if column.missing == "indicate":
+            yield encoded[:, -1:] - 0.5
+
+
+def scale_to_unit(phi: Matrix, constant_share: float) -> None:
+    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place."""
+    own = phi[:, :-1]
+    norms = np.sqrt(np.einsum("ij,ij->i", own, own))[:, None]
+    own *= math.sqrt(1 - constant_share) / np.where(norms > 0, norms, 1.0)
+    phi[:, -1] = math.sqrt(constant_share)

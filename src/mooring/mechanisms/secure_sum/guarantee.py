@@ -1,0 +1,168 @@
+"""The (ε, δ) that noise on sums carries, and the noise that each participant adds for it.
+
+Legend: m the most rows a person has; B, Y the largest norms of a quantised row's features and outcome; S, T the sums;
+σ_S², σ_T² the variance of the noise on the total; a the share of the budget that S gets; c the colluders.
+
+Adding or removing a person moves (S, T) by at most m (B², BY), each measured with independent discrete Gaussian noise, of
+variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. That is ρ-zCDP with
+
+    ρ = ½ m² (B⁴/σ_S² + B² Y²/σ_T²),
+
+the zCDP of the discrete Gaussian being at most that of the continuous one (Canonne, Kamath and Steinke 2020). ε follows from
+ρ and δ through the Rényi curve αρ, by the accounting library. Every participant adds 1/(quorum − c) of the variance:
+whatever list of at least `quorum` contributions is opened, those of the honest ones on it carry the whole. A sum of discrete
+Gaussians is not quite one, but from a standard deviation of four units each on it is within 10⁻⁶⁷ times the number of
+contributions (Kairouz, Liu and Steinke 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.discrete_gaussian import draw_discrete_gaussians
+from mooring.mechanisms.secure_sum.prime_field import Words
+from mooring.mechanisms.secure_sum.sums import Integers, SumLayout
+
+PRODUCT_SHARE = 0.4
+_LEAST_SCALE = 4  # units of a participant's own noise
+_ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
+
+
+@dataclass(frozen=True)
+class SumPrivacy:
+    """What a study of sums promises, and to whom.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        For adding or removing one unit.
+    quorum : int
+        The least number of contributions in a total that is opened.
+    n_colluders : int
+        c: how many participants may collude with the analyst and leave their noise out.
+    rows_per_person : int, default 1
+        m: with 1, and no column that names persons, the unit is a row.
+    product_share : float, default 0.4
+        a.
+    """
+
+    epsilon: float
+    delta: float
+    quorum: int
+    n_colluders: int
+    rows_per_person: int = 1
+    product_share: float = PRODUCT_SHARE
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(
+                "epsilon", expected="positive", got=str(self.epsilon), cure="Values from 0.5 to 8 are usual."
+            )
+        if not 0 < self.delta < 1:
+            raise InputError(
+                "delta", expected="between 0 and 1", got=str(self.delta), cure="Well below one over the number of rows."
+            )
+        if not 0 <= self.n_colluders < self.quorum:
+            raise InputError(
+                "quorum",
+                expected=f"above the number of colluders, {self.n_colluders}",
+                got=str(self.quorum),
+                cure="Somebody honest must be in every total.",
+            )
+        if self.rows_per_person < 1:
+            raise InputError("rows_per_person", expected="1 or more", got=str(self.rows_per_person), cure="State it.")
+        if not 0 < self.product_share < 1:
+            raise InputError("product_share", expected="between 0 and 1", got=str(self.product_share), cure="0.4.")
+
+
+@dataclass(frozen=True)
+class SumNoise:
+    """The variance of the discrete Gaussian noise that one participant adds, in squares of the integers' unit.
+
+    Attributes
+    ----------
+    on_products : int
+        On the diagonal of S. Entries above it get half of it.
+    on_outcomes : int
+        On T.
+    """
+
+    on_products: int
+    on_outcomes: int
+
+    def draw(self, layout: SumLayout, words: Words) -> Integers:
+        """Draw the noise on the vector of sums."""
+        D = layout.n_features
+        S = np.zeros((D, D), dtype=np.int64)
+        S[np.diag_indices(D)] = draw_discrete_gaussians(words, Fraction(self.on_products), D)
+        above = np.triu_indices(D, 1)
+        S[above] = draw_discrete_gaussians(words, Fraction(self.on_products, 2), above[0].size)
+        T = draw_discrete_gaussians(words, Fraction(self.on_outcomes), D * layout.outcome.width)
+        return layout.pack(S, T)
+
+    def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
+        """Return σ_S and σ_T on the total of so many contributions, in the units that `SumLayout.unpack` gives."""
+        S = math.sqrt(n_contributions * self.on_products) / layout.resolution**2
+        return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.resolution * layout.outcome.unit)
+
+
+def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
+    """Return the least noise that keeps a promise; variances are rounded up to whole numbers.
+
+    Examples
+    --------
+    >>> from mooring.mechanisms.secure_sum.sums import Outcome
+    >>> privacy = SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)
+    >>> layout = SumLayout(65, Outcome(10))
+    >>> noise = calibrate_sums(layout, privacy)
+    >>> round(promised_epsilon(layout, noise, privacy), 3)
+    1.0
+    """
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
+
+    multiplier = calibrate_dp_mechanism(_accountant, GaussianDpEvent, privacy.epsilon, privacy.delta)
+    products, outcomes = _sensitivities(layout, privacy)
+    honest = privacy.quorum - privacy.n_colluders
+    noise = SumNoise(
+        math.ceil(Fraction(multiplier) ** 2 * products / Fraction(privacy.product_share) / honest),
+        math.ceil(Fraction(multiplier) ** 2 * outcomes / (1 - Fraction(privacy.product_share)) / honest),
+    )
+    if min(noise.on_products / 2, noise.on_outcomes) < _LEAST_SCALE**2:
+        raise InputError(
+            "resolution",
+            expected="fine enough for a participant's own noise to have a standard deviation of four units",
+            got=f"{layout.resolution}",
+            cure="Raise it: with less, the sum of everybody's discrete noise is no discrete Gaussian.",
+        )
+    return noise
+
+
+def promised_epsilon(layout: SumLayout, noise: SumNoise, privacy: SumPrivacy) -> float:
+    """Return the ε at the promise's δ that this noise carries, for the least number of honest contributions."""
+    from dp_accounting import GaussianDpEvent
+
+    products, outcomes = _sensitivities(layout, privacy)
+    honest = privacy.quorum - privacy.n_colluders
+    rho = (Fraction(products, noise.on_products) + Fraction(outcomes, noise.on_outcomes)) / (2 * honest)
+    accountant = _accountant()
+    accountant.compose(GaussianDpEvent(1 / math.sqrt(2 * float(rho))))
+    return float(accountant.get_epsilon(privacy.delta))
+
+
+def _accountant() -> Any:
+    from dp_accounting.rdp import RdpAccountant
+
+    return RdpAccountant(_ORDERS)
+
+
+def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:
+    """The squares by which one unit moves S and T: m² B⁴ and m² B² Y²."""
+    squared = (privacy.rows_per_person * layout.resolution) ** 2
+    return squared * layout.resolution**2, squared * layout.outcome.largest_norm_squared

@@ -1,0 +1,102 @@
+"""Arithmetic modulo the prime 2⁶¹ − 1, on arrays of 64-bit words.
+
+Shares of a secret are elements of this field. A signed number n stands as n modulo the prime, so that sums of numbers whose
+magnitude stays below half the prime are read back exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+
+PRIME = 2**61 - 1
+LARGEST = (PRIME - 1) // 2
+"""The largest magnitude of a signed number."""
+Elements: TypeAlias = npt.NDArray[np.uint64]
+Words: TypeAlias = Callable[[int], Elements]
+"""Returns the next words of a stream of uniform 64-bit words."""
+
+_PRIME, _BITS = np.uint64(PRIME), np.uint64(61)
+_LOW_31, _LOW_30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
+_ZERO, _1, _30, _31 = np.uint64(0), np.uint64(1), np.uint64(30), np.uint64(31)
+
+
+def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
+    """Return signed numbers as elements; refuse magnitudes above `LARGEST`."""
+    numbers = np.asarray(numbers)
+    if numbers.dtype != np.int64:
+        raise InputError("numbers", expected="64-bit integers", got=str(numbers.dtype), cure="Quantise them first.")
+    if numbers.size and (int(numbers.max()) > LARGEST or int(numbers.min()) < -LARGEST):
+        raise InputError(
+            "numbers",
+            expected=f"of magnitude {LARGEST} at most",
+            got="larger ones",
+            cure="Lower the resolution of the features, or the number of rows.",
+        )
+    return np.where(numbers < 0, numbers + PRIME, numbers).astype(np.uint64)
+
+
+def decode_signed(elements: Elements) -> npt.NDArray[np.int64]:
+    """Return the signed numbers that elements stand for."""
+    numbers = _checked(elements).astype(np.int64)
+    return np.where(numbers > LARGEST, numbers - PRIME, numbers)
+
+
+def add(a: Elements, b: Elements) -> Elements:
+    """Return a + b."""
+    return _reduced(a + b)
+
+
+def subtract(a: Elements, b: Elements) -> Elements:
+    """Return a − b."""
+    return _reduced(a + (_PRIME - b))
+
+
+def multiply(a: Elements, b: Elements) -> Elements:
+    """Return a · b.
+
+    With a = a₁ 2³¹ + a₀ and b likewise, a b = a₁b₁ 2⁶² + (a₁b₀ + a₀b₁) 2³¹ + a₀b₀, where 2⁶¹ is 1. No sum below exceeds
+    2⁶⁴.
+    """
+    a1, a0, b1, b0 = a >> _31, a & _LOW_31, b >> _31, b & _LOW_31
+    middle = a1 * b0 + a0 * b1
+    return _reduced(((a1 * b1) << _1) + (middle >> _30) + ((middle & _LOW_30) << _31) + a0 * b0)
+
+
+def total(elements: Elements) -> Elements:
+    """Return the sum over the first axis."""
+    low, high = elements & _LOW_31, elements >> _31  # sums of up to 2³² summands fit in a word
+    high_sum = _reduced(high.sum(axis=0, dtype=np.uint64))
+    return add(multiply(high_sum, np.full_like(high_sum, 2**31)), _reduced(low.sum(axis=0, dtype=np.uint64)))
+
+
+def draw_elements(words: Words, count: int) -> Elements:
+    """Draw uniform elements: the low 61 bits of each word, and another word where these are the prime itself."""
+    found = words(count) & _PRIME
+    while (rejected := np.flatnonzero(found == _PRIME)).size:
+        found[rejected] = words(rejected.size) & _PRIME
+    return found
+
+
+def require_elements(name: str, elements: npt.NDArray[np.generic]) -> Elements:
+    """Return an array from elsewhere as elements, or refuse it."""
+    if elements.dtype != np.uint64 or (elements.size and int(elements.max()) >= PRIME):
+        raise InputError(
+            name, expected="elements of the field modulo 2⁶¹ − 1", got="other numbers", cure="Ask its sender again."
+        )
+    return elements.view(np.ndarray)
+
+
+def _reduced(words: Elements) -> Elements:
+    """Return words below 2⁶⁴ modulo the prime."""
+    folded = (words & _PRIME) + (words >> _BITS)
+    return folded - np.where(folded >= _PRIME, _PRIME, _ZERO)
+
+
+def _checked(elements: Elements) -> Elements:
+    return require_elements("elements", elements)

@@ -1,0 +1,213 @@
+"""Shamir's secret sharing of vectors: any t of k shares give the vector, fewer give nothing.
+
+Legend: p the prime; k combiners at the points x = 1, …, k; t the threshold; f the polynomial of degree t − 1 with f(0) the
+secret, one for each entry of the vector; combiner j holds f(j).
+
+The first t − 1 shares are uniform whatever the secret is, so each is a seed of a stream instead of a vector; with the
+secret they fix f, and the other shares follow from it. Sums of shares are shares of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.prime_field import (
+    PRIME,
+    Elements,
+    Words,
+    add,
+    draw_elements,
+    multiply,
+    require_elements,
+    total,
+)
+
+MOST_COMBINERS = 32
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """How many combiners hold shares, and how many of them open the total.
+
+    Attributes
+    ----------
+    n_combiners : int
+        k.
+    threshold : int
+        t.
+    n_colluders : int
+        c: how many participants, combiners among them, may collude with the analyst.
+
+    Notes
+    -----
+    t > c: colluders cannot open a contribution. 3t > 2k + c: nothing but one list's total can be opened, even if honest
+    combiners are given different lists, of which each answers one.
+    """
+
+    n_combiners: int
+    threshold: int
+    n_colluders: int
+
+    def __post_init__(self) -> None:
+        k, t, c = self.n_combiners, self.threshold, self.n_colluders
+        if not 1 <= t <= k <= MOST_COMBINERS:
+            raise InputError(
+                "threshold",
+                expected=f"between 1 and the number of combiners, which is {MOST_COMBINERS} at most",
+                got=f"{t} of {k}",
+                cure="Name more combiners, or lower the threshold.",
+            )
+        if not 0 <= c < t:
+            raise InputError(
+                "threshold",
+                expected=f"above the number of colluders, {c}",
+                got=str(t),
+                cure="With fewer, the colluders could open every contribution.",
+            )
+        if not 3 * t > 2 * k + c:
+            raise InputError(
+                "threshold",
+                expected=f"at least {(2 * k + c) // 3 + 1} for {k} combiners and {c} colluders: 3t > 2k + c",
+                got=str(t),
+                cure="With fewer, answers to different lists could be mixed.",
+            )
+
+
+def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:
+    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `expand` of the seeds.
+
+    Parameters
+    ----------
+    secret : array of shape (n,)
+    threshold : Threshold
+    seeds : sequence of t − 1 streams
+        Fresh for every vector: shares of two vectors from one stream tell their difference.
+    """
+    k, t = threshold.n_combiners, threshold.threshold
+    if len(seeds) != t - 1:
+        raise InputError("seeds", expected=f"{t - 1}, one below the threshold", got=str(len(seeds)), cure="Draw them.")
+    given = [secret, *(expand(seed, secret.size) for seed in seeds)]
+    shares = []
+    for point in range(t, k + 1):
+        weights = lagrange_weights(range(t), at=point)
+        shares.append(combine(given, weights))
+    return shares
+
+
+def expand(words: Words, size: int) -> Elements:
+    """Return the share that a seed's stream stands for."""
+    return draw_elements(words, size)
+
+
+def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
+    """Return the secret from shares that all lie on one polynomial.
+
+    Parameters
+    ----------
+    shares : mapping from combiner, 1 to k, to its share
+    threshold : Threshold
+
+    Raises
+    ------
+    InputError
+        If there are fewer than t shares, or if they lie on no polynomial of degree t − 1 (`find_wrong` names whose).
+    """
+    t, points = threshold.threshold, sorted(shares)
+    _require_shares(shares, threshold)
+    used = points[:t]
+    for point in points[t:]:
+        expected = combine([shares[x] for x in used], lagrange_weights(used, at=point))
+        if not np.array_equal(expected, shares[point]):
+            raise InputError(
+                "shares",
+                expected="on one polynomial",
+                got="shares that contradict each other",
+                cure="find_wrong names the combiners whose shares do not fit.",
+            )
+    return combine([shares[x] for x in used], lagrange_weights(used, at=0))
+
+
+def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Words) -> list[int] | None:
+    """Return the combiners whose shares do not fit the others', or None if it cannot be told.
+
+    Parameters
+    ----------
+    shares : mapping from combiner, 1 to k, to its share
+    threshold : Threshold
+    words : stream
+        For a random combination of the entries, which shares that fit pass as the entries do.
+
+    Notes
+    -----
+    t + b answers tell that b are wrong, t + 2b tell whose.
+    """
+    _require_shares(shares, threshold)
+    t, points = threshold.threshold, sorted(shares)
+    size = next(iter(shares.values())).size
+    weights = draw_elements(words, size)
+    values = {x: int(total(multiply(shares[x], weights))) for x in points}
+    for n_wrong in range((len(points) - t) // 2 + 1):
+        for wrong in combinations(points, n_wrong):
+            kept = [x for x in points if x not in wrong]
+            if _fits(kept, values, t):
+                return list(wrong)
+    return None
+
+
+def fits(values: Mapping[int, int], threshold: Threshold) -> bool:
+    """Say whether one number a combiner lies on one polynomial of degree t − 1: a bundle's shares are then consistent."""
+    return _fits(sorted(values), values, threshold.threshold)
+
+
+def check_value(share: Elements, mask: int, weights: Elements) -> int:
+    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number."""
+    return (mask + int(total(multiply(share, weights)))) % PRIME
+
+
+def lagrange_weights(points: Sequence[int] | range, *, at: int) -> list[int]:
+    """Return the weights with which a polynomial's values at `points` add up to its value at `at`."""
+    weights = []
+    for x in points:
+        top = bottom = 1
+        for other in points:
+            if other != x:
+                top, bottom = top * (at - other) % PRIME, bottom * (x - other) % PRIME
+        weights.append(top * pow(bottom, -1, PRIME) % PRIME)
+    return weights
+
+
+def combine(vectors: Sequence[Elements], weights: Sequence[int]) -> Elements:
+    """Return the sum of vectors with these weights."""
+    found = np.zeros_like(vectors[0])
+    for vector, weight in zip(vectors, weights, strict=True):
+        found = add(found, multiply(vector, np.array(weight, dtype=np.uint64)))
+    return found
+
+
+def _fits(points: Sequence[int], values: Mapping[int, int], t: int) -> bool:
+    used = points[:t]
+    return all(
+        sum(w * values[x] for w, x in zip(lagrange_weights(used, at=point), used, strict=True)) % PRIME == values[point]
+        for point in points[t:]
+    )
+
+
+def _require_shares(shares: Mapping[int, Elements], threshold: Threshold) -> None:
+    if not set(shares) <= set(range(1, threshold.n_combiners + 1)):
+        raise InputError("shares", expected="of the study's combiners", got="others", cure="Leave those out.")
+    if len(shares) < threshold.threshold:
+        raise InputError(
+            "shares",
+            expected=f"at least {threshold.threshold}",
+            got=str(len(shares)),
+            cure="Wait for further combiners to answer.",
+        )
+    if len({share.shape for share in shares.values()}) != 1:
+        raise InputError("shares", expected="of one length", got="several", cure="Ask their senders again.")
+    for combiner, share in shares.items():
+        require_elements(f"share of combiner {combiner}", share)

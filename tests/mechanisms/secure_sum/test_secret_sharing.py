@@ -1,0 +1,197 @@
+"""Secret sharing modulo 2⁶¹ − 1: against Python's integers and mpyc, and what each part must not give away."""
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.prime_field import (
+    LARGEST,
+    PRIME,
+    Elements,
+    Words,
+    add,
+    decode_signed,
+    draw_elements,
+    encode_signed,
+    multiply,
+    subtract,
+    total,
+)
+from mooring.mechanisms.secure_sum.secret_sharing import (
+    Threshold,
+    check_value,
+    expand,
+    find_wrong,
+    fits,
+    lagrange_weights,
+    recombine,
+    split,
+)
+from tests.raising import raising
+
+EDGES = [0, 1, 2**30, 2**31 - 1, 2**31, 2**60, LARGEST, LARGEST + 1, PRIME - 1]
+elements = st.sampled_from(EDGES) | st.integers(0, PRIME - 1)
+
+
+def words_of(seed: int) -> Words:
+    rng = np.random.default_rng(seed)
+    return lambda count: rng.integers(2**64, size=count, dtype=np.uint64)
+
+
+def words_from(*given: int) -> Words:
+    left = list(given)
+
+    def words(count: int) -> Elements:
+        taken = left[:count]
+        del left[:count]
+        return np.array(taken, dtype=np.uint64)
+
+    return words
+
+
+@given(st.lists(st.tuples(elements, elements), min_size=1, max_size=20))
+def test_arithmetic_is_that_of_integers_modulo_the_prime(pairs: list[tuple[int, int]]) -> None:
+    a, b = np.array(pairs, dtype=np.uint64).T
+    for found, expected in (
+        (add(a, b), [(x + y) % PRIME for x, y in pairs]),
+        (subtract(a, b), [(x - y) % PRIME for x, y in pairs]),
+        (multiply(a, b), [x * y % PRIME for x, y in pairs]),
+        (total(a), sum(x for x, _ in pairs) % PRIME),
+    ):
+        assert found.tolist() == expected
+
+
+@given(st.lists(st.integers(-LARGEST, LARGEST) | st.sampled_from([-LARGEST, LARGEST, 0, -1]), max_size=20))
+def test_signed_numbers_come_back(numbers: list[int]) -> None:
+    assert decode_signed(encode_signed(np.array(numbers, dtype=np.int64))).tolist() == numbers
+
+
+def test_numbers_that_the_field_cannot_hold_are_refused() -> None:
+    for number in (LARGEST + 1, -LARGEST - 1):
+        with raising(InputError, "numbers"):
+            encode_signed(np.array([number]))
+    with raising(InputError, "numbers"):
+        encode_signed(np.array([0.5]))  # type: ignore[arg-type]
+    with raising(InputError, "elements"):
+        decode_signed(np.array([PRIME], dtype=np.uint64))
+
+
+def test_an_element_is_the_low_bits_of_a_word_and_the_prime_itself_is_drawn_again() -> None:
+    """`word % PRIME` would give 0 and 7 more often than others."""
+    drawn = draw_elements(words_from(5, PRIME, 2**61 + 6, 2**64 - 1, PRIME, 9, 8), 4)
+    assert drawn.tolist() == [5, 8, 6, 9]
+
+
+THRESHOLD = Threshold(7, 5, 0)
+
+
+def shares_of(secret: Elements, threshold: Threshold, seed: int = 0) -> dict[int, Elements]:
+    t = threshold.threshold
+    made = split(secret, threshold, [words_of(100 * seed + j) for j in range(1, t)])
+    seeded = {j: expand(words_of(100 * seed + j), secret.size) for j in range(1, t)}
+    return seeded | dict(enumerate(made, start=t))
+
+
+@pytest.fixture(scope="module")
+def secret() -> Elements:
+    return np.concatenate([np.array(EDGES, dtype=np.uint64), draw_elements(words_of(99), 20)])
+
+
+def test_any_t_shares_give_the_secret_and_so_does_mpyc(secret: Elements) -> None:
+    thresha, finfields = pytest.importorskip("mpyc.thresha"), pytest.importorskip("mpyc.finfields")
+    field, shares = finfields.GF(PRIME), shares_of(secret, THRESHOLD)
+    assert sorted(shares) == [1, 2, 3, 4, 5, 6, 7]
+    for chosen in combinations(shares, 5):
+        assert np.array_equal(recombine({j: shares[j] for j in chosen}, THRESHOLD), secret)
+    points = [(j, [field(int(x)) for x in shares[j]]) for j in (2, 3, 5, 6, 7)]
+    assert [int(x) % PRIME for x in thresha.recombine(field, points)] == secret.tolist()
+    assert np.array_equal(recombine(shares, THRESHOLD), secret)
+
+
+def test_fewer_than_t_shares_fit_every_secret(secret: Elements) -> None:
+    """Whatever t − 1 shares are seen, each secret has exactly one polynomial through them, and seeds are uniform."""
+    shares = shares_of(secret, THRESHOLD)
+    for seen in combinations(shares, 4):
+        weights = lagrange_weights((0, *seen), at=next(j for j in shares if j not in seen))
+        assert weights[0] != 0  # the share unseen follows the secret one to one
+    with raising(InputError, "shares", expected="5"):
+        recombine({j: shares[j] for j in (1, 2, 6, 7)}, THRESHOLD)
+    other = shares_of(add(secret, np.ones_like(secret)), THRESHOLD)
+    assert all(np.array_equal(shares[j], other[j]) == (j < 5) for j in shares)
+    assert not any((shares[j] == secret).any() for j in shares)
+
+
+def test_sums_of_shares_are_shares_of_the_sum(secret: Elements) -> None:
+    one, two = shares_of(secret, THRESHOLD, 1), shares_of(secret, THRESHOLD, 2)
+    together = {j: add(one[j], two[j]) for j in one}
+    assert np.array_equal(recombine(together, THRESHOLD), add(secret, secret))
+
+
+@pytest.mark.parametrize(
+    ("n_answers", "wrong", "named"), [(6, (), ()), (6, (2,), None), (7, (2,), (2,)), (7, (6,), (6,))]
+)
+def test_t_and_two_answers_name_a_wrong_one_and_t_and_one_tell_of_it(
+    n_answers: int, wrong: tuple[int, ...], named: tuple[int, ...] | None, secret: Elements
+) -> None:
+    shares = {j: share for j, share in shares_of(secret, THRESHOLD).items() if j <= n_answers}
+    for j in wrong:
+        shares[j] = shares[j].copy()
+        shares[j][3] ^= np.uint64(1)
+    if wrong:
+        with raising(InputError, "shares", got="contradict"):
+            recombine(shares, THRESHOLD)
+    found = find_wrong(shares, THRESHOLD, words_of(5))
+    assert found == (None if named is None else list(named))
+
+
+def test_a_bundle_is_consistent_if_its_check_values_lie_on_one_polynomial(secret: Elements) -> None:
+    """Otherwise a dealer of bad shares frames an honest combiner. The mask u hides what the value says of the share."""
+    weights = draw_elements(words_of(7), secret.size)
+    shares, masks = shares_of(secret, THRESHOLD), shares_of(draw_elements(words_of(8), 1), THRESHOLD, 3)
+    values = {j: check_value(shares[j], int(masks[j][0]), weights) for j in shares}
+    assert fits(values, THRESHOLD)
+    for j in shares:
+        bent = shares[j].copy()
+        bent[-1] ^= np.uint64(2)
+        assert not fits(values | {j: check_value(bent, int(masks[j][0]), weights)}, THRESHOLD)
+        assert values[j] != check_value(shares[j], 0, weights)
+
+
+@pytest.mark.parametrize(
+    ("k", "t", "c"), [(4, 3, 1), (3, 1, 1), (3, 4, 0), (33, 33, 1), (7, 5, 1), (5, 4, 2), (3, 3, 3), (3, 0, 0)]
+)
+def test_thresholds_that_do_not_hold_are_refused(k: int, t: int, c: int) -> None:
+    """4, 3, 1: lists X, X ∪ Y and Y to one honest combiner each would open 3 s_X − s_Y."""
+    with raising(InputError, "threshold"):
+        Threshold(k, t, c)
+
+
+@pytest.mark.parametrize(
+    ("k", "t", "c"), [(1, 1, 0), (2, 2, 1), (3, 3, 2), (4, 4, 1), (7, 6, 1), (15, 11, 1), (32, 22, 1)]
+)
+def test_thresholds_that_hold(k: int, t: int, c: int) -> None:
+    assert Threshold(k, t, c).threshold == t
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shares: {0: shares[1], **shares},
+        lambda shares: {8: shares[1], **shares},
+        lambda shares: shares | {2: shares[2][:-1]},
+        lambda shares: shares | {2: np.full_like(shares[2], PRIME)},
+        lambda shares: shares | {2: shares[2].astype(np.int64)},
+    ],
+)
+def test_shares_of_others_or_of_another_form_are_refused(
+    change: Callable[[dict[int, Elements]], dict[int, Elements]], secret: Elements
+) -> None:
+    with pytest.raises(InputError):
+        recombine(change(shares_of(secret, THRESHOLD)), THRESHOLD)
+    with raising(InputError, "seeds"):
+        split(secret, THRESHOLD, [words_of(1)])

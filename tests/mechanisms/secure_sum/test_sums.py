@@ -1,0 +1,188 @@
+"""Feature maps, exact sums and the promise on them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums, promised_epsilon
+from mooring.mechanisms.secure_sum.sums import Outcome, SumAccumulator, SumLayout, quantise
+from mooring.tables.schema import Column, Schema
+from tests.mechanisms.secure_sum.test_secret_sharing import words_of
+from tests.raising import raising
+
+SCHEMA = Schema(
+    (
+        Column("age", "number", 0, 100, missing="indicate"),
+        Column("income", "number", 0, 1e6),
+        Column("sex", "category", categories=("f", "m")),
+        Column("ward", "category", categories=("a", "b", "c"), missing="fill"),
+    )
+)
+FEATURES = TableFeatures(SCHEMA, log_scaled=frozenset({"income"}))
+
+
+@st.composite
+def encoded_rows(draw: st.DrawFn) -> np.ndarray:
+    numbers = st.floats(-1, 1)
+    age, income, missing = draw(numbers), draw(numbers), draw(st.booleans())
+    sex, ward = draw(st.integers(0, 1)), draw(st.integers(0, 3))
+    return np.array([[age, float(missing), income, *np.eye(2)[sex], *np.eye(4)[ward][:3]]])
+
+
+@given(encoded_rows())
+def test_features_have_norm_one_and_pass_as_integers(row: np.ndarray) -> None:
+    phi = FEATURES.apply(row)
+    assert phi.shape == (1, FEATURES.n_features) == (1, len(FEATURES.names))
+    assert float(np.sum(phi**2)) == pytest.approx(1, abs=1e-12)
+    assert phi[0, -1] == pytest.approx(math.sqrt(0.3))
+    quantise(phi, 2**12)
+
+
+def test_hats_make_piecewise_linear_curves_and_levels_are_told_apart() -> None:
+    """Before the scaling: hats add up to one within the range, and a curve through their centres is theirs."""
+    x = np.linspace(-1, 1, 41)
+    rows = np.column_stack([x, 0 * x, x, 0 * x + 1, 0 * x, 0 * x, 0 * x + 1, 0 * x])
+    linear, *hats, flag = next_parts(rows, 0)
+    assert np.allclose(linear, 2 * x)
+    assert np.allclose(np.sum(hats, axis=0), 1)
+    assert np.allclose(np.tensordot([4, 1, 0, 1, 4], hats, 1)[::10], (4 * x**2)[::10])
+    assert (flag == -0.5).all()
+    log, *four = next_parts(rows, 1)
+    assert log[0] == 0
+    assert log[-1] == pytest.approx(2)
+    assert log[20] > 1.8
+    assert np.allclose(np.sum(four, axis=0), 1)
+    assert next_parts(rows, 2)[0].tolist() == [-0.5] * 41
+    assert np.allclose([part[0] for part in next_parts(rows, 3)], [-1 / 3, 2 / 3, -1 / 3])
+
+
+def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
+    starts = np.cumsum([0, *(one.width for one in SCHEMA.columns)])
+    own = rows[:, starts[column] : starts[column + 1]]
+    return [part for block in FEATURES._features(SCHEMA.columns[column], own) for part in block.T]
+
+
+@pytest.mark.parametrize(
+    "options", [{"log_scaled": frozenset({"sex"})}, {"constant_share": 0.0}, {"constant_share": 1.0}, {"n_hats": 2}]
+)
+def test_feature_maps_that_cannot_be_are_refused(options: dict) -> None:
+    with raising(InputError, next(iter(options))):
+        TableFeatures(SCHEMA, **options)
+    with raising(InputError, "rows"):
+        FEATURES.apply(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 5])
+def test_sums_are_exact_whatever_the_blocks(n_classes: int) -> None:
+    rng, layout = np.random.default_rng(0), SumLayout(6, Outcome(n_classes))
+    phi = rng.standard_normal((300, 6))
+    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+    labels = rng.uniform(-1, 1, 300) if n_classes == 0 else rng.integers(0, n_classes, 300)
+    whole, parts = SumAccumulator(layout), SumAccumulator(layout)
+    whole.add(phi, labels)
+    for start in range(0, 300, 7):
+        parts.add(phi[start : start + 7], labels[start : start + 7])
+    q = [[math.trunc(x * 2**12) for x in row] for row in phi.tolist()]
+    y = layout.outcome.encode(labels).tolist()
+    S = [sum(a[i] * a[j] for a in q) for i in range(6) for j in range(i, 6)]
+    T = [sum(a[i] * b[k] for a, b in zip(q, y, strict=True)) for i in range(6) for k in range(layout.outcome.width)]
+    assert whole.vector.tolist() == parts.vector.tolist() == S + T
+    products, outcomes = layout.unpack(whole.vector)
+    assert np.allclose(products, phi.T @ phi, atol=300 * 2.0**-11)
+    assert np.allclose(products, products.T)
+    codes = {0: lambda: labels[:, None], 2: lambda: 2 * labels[:, None] - 1, 5: lambda: np.eye(5)[labels] - 0.2}
+    assert np.allclose(outcomes, phi.T @ codes[n_classes](), atol=300 * 2.0**-11)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 5])
+def test_one_row_moves_the_sums_by_no_more_than_the_promise_says(n_classes: int) -> None:
+    """In integers: ‖q qᵀ‖ ≤ B², ‖q yᵀ‖ ≤ BY, and entries above the diagonal count twice."""
+    layout, rng = SumLayout(4, Outcome(n_classes), resolution=64), np.random.default_rng(3)
+    for k in range(200):
+        phi = rng.standard_normal((1, 4)) if k else np.array([[1.0, 0, 0, 0]])
+        phi /= np.linalg.norm(phi)
+        sums = SumAccumulator(layout)
+        sums.add(phi, np.array([rng.choice([-1.0, 1.0]) if n_classes == 0 else rng.integers(n_classes)]))
+        S, T = sums.vector[:10], sums.vector[10:]
+        doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
+        assert int((doubled * S**2).sum()) <= 64**4
+        assert int((T**2).sum()) <= 64**2 * layout.outcome.largest_norm_squared
+    assert max(int((layout.outcome.encode(np.array([c])) ** 2).sum()) for c in range(max(2, n_classes))) == (
+        layout.outcome.largest_norm_squared
+    )
+
+
+def test_rows_and_labels_beyond_the_bounds_are_refused() -> None:
+    sums = SumAccumulator(SumLayout(2, Outcome(2)))
+    with raising(InputError, "features", got="longer"):
+        sums.add(np.array([[0.8, 0.61]]), np.array([0]))
+    with raising(InputError, "features", got="NaN"):
+        sums.add(np.array([[0.8, np.nan]]), np.array([0]))
+    with raising(InputError, "features"):
+        sums.add(np.array([[0.8, 0.6]]), np.array([0, 1]))
+    for labels in ([2], [-1], [0.5]):
+        with raising(InputError, "labels"):
+            sums.add(np.array([[0.8, 0.6]]), np.array(labels))
+    with raising(InputError, "labels"):
+        SumAccumulator(SumLayout(2, Outcome(0))).add(np.array([[0.8, 0.6]]), np.array([1.01]))
+    assert (sums.vector == 0).all()
+    coarse = SumAccumulator(SumLayout(1, Outcome(2), resolution=2**29))
+    with raising(InputError, "rows"):
+        coarse.add(np.ones((3, 1)), np.array([0, 1, 0]))
+    with raising(InputError, "n_features"):
+        SumLayout(5000, Outcome(2))
+
+
+@pytest.mark.parametrize(("epsilon", "multiplier"), [(8, 0.638), (4, 1.158), (2, 2.149), (1, 4.045)])
+@pytest.mark.parametrize(("n_classes", "persons"), [(2, 1), (10, 1), (0, 3)])
+def test_the_noise_is_that_of_the_formula(epsilon: float, multiplier: float, n_classes: int, persons: int) -> None:
+    """ρ = ½ m² (B⁴/σ_S² + B²Y²/σ_T²), split by a, on quorum − c contributions."""
+    layout = SumLayout(20, Outcome(n_classes))
+    privacy = SumPrivacy(epsilon, 1e-5, quorum=6, n_colluders=2, rows_per_person=persons, product_share=0.25)
+    noise = calibrate_sums(layout, privacy)
+    B, Y2 = layout.resolution, layout.outcome.largest_norm_squared
+    rho_S, rho_T = persons**2 * B**4 / (8 * noise.on_products), persons**2 * B**2 * Y2 / (8 * noise.on_outcomes)
+    assert rho_S / (rho_S + rho_T) == pytest.approx(0.25, rel=1e-6)
+    assert 1 / math.sqrt(2 * (rho_S + rho_T)) == pytest.approx(multiplier, abs=5e-4)
+    assert promised_epsilon(layout, noise, privacy) == pytest.approx(epsilon, rel=1e-5)
+    assert promised_epsilon(layout, noise, privacy) <= epsilon * (1 + 1e-6)
+    half = SumNoise(noise.on_products // 2, noise.on_outcomes // 2)
+    assert promised_epsilon(layout, half, privacy) > 1.3 * epsilon
+
+
+def test_noise_is_drawn_with_these_variances() -> None:
+    """60 vectors: each mean square within 4 standard errors, which tells σ from σ² and S's two variances."""
+    layout, noise, words = SumLayout(12, Outcome(3)), SumNoise(10_000, 400), words_of(4)
+    drawn = np.array([noise.draw(layout, words) for _ in range(60)]).astype(float)
+    rows, columns = np.triu_indices(12)
+    for part, variance in (
+        (drawn[:, :78][:, rows == columns], 10_000),
+        (drawn[:, :78][:, rows != columns], 5_000),
+        (drawn[:, 78:], 400),
+    ):
+        assert np.mean(part**2) == pytest.approx(variance, rel=4 * math.sqrt(2 / part.size))
+    assert noise.scales(layout, 9) == pytest.approx((300 / 2**24, 60 / 2**12 / 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("epsilon", {"epsilon": 0.0}),
+        ("epsilon", {"epsilon": math.inf}),
+        ("delta", {"delta": 0.0}),
+        ("quorum", {"n_colluders": 5}),
+        ("rows_per_person", {"rows_per_person": 0}),
+        ("product_share", {"product_share": 1.0}),
+    ],
+)
+def test_promises_that_cannot_be_kept_are_refused(name: str, options: dict) -> None:
+    good = {"epsilon": 1.0, "delta": 1e-5, "quorum": 5, "n_colluders": 1}
+    with raising(InputError, name):
+        SumPrivacy(**good | options)
+    with raising(InputError, "resolution"):
+        calibrate_sums(SumLayout(3, Outcome(2), resolution=8), SumPrivacy(8, 1e-5, quorum=300, n_colluders=1))
