@@ -103,11 +103,10 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert (shown["study"]["name"], shown["study"]["fingerprint"]) == ("hearts", quiet.fingerprint)
     uploads, pooled = shown["verdict"]["joining"]
     assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
-    assert (uploads["alone"], uploads["answer"]) == ({"mean": "70.0%", "n": 2}, None)
+    assert (uploads["difference"]["participants"], uploads["answer"]) == (2, None)
     assert pooled["kind"] == "pooled raw not known"
-    assert (
-        "a difference of +16.0 points [+8.0, +24.0] on the same 120 rows" in shown["verdict"]["sentences"]["joining"][0]
-    )
+    words = "on the same 120 rows of 2 participants, that is +16.0 points [+8.0, +24.0] compared with models"
+    assert words in shown["verdict"]["sentences"]["joining"][0]
     assert shown["verdict"]["joining_shown_to_pay"] is False
     assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
     assert shown["verdict"]["attention"] == {

@@ -132,14 +132,14 @@ def _say_alignment(console: Console, aligned: Aligned, folder: Path, *, late: bo
     worst = min(entries, key=lambda entry: entry["fit"])
     console.print(
         f"[bold]Aligned[/bold] {_count(len(entries), 'participant')}, {sum(entry['rows'] for entry in entries):,} rows. "
-        f"Each fits the others' anchor with a correlation of {worst['fit']:.2f} ({worst['name']}) or more; "
+        f"The lowest correlation with the others' anchor is {worst['fit']:.2f} ({worst['name']}); "
         f"1 is perfect, and noise lowers it for everybody alike."
     )
     if record["anchor_noise_scale"]:
         v, transition = record["anchor_noise_scale"], record["transition_scale"]
         side = "below" if v < transition else "[bold]above[/bold]"
         console.print(
-            f"The anchor noise, {v:g}, is {side} {transition:.3g}, near which alignment stops working. "
+            f"The anchor noise, {v:g}, is {side} {transition:.3g}, near which the best alignment gets hard to find. "
             f"{record['termination']}"
         )
     if record["certificate"] is not None:

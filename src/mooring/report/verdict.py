@@ -93,22 +93,12 @@ def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
     joint = score_from(training.get("score"))
     if joint is None:
         return []
-    alone = [score.value for entry in training.get("alone") or () if (score := score_from(entry.get("score")))]
-    mean = sum(alone) / len(alone) if alone else None
-    return [
-        {
-            "kind": "uploads",
-            "score": describe_score(joint),
-            "noisy": noisy,
-            "alone": None if mean is None else {"mean": joint.written(mean), "n": len(alone)},
-            "difference": None if training.get("gain") is None else _difference(Gain.from_dict(training["gain"])),
-            "answer": None,
-        }
-    ]
-
-
-def _difference(gain: Gain) -> dict[str, Any]:
-    return {"words": str(gain), "n": f"{gain.n:,}"}
+    difference = None
+    if training.get("gain") is not None:
+        gain = Gain.from_dict(training["gain"])
+        difference = {"words": str(gain), "rows": f"{gain.n:,}", "participants": len(training.get("alone") or ())}
+    uploads = {"kind": "uploads", "score": describe_score(joint), "noisy": noisy, "difference": difference}
+    return [uploads | {"answer": None}]
 
 
 def _of_new_rows(records: Records) -> list[Fact]:

@@ -142,6 +142,9 @@ def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
     assert ("no anchor noise, however strong, protects rows" in said) == (NOISE[method][0] == 0)
     assert "no anchor noise" in found.verdict
     assert "lower bound" in found.verdict
+    assert "here 200 rows of yours" in found.verdict
+    odd = looked_at(gaussian(41), classes(41), study(method=method))
+    assert "here 20 rows of yours" in odd.verdict  # the other 21 are attacked
 
 
 def test_many_columns_are_named_in_part() -> None:

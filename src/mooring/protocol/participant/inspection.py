@@ -330,7 +330,7 @@ def _verdict(study: Study, result: AuditResult) -> str:
     )
     if found is None or found.worst() is None:
         return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
-    held = max(result.description["rows_each"])
+    held = min(result.description["rows_each"])  # the smaller half is the colluder's
     return (
         f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} rows of yours, "
         f"may hold more and recover more ('mooring audit --study' plays all participants). {protection}"
