@@ -1,0 +1,169 @@
+"""Models from sums alone: least squares and linear discriminant analysis on S = Σ φφᵀ and T = Σ φyᵀ, noise and all.
+
+Legend: φ = (x, √c₀) the features of a row with their constant; n, m the number and mean of rows, read off the constant's row
+of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
+
+Noise of known scale is taken into account in three ways, none of which looks at data: eigenvalues below zero are set to
+zero; the ridge grows with the spectral norm of the noise, λ = σ_S √D + 10⁻³ n/D; and, where features are many and weakly
+correlated, as those of tables, entries off the diagonal of C are shrunk by the share of their mean square that is noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.typing import Matrix
+
+_RIDGE = 1e-3
+_SMALLEST = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The total of everybody's sums, in the units of features and outcomes.
+
+    Attributes
+    ----------
+    products : array of shape (D, D)
+        S; the constant is the last feature.
+    outcomes : array of shape (D, K)
+        T: K is 1 for two classes (±1) and for a number, else the number of classes (e_k − 1/K).
+    constant_share : float
+        c₀.
+    n_classes : int
+        0 for a number.
+    noise_scales : tuple of float, default (0, 0)
+        σ_S and σ_T on the total.
+    """
+
+    products: Matrix
+    outcomes: Matrix
+    constant_share: float
+    n_classes: int
+    noise_scales: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        D = self.products.shape[0]
+        if self.products.shape != (D, D) or D < 2 or self.outcomes.shape[0] != D:
+            raise InputError(
+                "sums",
+                expected="a square matrix of products, and outcomes of as many rows",
+                got=f"shapes {self.products.shape} and {self.outcomes.shape}",
+                cure="Take both from SumLayout.unpack.",
+            )
+
+    @property
+    def n_rows(self) -> float:
+        """About the number of rows: one at least."""
+        return max(1.0, float(self.products[-1, -1]) / self.constant_share)
+
+    @property
+    def means(self) -> tuple[Matrix, Matrix]:
+        """The mean of x and the mean of y."""
+        unit = math.sqrt(self.constant_share) * self.n_rows
+        return self.products[:-1, -1] / unit, self.outcomes[-1] / unit
+
+
+@dataclass(frozen=True, eq=False)
+class SumModel:
+    """A linear model of features.
+
+    Attributes
+    ----------
+    weights : array of shape (D − 1, K)
+    intercept : array of shape (K,)
+    n_classes : int
+        0 for a number.
+    """
+
+    weights: Matrix
+    intercept: Matrix
+    n_classes: int
+
+    def scores(self, features: Matrix) -> Matrix:
+        """Return the scores of rows of features, constant included, of shape (n, K)."""
+        return np.asarray(features[:, :-1] @ self.weights + self.intercept)
+
+    def predict(self, features: Matrix) -> Matrix:
+        """Return codes of classes, or numbers in [−1, 1]."""
+        scores = self.scores(features)
+        if self.n_classes == 0:
+            return np.clip(scores[:, 0], -1, 1)
+        return np.asarray(scores[:, 0] > 0, dtype=np.int64) if self.n_classes == 2 else scores.argmax(axis=1)
+
+
+def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
+    """Fit ridge regression of the outcome.
+
+    Parameters
+    ----------
+    sums : Sums
+    shrink : bool, default True
+        Whether to shrink correlations by what noise makes of them; False for features that are dense and decorrelated.
+
+    Examples
+    --------
+    >>> x = np.array([[0.5, 0.5], [-0.5, 0.5]])
+    >>> model = fit_least_squares(Sums(x.T @ x, x.T @ np.array([[1.0], [-1.0]]), 0.25, 2))
+    >>> model.predict(x)
+    array([1, 0])
+    """
+    centred, crossed, m, y_mean = _centred(sums, shrink=shrink)
+    weights = _solve(centred, _ridge(sums), crossed)
+    return SumModel(weights, y_mean - m @ weights, sums.n_classes)
+
+
+def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
+    """Fit linear discriminant analysis: `scores` are log-odds of classes, the first against the second for two.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of classes.
+    shrink : bool, default True
+        As for `fit_least_squares`.
+    """
+    K = sums.n_classes
+    if K < 2:
+        raise InputError("sums", expected="of classes", got="of a number", cure="Use fit_least_squares.")
+    centred, crossed, m, y_mean = _centred(sums, shrink=shrink)
+    shares = (1 + np.array([-y_mean[0], y_mean[0]])) / 2 if K == 2 else y_mean + 1 / K
+    shares = np.clip(shares, 1 / (sums.n_rows + K), 1.0)
+    shares = shares / shares.sum()
+    deviations = np.hstack([-crossed, crossed]) / 2 if K == 2 else crossed  # Σ (x − m) over each class
+    means = deviations / (sums.n_rows * shares)
+    between = (means * (sums.n_rows * shares)) @ means.T
+    axes = _solve(centred - between, _ridge(sums), means) * sums.n_rows
+    offsets = np.log(shares) - np.einsum("ik,ik->k", means, axes) / 2 - m @ axes
+    if K == 2:
+        return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K)
+    return SumModel(axes, offsets, K)
+
+
+def _ridge(sums: Sums) -> float:
+    D = sums.products.shape[0]
+    return float(sums.noise_scales[0] * math.sqrt(D) + _RIDGE * sums.n_rows / D)
+
+
+def _centred(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """C and Σ (x − m)(y − ȳ)ᵀ, and the means m and ȳ."""
+    n, (m, y_mean) = sums.n_rows, sums.means
+    centred = sums.products[:-1, :-1] - n * np.outer(m, m)
+    crossed = sums.outcomes[:-1] - n * np.outer(m, y_mean)
+    variance = sums.noise_scales[0] ** 2 / 2
+    if shrink and variance > 0:
+        lengths = np.maximum(np.diag(centred), _SMALLEST)
+        products, off = np.outer(lengths, lengths), ~np.eye(lengths.size, dtype=np.bool_)
+        signal = max(0.0, float((centred[off] ** 2 - variance).sum() / products[off].sum())) * products
+        centred = np.where(off, centred * signal / (signal + variance), centred)
+    return centred, crossed, m, y_mean
+
+
+def _solve(matrix: Matrix, ridge: float, right: Matrix) -> Matrix:
+    """(M₊ + λI)⁻¹ B, with the eigenvalues of M below zero set to zero."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))

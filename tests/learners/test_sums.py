@@ -1,0 +1,95 @@
+"""Models from sums: those of the rows where there is no noise, and what noise may do to them."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
+
+from mooring.errors import InputError
+from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
+from mooring.mechanisms.secure_sum.feature_map import scale_to_unit
+from tests.raising import raising
+
+C0, N, D = 0.2, 3000, 9
+OUTCOMES = {0: lambda y: y[:, None], 2: lambda y: 2.0 * y[:, None] - 1, 4: lambda y: np.eye(4)[y] - 1 / 4}
+
+
+def drawn(n_classes: int, n: int = N) -> tuple[np.ndarray, np.ndarray]:
+    """Features of rows and their labels, which follow the features."""
+    rng = np.random.default_rng(n_classes)
+    phi = rng.standard_normal((n, D)) * np.linspace(2, 0.5, D) + 0.3
+    scale_to_unit(phi, C0)
+    scores = phi[:, :-1] @ np.random.default_rng(1).standard_normal((D - 1, max(1, n_classes)))
+    if n_classes == 0:
+        return phi, np.clip(scores[:, 0] / 3, -1, 1)
+    return phi, (scores[:, 0] > 0).astype(int) if n_classes == 2 else scores.argmax(axis=1)
+
+
+def summed(phi: np.ndarray, y: np.ndarray, n_classes: int, scales: tuple[float, float] = (0.0, 0.0)) -> Sums:
+    rng, T = np.random.default_rng(5), phi.T @ OUTCOMES[n_classes](y)
+    noise = np.triu(rng.standard_normal((D, D))) * np.where(np.eye(D), 1, math.sqrt(0.5))
+    S = phi.T @ phi + scales[0] * (np.triu(noise) + np.triu(noise, 1).T)
+    return Sums(S, T + scales[1] * rng.standard_normal(T.shape), C0, n_classes, scales)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+@pytest.mark.parametrize("shrink", [True, False])
+def test_without_noise_least_squares_is_ridge_regression_on_the_rows(n_classes: int, shrink: bool) -> None:
+    phi, y = drawn(n_classes)
+    ridge = Ridge(alpha=1e-3 * N / D).fit(phi[:, :-1], OUTCOMES[n_classes](y))
+    model = fit_least_squares(summed(phi, y, n_classes), shrink=shrink)
+    assert np.allclose(model.scores(phi), ridge.predict(phi[:, :-1]).reshape(N, -1), atol=1e-9)
+    if n_classes == 0:
+        assert np.abs(model.predict(phi)).max() <= 1
+        assert np.corrcoef(model.predict(phi), y)[0, 1] > 0.95
+    else:
+        assert np.mean(model.predict(phi) == y) > 0.85
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_without_noise_the_discriminant_is_that_of_the_rows(n_classes: int) -> None:
+    """But for the ridge, which is small beside these variances: probabilities within 0.03."""
+    phi, y = drawn(n_classes)
+    reference = LinearDiscriminantAnalysis().fit(phi[:, :-1], y).predict_proba(phi[:, :-1])
+    scores = fit_discriminant(summed(phi, y, n_classes)).scores(phi)
+    scores = np.hstack([0 * scores, scores]) if n_classes == 2 else scores
+    found = np.exp(scores - scores.max(axis=1, keepdims=True))
+    found /= found.sum(axis=1, keepdims=True)
+    assert np.abs(found - reference).max() < 0.03
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_noise_far_below_the_sums_changes_little_and_far_above_leaves_a_finite_model(shrink: bool) -> None:
+    phi, y = drawn(4)
+    clean = fit_least_squares(summed(phi, y, 4), shrink=shrink)
+    mild, wild = (fit_least_squares(summed(phi, y, 4, scales), shrink=shrink) for scales in ((1.0, 1.0), (1e6, 1e6)))
+    assert np.mean(mild.predict(phi) == clean.predict(phi)) > 0.9
+    assert np.isfinite(wild.scores(phi)).all()
+    assert np.isfinite(fit_discriminant(summed(phi, y, 4, (1e6, 1e6))).scores(phi)).all()
+
+
+def test_shrinking_and_the_ridge_pay_where_noise_is_strong() -> None:
+    """Least squares as it stands inverts the noise."""
+    phi, y = drawn(2, n=400)
+    sums = summed(phi, y, 2, (12.0, 6.0))
+    naive = np.linalg.solve(sums.products, sums.outcomes)
+    assert np.mean(fit_least_squares(sums).predict(phi) == y) > np.mean((phi @ naive)[:, 0] * (2 * y - 1) > 0) + 0.05
+
+
+def test_the_number_of_rows_and_the_means_are_read_off_the_constant() -> None:
+    phi, y = drawn(4)
+    sums = summed(phi, y, 4)
+    assert sums.n_rows == pytest.approx(N)
+    assert np.allclose(sums.means[0], phi[:, :-1].mean(axis=0))
+    assert np.allclose(sums.means[1], np.bincount(y, minlength=4) / N - 1 / 4)
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    with raising(InputError, "sums"):
+        Sums(np.zeros((3, 2)), np.zeros((3, 1)), C0, 2)
+    with raising(InputError, "sums"):
+        Sums(np.zeros((3, 3)), np.zeros((2, 1)), C0, 2)
+    with raising(InputError, "sums", got="number"):
+        fit_discriminant(Sums(np.eye(3), np.zeros((3, 1)), C0, 0))
