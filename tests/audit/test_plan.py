@@ -16,7 +16,7 @@ from mooring.audit import DENOISED, LeakageLimit, PointResult, utility
 from mooring.audit import plan as planning
 from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.result import AttackOutcome
-from mooring.learners import Gain
+from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
 from mooring.tables import Partition
@@ -293,3 +293,22 @@ def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_give
     search.at(v, 0.5, 6, 24)
     search.over_shape(widen=True)
     assert {point.n_anchor_rows for point in search.tried} == tried
+
+
+@pytest.mark.parametrize(("score", "chosen"), [(0.8, 0.9), (None, 0.6)])
+def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_with_least_noise(
+    score: float | None, chosen: float
+) -> None:
+    search = planning._Search(SimpleNamespace(), LeakageLimit.parse("error at least 0.5"), None, None)  # type: ignore[arg-type]
+    for error in (0.6, 0.9, 0.7):
+        figure = Figure("error", error, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
+        point, outcome = (
+            planning.point_with_noise(0.0, error, n_components=6, n_anchor_rows=24),
+            AttackOutcome("moments"),
+        )
+        deployed = None if score is None else Score("balanced accuracy", score, 0.7, 0.9, 60)
+        found = PointResult(point, error, (replace(outcome, figures={"centred_error": figure}),), deployed, None)
+        search.tried[point] = found
+    best = search._best()
+    assert best is not None
+    assert best.data_noise_scale == chosen

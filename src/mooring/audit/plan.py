@@ -285,13 +285,14 @@ class _Search:
         return next(iter(self._ranked()), None)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
-        """Points that keep to the limit, the best score first; without scores, the least noise first."""
+        """Points that keep to the limit, the best score first, then the safest; without scores, the least noise first."""
         kept = [
             one
             for one in self.tried.values()
             if self.limit.met_at(one) and (one.point.data_noise_level > 0) == with_noise
         ]
-        return sorted(kept, key=lambda one: (_score(one), -_safety(one, self.limit)), reverse=True)
+        sign = 1 if any(math.isfinite(_score(one)) for one in kept) else -1
+        return sorted(kept, key=lambda one: (_score(one), sign * _safety(one, self.limit)), reverse=True)
 
     def _bisect(self, at: Callable[[float], PointResult], grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
         """Find the least noise that keeps to the limit: widen the grid if need be, then halve."""

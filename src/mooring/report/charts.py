@@ -23,7 +23,7 @@ _MOST_ATTACKS, _MOST_BARS, _LABEL, _LONG_LABEL = 14, 60, 18, 26
 _PALE = "#b8c2cc"
 _METHOD_COLOURS = (BLUE, SAND, "#d1615d", "#85b6b2", "#6a9f58", "#e7ca60", "#a87c9f", "#967662", INK, "#b8b0ac")
 _METHOD_MARKS = {"none": "square", "reference": "circle", "procrustes": "diamond"}
-_SCORE_COLOURS = {"joint": BLUE, "alone": SAND, "local only": "#d1615d", "pooled raw": QUIET}
+_SCORE_COLOURS = {"joint": BLUE, "local only": "#d1615d", "pooled raw": QUIET}
 
 
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
@@ -294,10 +294,6 @@ def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Any:
         for entry in entries
         if entry["group"] in ("joint", "local only", "pooled raw")
     ]
-    alone = [score for entry in entries if entry["group"] == "alone" and (score := score_from(entry["score"]))]
-    if alone:
-        mean, unknown = sum(score.value for score in alone) / len(alone), float("nan")
-        read.insert(1, ("alone", "one upload alone, mean", Score(alone[0].metric, mean, unknown, unknown, len(alone))))
     known = [score for *_, score in read if score is not None]
     if not known:
         return None
@@ -315,7 +311,7 @@ def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Any:
-    """The joint model's score at each participant beside that of its own upload alone; None if neither is known."""
+    """What models of the others score at each participant beside that of its own upload alone; None if neither is known."""
     known = [(entry["group"], entry["name"], score) for entry in entries if (score := score_from(entry["score"]))]
     groups = {
         group: {name: score for its_group, name, score in known if its_group == group}
@@ -325,7 +321,7 @@ def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Any:
     if not names:
         return None
     figure = go.Figure()
-    looks = (("joint model", BLUE, "circle", -0.14), ("its upload alone", SAND, "diamond", 0.14))
+    looks = (("models of the others' uploads", BLUE, "circle", -0.14), ("its upload alone", SAND, "diamond", 0.14))
     for (title, colour, symbol, shift), own in zip(looks, groups.values(), strict=True):
         chosen = [(k, name, own[name]) for k, name in enumerate(names) if name in own]
         if chosen:
