@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -20,10 +21,12 @@ from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
 from tests.auditing import class_rows
+from tests.record import check_record
 
 N_PARTICIPANTS, N_ROWS, WIDTH = 4, 60, 5
 SIGMA, V = 0.3, 0.2
 TARGET = 1
+RECORD = Path(__file__).parent / "record.json"
 
 VIEWS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -50,6 +53,7 @@ CONTRACT: dict[str, Callable[[Method, str], bool]] = {
     "repeated-upload": lambda method, view: view == "repeated-uploads",
 }
 VIEW_OF = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}  # the others need no more than "plain"
+DENOISED = ("plain", "no-colluders", "repeated-uploads", "known-rows")
 IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alignment-map")
 
 
@@ -137,7 +141,7 @@ def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, 
             assert outcome.notes == again.notes
 
 
-@pytest.mark.parametrize("view_name", ["plain", "no-colluders", "repeated-uploads", "known-rows"])
+@pytest.mark.parametrize("view_name", DENOISED)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("attack", CONTRACT)
 def test_denoising_works_or_says_why_not(attack: str, method: str, view_name: str) -> None:
@@ -154,45 +158,30 @@ def test_denoising_works_or_says_why_not(attack: str, method: str, view_name: st
         assert not np.array_equal(outcome.rows, outcome_of(attack, method, view_name).rows)
 
 
-BOTH = "aa-i-gdp-both-noise"
-SCENES = (
-    ("c-gdp-data-noise", "plain", False),
-    ("aa-i-gdp-data-noise", "plain", True),
-    ("aa-i-gdp-anchor-noise", "plain", False),
-    (BOTH, "plain", False),
-    (BOTH, "plain", True),
-    (BOTH, "several-colluders", False),
-    (BOTH, "no-labels", False),
-    (BOTH, "no-colluders", False),
-    (BOTH, "known-rows", True),
-    (BOTH, "repeated-uploads", True),
-)
-# The error of each attack in these scenes, to five decimals; no number where it does not apply.
-RECORD: dict[str, tuple[float | None, ...]] = {
-    "known-secret": (0.10134, None, None, None, None, None, None, None, None, None),
-    "known-anchor": (None, 0.09921, None, None, None, None, None, None, None, None),
-    "pseudoinverse": (None, 0.09921, 0.60578, 0.56877, 0.54218, 0.56877, 0.56877, None, 0.54218, 0.54218),
-    "procrustes": (None, 0.09921, 0.38546, 0.22629, 0.23779, 0.22629, 0.22629, None, 0.23779, 0.23779),
-    "alignment-map": (None, 0.09921, 0.54639, 0.38251, 0.35312, 0.29399, 0.38251, None, 0.35312, 0.35312),
-    "moments": (0.22735, 0.09921, 0.09025, 0.13871, 0.13851, 0.12051, 0.23036, None, 0.13851, 0.13851),
-    "joint-moments": (None, 0.09713, 0.06370, 0.12172, 0.11777, 0.11232, 0.22093, None, 0.11777, 0.11777),
-    "principal-axes": (1.66271, 1.80457, 1.83270, 1.83217, 1.80641, 1.55852, 1.83217, 1.60048, 1.80641, 1.80641),
-    "independent-components": (0.81274, 0.99166, 1.11957, 1.02110, 0.99223, 1.08283, 1.02110, 1.47961, 0.99223, 0.99223),
-    "known-rows": (None, None, None, None, None, None, None, None, 0.18141, None),
-    "repeated-upload": (None, None, None, None, None, None, None, None, None, 0.10752),
-}  # fmt: skip
+def hangs_on_rounding(attack: str, method: str, view: str) -> bool:
+    """FastICA does not converge on so few rows; without an anchor two optima are nearly equal for several colluders."""
+    equal = attack == "moments" and view == "several-colluders" and not METHODS[method].uses_anchor
+    return equal or attack == "independent-components"
 
 
-@pytest.mark.parametrize("attack", RECORD)
-def test_an_attack_is_as_strong_as_it_was(attack: str) -> None:
-    """A change that weakens an attack makes every page rosier, and one that strengthens it is worth a note: see RECORD."""
-    assert set(CONTRACT) - set(RECORD) == {"lattice"}
-    for (method, view, denoise), expected in zip(SCENES, RECORD[attack], strict=True):
-        found = outcome_of(attack, method, view, denoise=denoise)
-        assert isinstance(found, DoesNotApply) == (expected is None), (method, view)
-        if isinstance(found, Reconstruction):
-            error = centred_error(simulated(method).private_data[TARGET], found.rows)
-            assert error == pytest.approx(expected, rel=1e-3, abs=2e-5), (method, view, denoise)
+LOOSE = {"moments": 3e-3, "joint-moments": 3e-3}  # their descents rest within a tolerance
+
+
+@pytest.mark.parametrize("attack", CONTRACT)
+def test_an_attack_is_as_strong_as_on_record(attack: str) -> None:
+    """A change that weakens an attack makes every page rosier, and one that strengthens it is worth a note.
+
+    Its error, and the error it expects, wherever it applies and does not hang on rounding.
+    """
+    found = {}
+    for method in METHODS:
+        truth = simulated(method).private_data[TARGET]
+        for view, denoise in [(view, False) for view in VIEWS] + [(view, True) for view in DENOISED]:
+            outcome = outcome_of(attack, method, view, denoise=denoise)
+            if isinstance(outcome, Reconstruction) and not hangs_on_rounding(attack, method, view):
+                expected = None if outcome.row_error is None else float(np.sqrt(np.trace(outcome.row_error)))
+                found[f"{method}, {view}{', denoised' * denoise}"] = [centred_error(truth, outcome.rows), expected]
+    check_record(RECORD, attack, found, rel=LOOSE.get(attack, 1e-3), abs=2e-5)
 
 
 def arrays_of(root: object) -> list[np.ndarray]:

@@ -79,6 +79,28 @@ def test_carriers_counts_ties_in_part_and_asks_for_no_common_value() -> None:
     assert Carriers.of(np.random.default_rng(0).standard_normal((50, 2))).counts.size == 0
 
 
+def test_carriers_of_a_value_between_others_are_the_rows_nearest_to_it() -> None:
+    rows = np.array([0.0, 0, 0, 1, 1, 2, 2, 2])[:, None]
+    asked = Carriers.of(rows)
+    middle = asked.values.tolist().index(1.0)
+    above, tied = asked.rank(np.array([9.0, -5, 0.2, 0.8, 1.1, 1.9, 3, 4])[:, None])
+    assert np.flatnonzero((above | tied)[:, middle]).tolist() == [3, 4]
+    assert asked.counts.tolist() == [2, 3, 3]
+    assert asked.sides[asked.values.argsort()].tolist() == [-1, 0, 1]
+
+
+@pytest.mark.parametrize(("n_values", "asked"), [(2, 1), (20, 20), (21, 0)])
+def test_a_column_is_asked_about_if_it_has_few_values(n_values: int, asked: int) -> None:
+    rows = np.r_[np.zeros(int(n_values == 2)), np.arange(n_values)][:, None]
+    assert Carriers.of(rows).counts.size == asked
+
+
+def test_of_many_rare_values_the_rarest_500_are_asked_for() -> None:
+    rows = np.random.default_rng(0).permuted(np.repeat(np.eye(20), [1, *[3] * 19], axis=0), axis=0)
+    many = Carriers.of(np.tile(rows, 30))
+    assert many.counts.tolist() == [1] * 30 + [3] * 470
+
+
 def test_the_column_and_the_row_that_are_rebuilt_best_are_named() -> None:
     rows, rng = table(), np.random.default_rng(2)
     rows[7, :3] = 40.0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import mooring.metrics.intervals
 from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, wilson
+from mooring.metrics.intervals import mean_ratio, percentile_interval, student_interval
 
 Refused = Callable[..., None]
 
@@ -92,6 +93,50 @@ def test_resamples_without_a_denominator_are_left_out(rng: np.random.Generator) 
     interval = bootstrap_ratio([4.0, 0.0, 0.0], [1.0, 0.0, 0.0], rng=rng)
     assert (interval.low, interval.high) == (2.0, 2.0)
     assert not bootstrap_ratio([4.0, 1.0], [0.0, 0.0], rng=rng).known
+
+
+def test_the_mean_of_ratios_and_its_error_by_hand() -> None:
+    """Two rows of one column: ratios 1/2, influences ±1/4, error √(2 · 2/16) = 1/2. Three rows: 1/3, √(3/2 · 6/81)."""
+    one = np.ones((2, 1))
+    assert mean_ratio(np.array([[1.0], [0.0]]), one) == (0.5, pytest.approx(0.5), 2)
+    three = mean_ratio(np.array([[1.0], [0.0], [0.0]]), np.ones((3, 1)))
+    assert three == (pytest.approx(1 / 3), pytest.approx(1 / 3), 3)
+    # A second column of twice the weight, and a third that no row has: the mean of 1/2 and 1/4.
+    numerators, denominators = np.array([[1.0, 1, 5], [0, 0, 5]]), np.array([[1.0, 2, 0], [1, 2, 0]])
+    assert mean_ratio(numerators, denominators) == (0.375, pytest.approx(0.375), 2)
+    # Clusters: rows 0 and 1 count once, and their influences add up; a pseudo-row adds (rows a cluster / rows)².
+    grouped = np.array([[1.0], [1.0], [0.0], [0.0]])
+    assert mean_ratio(grouped, np.ones((4, 1)), clusters=["a", "a", "b", "b"]) == (0.5, pytest.approx(0.5), 2)
+    added = mean_ratio(grouped, np.ones((4, 1)), clusters=["a", "a", "b", "b"], pseudo_rows=3.0)
+    assert added == (0.5, pytest.approx(math.sqrt(1 / 4 + 3 * (2 / 4) ** 2)), 2)
+    two = mean_ratio(np.ones((4, 2)), np.ones((4, 2)) * [1, 2], pseudo_rows=1.0)
+    assert two == (0.75, pytest.approx(math.sqrt((1 / 16 + 1 / 64) / 2 / 4)), 4)
+
+
+def test_the_mean_of_ratios_without_rows_or_columns_to_tell_it_is_unknown() -> None:
+    value, error, n = mean_ratio(np.ones((1, 1)), np.ones((1, 1)))
+    assert (value, math.isnan(error), n) == (1.0, True, 1)
+    value, error, n = mean_ratio(np.ones((3, 2)), np.zeros((3, 2)))
+    assert (math.isnan(value), math.isnan(error), n) == (True, True, 3)
+    assert mean_ratio(np.ones((0, 1)), np.ones((0, 1)))[2] == 0
+
+
+@pytest.mark.parametrize(("n", "level", "quantile"), [(2, 0.95, 12.7062047), (3, 0.95, 4.3026527), (2, 0.9, 6.3137515)])
+def test_students_interval_has_the_quantile_of_one_degree_less_than_rows(n: int, level: float, quantile: float) -> None:
+    interval = student_interval(1.0, 0.5, n=n, level=level)
+    assert (interval.low, interval.high) == (pytest.approx(1 - quantile / 2), pytest.approx(1 + quantile / 2))
+    assert interval.level == level
+    assert student_interval(1.0, 0.5, n=9).level == 0.95
+    for value, error in ((math.nan, 0.5), (1.0, math.nan)):
+        assert not student_interval(value, error, n=n).known
+
+
+def test_a_percentile_interval_cuts_equal_tails_off_and_needs_two_rows() -> None:
+    estimates = np.arange(101.0)
+    interval = percentile_interval(estimates, n_rows=2, level=0.8)
+    assert (interval.low, interval.high) == (pytest.approx(10.0), pytest.approx(90.0))
+    assert not percentile_interval(estimates, n_rows=1, level=0.8).known
+    assert not percentile_interval(estimates[:0], n_rows=2, level=0.8).known
 
 
 def test_a_figure_survives_json() -> None:

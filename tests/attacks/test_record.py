@@ -1,0 +1,266 @@
+"""Paths of the attacks that the contract's scenes do not walk, each with its figures on record (see tests/record.py).
+
+What an attack weighs (likelihoods, penalties, priors) decides how strong it is long before a test of its outcome fails.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from mooring.attacks import decoding, independent_components, joint_moments, known_rows, lattice, repeated_upload, run
+from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
+from mooring.attacks.lattice import AnchorStatistics, LatticeRows, Line, Simplex
+from mooring.attacks.lattice_reduction import _shortened
+from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.attacks.moment_search import MomentRows, _Signs, _starts
+from mooring.attacks.view import CollusionView
+from mooring.audit.simulation import Simulation, simulate
+from mooring.geometry import RigidMap
+from mooring.mechanisms.projection import gaussian_projection
+from mooring.metrics import centred_error
+from tests.auditing import class_rows
+from tests.record import check_record
+
+RECORD = Path(__file__).parent / "record.json"
+
+
+def error(attack: str, simulation: Simulation, view: CollusionView, **options: Any) -> float:
+    found = run(attack, view, rng=np.random.default_rng(0), **options)
+    return float(centred_error(simulation.private_data[view.target], found.rows))
+
+
+def column_of(rng: np.random.Generator, rate: float, n: int, *, step: float = 1.0) -> LatticeRows:
+    codes = rng.integers(0, 3, n)
+    rows = step * rng.poisson(rate * (1 + codes))[:, None].astype(float)
+    return LatticeRows(rows, codes, (Line(np.array([1.0]), step),), ())
+
+
+def lattice_likelihoods(rate: float) -> Any:
+    """Of every place that the first row may have on a line: the best, its likelihood, and the margin to its neighbours."""
+    rng = np.random.default_rng(1)
+    known, found = column_of(rng, rate, 90, step=2.0), column_of(rng, rate, 40)
+    figures = []
+    for sign in (1.0, -1.0):
+        likelihoods, places = lattice._likelihoods(known, found, known.lines[0], found.lines[0], sign, 1.0)
+        best = int(likelihoods.argmax())
+        figures += [places[best], likelihoods[best], *(likelihoods[best] - likelihoods[[best - 2, best - 1, -1]])]
+    return [*figures, likelihoods.size]
+
+
+def lattice_vertices() -> Any:
+    rng = np.random.default_rng(2)
+    steps = np.array([1.0, 1.0, 2.25, 2.25])
+    sides = [(rng.integers(0, 2, n), rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])) for n in (50, 30)]
+    own, seen = (Simplex(np.diag(np.sqrt(steps)), steps, vertex_of) for _, vertex_of in sides)
+    agreement = 3 * rng.standard_normal((4, 4))
+    return [
+        lattice._vertices_named(own, seen, sides[0][0], sides[1][0], anchored)
+        for anchored in (None, AnchorStatistics(agreement, np.zeros(4), 1.0))
+    ]
+
+
+def lattice_correlations() -> Any:
+    """How much likelier values must make the wrong pairs, and the wrong signs, for correlations not to overrule them."""
+    rng = np.random.default_rng(3)
+    mixing = np.linalg.cholesky(
+        np.array([[1, 0.6, 0.3, 0.1], [0.6, 1, -0.4, 0], [0.3, -0.4, 1, 0.2], [0.1, 0, 0.2, 1]])
+    )
+    lines = tuple(Line(direction, 1.0) for direction in np.eye(4))
+    known, found = (
+        LatticeRows((rng.standard_normal((n, 4)) @ mixing.T).round(), np.zeros(n, dtype=int), lines, ())
+        for n in (80, 50)
+    )
+    pairs, turns = np.array([1, 0, 2, 3]), np.array([0, 0, 1, 0])
+    favour = np.zeros((2, 4, 4))
+    favour[turns, np.arange(4), pairs] = 1.0
+
+    def kept(scale: float) -> float:
+        found_pairs, found_turns = lattice._by_correlation(known, found, scale * favour, pairs, turns)
+        return float(np.array_equal(found_pairs, pairs) and np.array_equal(found_turns, turns)) - 0.5
+
+    return brentq(kept, 0.0, 300.0, xtol=1e-6)
+
+
+def lattice_names() -> Any:
+    """Few rows of columns that are hard to tell apart: some names are wrong, and which ones is on record."""
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        labels = [rng.integers(0, 2, 40) for _ in range(3)]
+        parts = [
+            np.hstack([
+                rng.random((40, 4)) < np.array([0.3, 0.35, 0.4, 0.45]) + 0.2 * codes[:, None],
+                np.eye(3)[rng.choice(3, 40, p=[0.4, 0.35, 0.25])],
+            ]).astype(float)
+            for codes in labels
+        ]  # fmt: skip
+        for method, v in (("i-gdp", 0.0), ("aa-i-gdp-anchor-noise", 1.0)):
+            simulation = simulate(parts, labels, method=method, anchor_noise_scale=v, rng=rng)
+            found.append(error("lattice", simulation, simulation.view()))
+    return found
+
+
+def lattice_alone() -> Any:
+    """No colluder: columns of whole numbers and of other steps, skewed to the left and to the right."""
+    rng = np.random.default_rng(4)
+    rows = [np.column_stack([9 - rng.poisson(1.0, 80), rng.poisson(3.0, 80) * 0.3]).astype(float) for _ in range(2)]
+    simulation = simulate(rows, method="i-gdp", rng=rng)
+    return error("lattice", simulation, simulation.view(colluders=()))
+
+
+def lattice_shortened() -> Any:
+    basis = np.array([[1.0, 0, 0], [3, 2, 0], [7, 5, 0.5]])
+    return np.abs(_shortened(basis)), np.abs(_shortened(basis @ np.array([[1.0, 0.3, 0], [0, 2, 0.4], [0, 0, 3]])))
+
+
+def decoders(monkeypatch: pytest.MonkeyPatch) -> Any:
+    rng = np.random.default_rng(5)
+    F = gaussian_projection(12, 4, rng=rng)
+    causes = rng.standard_normal((3, 12))
+    records = 2 + rng.standard_normal((60, 3)) @ causes + 0.4 * rng.standard_normal((60, 12))
+    alone = rng.standard_normal((60, 12))
+    found = [decoding.learn_decoder(F, records[:n]) for n in (3, 5, 8, 30)]
+    trusted = [[decoding._comes_nearer(F, rows[:n]) for n in (2, 3, 4, 6, 9, 24, 60)] for rows in (records, alone)]
+    mixed = [decoding._comes_nearer(F, np.vstack([alone[:n], records[: 30 - n]])) for n in range(0, 30, 2)]
+    monkeypatch.setattr(decoding, "_MOST_JUDGED", 100)
+    found.append(decoding.learn_decoder(F, records[:30]))
+    monkeypatch.setattr(decoding, "_MOST_TRIED", 25)
+    mixed += [decoding._comes_nearer(F, np.vstack([alone[:n], records[: 60 - n]])) for n in range(0, 60, 6)]
+    return [[one.penalty, np.linalg.norm(one.matrix), one.offset.sum()] for one in found], trusted, mixed
+
+
+def denoising() -> Any:
+    """Classes that no colluder has, or of which it has one row; a population of fewer classes than the target's labels."""
+    rows, labels = class_rows(3, 40, 4)
+    kept = np.r_[np.flatnonzero(labels[0] == 0), np.flatnonzero(labels[0] == 1)[:1]]
+    rows[0], labels[0] = rows[0][kept], labels[0][kept]
+    rng, noise = np.random.default_rng(6), {"anchor_noise_scale": 0.3, "data_noise_scale": 0.8}
+    simulation = simulate(rows, labels, method="aa-i-gdp-both-noise", rng=rng, **noise)
+    found = [error(attack, simulation, simulation.view(), denoise=True) for attack in ("procrustes", "joint-moments")]
+    other = replace(simulation.view(), labels=(np.full(kept.size, 3), *simulation.view().labels[1:]))
+    return [*found, *(error(attack, simulation, other, denoise=True) for attack in ("moments", "joint-moments"))]
+
+
+def many_candidates(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Known rows among rows of which many pairs are equally far apart; their distances are worked through in blocks."""
+    monkeypatch.setattr(known_rows, "_BLOCK_NUMBERS", 200)
+    found: list[Any] = []
+    for seed, width in enumerate((5, 6, 8)):
+        rng = np.random.default_rng(seed)
+        rows = [rng.choice([-1.0, 1.0], (30, width)) * np.linspace(1, 2, width) for _ in range(2)]
+        simulation = simulate(rows, method="i-gdp", rng=rng)
+        view = simulation.view(colluders=(), n_known_rows=width + 2)
+        X = np.unique(view.known_rows, axis=0)
+        places = known_rows._by_distances(X, view.target_upload.representation)
+        found += [places is None] if width == 8 else [error("known-rows", simulation, view)]  # 10 rows, 7 directions
+    near = rows[1] + 1e-7 * rng.standard_normal(rows[1].shape) * np.geomspace(0.1, 100, 30)[:, None]
+    return found, [known_rows._by_distances(near[k : k + 4], rows[1]) is not None for k in range(26)]
+
+
+def many_participants(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """More than the attack works through: some are drawn, each once."""
+    monkeypatch.setattr(joint_moments, "_MAX_OTHERS", 3)
+    rows, labels = class_rows(6, 25, 3)
+    method = "aa-i-gdp-anchor-noise"
+    simulation = simulate(rows, labels, method=method, anchor_noise_scale=0.3, rng=np.random.default_rng(7))
+    return error("joint-moments", simulation, simulation.view())
+
+
+def moment_landscape() -> Any:
+    """Ridge, curvatures, expected error, and what is lost at each start against the true map; then votes for signs."""
+    rows, labels = class_rows(2, 70, 5)
+    rng = np.random.default_rng(8)
+    secret, v = RigidMap.sample(5, rng=rng), 0.4
+    Y = secret.apply(rows[1][:50])
+    cross = (secret.orthogonal + v * rng.standard_normal((5, 5)))[None]
+    evidence = AnchorEvidence(cross, (secret.translation + 0.1 * rng.standard_normal(5))[None], np.array([v]), 20)
+    population = MomentRows(rows[0], labels[0], ClassMoments.of(rows[0], labels[0], 3))
+    target = MomentRows(Y, labels[1][:50], ClassMoments.of(Y, labels[1][:50], 3))
+    found: list[Any] = []
+    for anchor in (evidence, None):
+        for smoothing in (0.0, 0.1, 1.0):
+            match = MomentMatch(population.moments, target.moments, anchor, smoothing=smoothing)
+            O, shift = match.from_orthogonal(secret.orthogonal)[None], match.anchor_shift
+            least = float(match.evaluate((O, shift)).value[0])
+            found += [
+                match.ridge,
+                match.turn_curvature.sum(),
+                match.shift_curvature.sum(),
+                np.trace(match.row_error(O)[0]),
+            ]
+            starts = _starts(match, _Signs(match, population, target))
+            lost = {
+                name: match.evaluate((np.broadcast_to(start, (1, 5, 5)), shift)).value[0] - least
+                for name, start in starts.items()
+                if anchor is not None or "means" not in name  # three means alone leave directions to rounding
+            }
+            found.append(lost)
+    third = [
+        third_moments(part, codes[: len(part)], np.eye(5))
+        for part, codes in zip((rows[0], rows[1][:50]), labels, strict=True)
+    ]
+    return found, third[0][0], sign_votes(*third, 70, 50)  # fmt: skip
+
+
+def shuffled_uploads(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Further uploads whose rows come in another order, with and without an anchor, by assignment and by the closest."""
+    found = []
+    for most, method in ((2000, "c-gdp-data-noise"), (2000, "aa-i-gdp-both-noise"), (10, "aa-i-gdp-both-noise")):
+        monkeypatch.setattr(repeated_upload, "_MOST_ASSIGNED", most)
+        rng = np.random.default_rng(9)
+        rows, labels = class_rows(3, 40, 4)
+        noise = {"anchor_noise_scale": 0.2 * (method != "c-gdp-data-noise"), "data_noise_scale": 0.3}
+        simulation = simulate(rows, labels, method=method, rng=rng, **noise)
+        view = simulation.view(n_repeated_uploads=2)
+        again = [replace(one, representation=rng.permutation(one.representation)) for one in view.repeated_uploads]
+        found.append(error("repeated-upload", simulation, replace(view, repeated_uploads=tuple(again))))
+    return found
+
+
+def components(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Independent columns, one skewed to the left, where FastICA converges; then on some of the rows."""
+    rng = np.random.default_rng(10)
+    rows = [(rng.gamma(1.0, 1.0, (800, 3)) - 1) * [2.0, -1.2, 0.7] for _ in range(2)]
+    simulation = simulate(rows, method="i-gdp", rng=rng)
+    found = [error("independent-components", simulation, simulation.view(colluders=who)) for who in ((0,), ())]
+    monkeypatch.setattr(independent_components, "_MOST_ROWS", 700)
+    return [*found, error("independent-components", simulation, simulation.view())]
+
+
+CASES: dict[str, Callable[..., Any]] = {
+    "lattice, counts": lambda: lattice_likelihoods(1.0),
+    "lattice, smoothed counts": lambda: lattice_likelihoods(40.0),
+    "lattice, one-hot": lattice_vertices,
+    "lattice, correlations": lattice_correlations,
+    "lattice, names": lattice_names,
+    "lattice, alone": lattice_alone,
+    "lattice, shortened": lattice_shortened,
+    "denoising": denoising,
+    "moments, landscape": moment_landscape,
+}
+PATCHED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
+    "decoding": decoders,
+    "known-rows, candidates": many_candidates,
+    "repeated-upload, shuffled": shuffled_uploads,
+    "independent-components": components,
+    "joint-moments, many": many_participants,
+}
+LOOSE = {"independent-components": 1e-2, "joint-moments, many": 3e-3, "denoising": 3e-3}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_an_attack_weighs_is_as_on_record(case: str) -> None:
+    pytest.importorskip("flint")
+    check_record(RECORD, case, CASES[case](), rel=LOOSE.get(case, 1e-3))
+
+
+@pytest.mark.parametrize("case", PATCHED)
+def test_limits_that_large_tables_reach_change_what_is_on_record_only(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_record(RECORD, case, PATCHED[case](monkeypatch), rel=LOOSE.get(case, 1e-3))

@@ -1,0 +1,121 @@
+"""Whole figures of small tables on record (see tests/record.py): value, interval, chance, control, what is worse."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.metrics import (
+    Carriers,
+    InferenceSettings,
+    KnownRows,
+    bootstrap_mean,
+    build_galleries,
+    build_identity_galleries,
+    error_figure,
+    find_exposed_column,
+    find_exposed_row,
+    find_exposed_value,
+    infer_attribute,
+    link,
+    mean_figure,
+)
+from tests.record import check_record
+
+RECORD = Path(__file__).parent / "record.json"
+
+
+def rows_and_guesses(seed: int) -> tuple[np.ndarray, dict[str, np.ndarray], list[np.ndarray]]:
+    """Two columns of numbers, one of three values, one rare, one constant; three attacks, and two guesses without any."""
+    rng = np.random.default_rng(seed)
+    truth = np.column_stack(
+        [rng.standard_normal((40, 2)), rng.integers(0, 3, 40), np.arange(40) % 13 == 0, np.ones(40)]
+    )
+    rebuilt = {str(k): truth + spread * rng.standard_normal(truth.shape) for k, spread in enumerate((2.0, 0.4, 0.8))}
+    by_class = np.where(truth[:, [2]] > 0, truth[truth[:, 2] > 0].mean(axis=0), truth[truth[:, 2] == 0].mean(axis=0))
+    return truth, rebuilt, [np.broadcast_to(truth.mean(axis=0), truth.shape), by_class]
+
+
+def exposure(seed: int) -> Any:
+    truth, rebuilt, guesses = rows_and_guesses(seed)
+    few, carriers = {name: rows[:, :3] for name, rows in rebuilt.items()}, Carriers.of(truth)
+    rng = np.random.default_rng(seed)
+    found = (
+        find_exposed_value(carriers, rebuilt.items(), guessed=guesses, name_of=lambda k, value: f"{k} = {value:g}"),
+        find_exposed_column(truth, rebuilt.items(), guessed=guesses, names=str),
+        find_exposed_row(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng),
+    )
+    return [one and (one[0], one[1].as_dict()) for one in found]
+
+
+def attributes(**options: Any) -> Any:
+    rng = np.random.default_rng(3)
+    rows, labels = rng.standard_normal((90, 3)), rng.integers(0, 3, 90)
+    numbers = rows @ [1.0, 0.5, 0.0] + 0.7 * labels
+    truth = numbers if options.get("kind") == "number" else np.digitize(numbers, [-0.5, 1.0])
+    if "attribute_column" in options:
+        rows[:, 2] = truth
+    seen = rows[50:] + 0.4 * rng.standard_normal((40, 3))
+    labels[-1] = 7  # one that the population lacks
+    found = infer_attribute(
+        truth[50:],
+        population=KnownRows(rows[:50], truth[:50], labels[:50]),
+        target_reconstruction=seen,
+        target_labels=labels[50:],
+        rng=rng,
+        settings=InferenceSettings(name="x", **options),
+    )
+    advantage = found.advantage_interval
+    return found.attack.as_dict(), found.baseline.as_dict(), found.advantage, advantage.low, advantage.high
+
+
+def linkage() -> Any:
+    rng = np.random.default_rng(4)
+    rows = np.round(rng.standard_normal((30, 3)))  # with ties
+    seen = rows + rng.standard_normal(rows.shape)
+    seen[3] = 0.0
+    labels, who = rng.integers(0, 2, 30), rng.permutation(30) % 13
+    built = (
+        build_galleries(labels, n_candidates=4, n_queries=20, seed=1),
+        build_identity_galleries(who, who[:20], n_candidates=5, galleries_per_query=3, seed=2),
+        build_identity_galleries(who, who[:25], seed=2),
+    )
+    return [
+        (
+            link(seen, rows, galleries, metric=metric).figure().as_dict(),
+            galleries.candidates.sum(),
+            len(galleries.answers),
+        )
+        for galleries in built
+        for metric in ("euclidean", "cosine")
+    ]
+
+
+def means() -> Any:
+    rng = np.random.default_rng(5)
+    squares, sizes = rng.gamma(1.0, 1.0, (2, 12))
+    level = bootstrap_mean(squares[:2], rng=rng, level=0.5)
+    return (
+        error_figure("error", squares, sizes, rng=rng).as_dict(),
+        mean_figure("ssim", squares, rng=rng).as_dict(),
+        [level.low, level.high, level.level],
+    )
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "exposed": lambda: [exposure(seed) for seed in range(3)],
+    "category": attributes,
+    "category, no labels": lambda: attributes(with_labels=False, regularisation=20.0, level=0.8),
+    "category, column": lambda: attributes(attribute_column=2),
+    "number": lambda: attributes(kind="number"),
+    "number, column": lambda: attributes(kind="number", attribute_column=2, n_resamples=50),
+    "linkage": linkage,
+    "means": means,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_figures_are_as_on_record(case: str) -> None:
+    check_record(RECORD, case, CASES[case]())

@@ -1,0 +1,55 @@
+"""Recorded figures: what attacks, measures and audits gave when somebody last looked at them.
+
+A change that nobody meant shows as another figure. Whoever means one renews the records and reads the difference:
+`RENEW_RECORDS=1 python -m pytest tests/attacks tests/audit tests/metrics -k record`.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+def check_record(path: Path, name: str, found: Any, *, rel: float = 1e-3, abs: float = 1e-6) -> None:
+    """Hold figures, nested in dictionaries and sequences as they may be, against those recorded under a name."""
+    record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    plain = _plain(found)
+    if os.environ.get("RENEW_RECORDS"):
+        lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted((record | {name: plain}).items()))
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        return
+    got, expected = dict(_leaves(plain)), dict(_leaves(record[name]))
+    assert list(got) == list(expected)
+    off = {place: (got[place], value) for place, value in expected.items() if not _same(got[place], value, rel, abs)}
+    assert off == {}, f"found and recorded, {name}"
+
+
+def _plain(found: Any) -> Any:
+    """The same in JSON's types, numbers to six digits."""
+    if isinstance(found, dict):
+        return {str(key): _plain(value) for key, value in found.items()}
+    if isinstance(found, list | tuple | np.ndarray):
+        return [_plain(value) for value in found]
+    if isinstance(found, float | np.floating):
+        return float(f"{found:.6g}") * (found**2 > 1e-16) if math.isfinite(found) else str(float(found))
+    return found.item() if isinstance(found, np.generic) else found
+
+
+def _leaves(plain: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    inside = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else None
+    if inside is None:
+        yield place, plain
+    else:
+        for key, value in inside:
+            yield from _leaves(value, f"{place}/{key}")
+
+
+def _same(found: Any, expected: Any, rel: float, abs: float) -> bool:
+    if isinstance(expected, float) and isinstance(found, float | int):
+        return bool(found == pytest.approx(expected, rel=rel, abs=abs))
+    return bool(found == expected)
