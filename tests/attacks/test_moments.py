@@ -322,3 +322,18 @@ def test_the_value_is_the_negative_log_likelihood_up_to_a_constant(with_anchor: 
     values, expected = np.array(gaps).T
     assert np.allclose(values - values[0], expected - expected[0], rtol=0.02, atol=2.0)
     assert values[-1] - values[0] > 100
+
+
+def test_a_turn_beyond_the_limit_is_shortened_to_it_and_its_shift_alike() -> None:
+    match, _ = matched(with_anchor=True, smoothing=0.0)
+    turn = np.zeros((4, 4))
+    turn[0, 1], turn[1, 0] = 3.0, -3.0
+    tangent = np.r_[turn.ravel(), 1.0, 2.0, 0.0, 0.0][None]
+    assert np.allclose(match.limit_turns(tangent, 0.6), 0.2 * tangent)
+    assert np.array_equal(match.limit_turns(tangent, 3.5), tangent)
+
+
+@pytest.mark.parametrize("rows", [np.ones((6, 3)), 1e9 + np.zeros((6, 3)), np.zeros((6, 3))])
+def test_rows_that_do_not_vary_within_classes_have_a_ridge_of_one(rows: np.ndarray) -> None:
+    flat = ClassMoments.of(rows, np.zeros(6, dtype=int), 1)
+    assert MomentMatch(flat, flat, None).ridge == 1.0
