@@ -63,6 +63,28 @@ task = Shareable({"ticket": "x", "piece": b"y" * 2**22, "pair": (1, 2)})
 task.set_peer_context(FLContext())
 assert goes_through(fobs.dumps(task))["piece"] == task["piece"]
 assert goes_through(fobs.dumps(Message("topic", {"a": 1}))).body == {"a": 1}
+import random
+from mooring.engines.flare.guard import _OBJECTS
+def kinds(made):
+    yield type(made)
+    inner = made if isinstance(made, list | tuple) else made.values() if isinstance(made, dict) else ()
+    for one in [*inner, *(vars(made).values() if isinstance(made, Message) else ())]:
+        yield from kinds(one)
+chance, built = random.Random(0), set()
+small = Shareable({"ticket": "x", "piece": b"y", "pair": (1, 2)})
+small.set_peer_context(FLContext())
+seeds = [hostile, fobs.dumps(small), fobs.dumps(Message("topic", {"a": [1, None, 2.5]}))]
+for _ in range(2000):  # bytes of a server that was altered
+    content = bytearray(chance.choice(seeds))
+    for _ in range(chance.randint(1, 4)):
+        content[chance.randrange(len(content))] = chance.randrange(256)
+    try:
+        built |= set(kinds(fobs.loads(bytes(content))))
+    except Exception:
+        pass  # it is refused
+names = {f"{one.__module__}.{one.__qualname__}".removeprefix("builtins.") for one in built}
+plain = {"NoneType", "bool", "int", "float", "str", "bytes", "list", "dict", "msgpack.ext.ExtType", "msgpack.ext.Timestamp"}
+assert "nvflare.apis.shareable.Shareable" in names and names <= _OBJECTS | plain, names
 """
 SERVER = """
 from nvflare.apis.shareable import make_reply
