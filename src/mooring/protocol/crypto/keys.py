@@ -7,7 +7,8 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import xor
 from typing import NoReturn
 
 import pyrage
@@ -168,6 +169,10 @@ def sealing_key_of(public: str) -> str:
     return _to_bech32("age", u.to_bytes(32, "little"))
 
 
+_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+_REMAINDERS = tuple(reduce(xor, (one for k, one in enumerate(_GENERATORS) if top >> k & 1), 0) for top in range(32))
+
+
 def _to_bech32(prefix: str, data: bytes) -> str:
     """Text with a checksum, as age writes keys: BIP 173, without its limit of length."""
     bits = int.from_bytes(data) << (-8 * len(data) % 5)
@@ -176,9 +181,7 @@ def _to_bech32(prefix: str, data: bytes) -> str:
     spread = [*(ord(letter) >> 5 for letter in prefix), 0, *(ord(letter) & 31 for letter in prefix)]
     check = 1
     for value in [*spread, *values, *[0] * 6]:
-        top, check = check >> 25, (check & 0x1FFFFFF) << 5 ^ value
-        for k, generator in enumerate((0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)):
-            check ^= generator if top >> k & 1 else 0
+        check = (check & 0x1FFFFFF) << 5 ^ value ^ _REMAINDERS[check >> 25]
     values += [(check ^ 1) >> 5 * (5 - k) & 31 for k in range(6)]
     return f"{prefix}1" + "".join("qpzry9x8gf2tvdw0s3jn54khce6mua7l"[value] for value in values)
 
