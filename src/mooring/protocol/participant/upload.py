@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from collections import deque
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -190,14 +191,19 @@ def _survey(
     def map_block(rows: npt.NDArray[np.float64]) -> memoryview:
         return np.asarray(map_rows(project(rows), secret, precision="float32"), dtype="<f4", order="C").data.cast("B")
 
-    with ThreadPoolExecutor(1) as other:
+    ahead = max(1, _THREADS // 2)
+    with ThreadPoolExecutor(ahead) as threads:
+        made: deque[Future[memoryview]] = deque()
         for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
-            made = other.submit(map_block, block.rows)
+            made.append(threads.submit(map_block, block.rows))
             prints.add(block.values[:, : len(study.columns)])
             labels += [] if block.labels is None else [block.labels.astype(small)]
             if study.label.kind == "classes" and block.labels is not None:
                 counts += np.bincount(block.labels, minlength=counts.size)
-            mapped.write(made.result())
+            if len(made) > ahead:
+                mapped.write(made.popleft().result())
+        for one in made:
+            mapped.write(one.result())
     joined = np.concatenate(labels) if labels else None
     labels.clear()
     rows, order = summarise_rows(perturbation.vault.ledger_key, prints.take(), prints.column_tags(), joined)

@@ -161,7 +161,7 @@ class Ledger:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute(_SCHEMA)
                 yield connection
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):  # the latter from damaged names of columns
             raise StorageError(
                 "the ledger",
                 reason="it cannot be read or written",
