@@ -43,10 +43,10 @@ def column_of(rng: np.random.Generator, rate: float, n: int, *, step: float = 1.
 def lattice_likelihoods(rate: float) -> Any:
     """Of every place that the first row may have on a line: the best, its likelihood, and the margin to its neighbours."""
     rng = np.random.default_rng(1)
-    known, found = column_of(rng, rate, 90, step=2.0), column_of(rng, rate, 40)
+    known, found = column_of(rng, rate, 90, step=1.5), column_of(rng, rate, 40, step=0.75)
     figures = []
     for sign in (1.0, -1.0):
-        likelihoods, places = lattice._likelihoods(known, found, known.lines[0], found.lines[0], sign, 1.0)
+        likelihoods, places = lattice._likelihoods(known, found, known.lines[0], found.lines[0], sign, 0.75)
         best = int(likelihoods.argmax())
         figures += [places[best], likelihoods[best], *(likelihoods[best] - likelihoods[[best - 2, best - 1, -1]])]
     return [*figures, likelihoods.size]

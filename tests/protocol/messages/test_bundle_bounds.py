@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import ncx2
+from scipy.stats import chi2, ncx2
 
 from mooring import RigidMap, make_anchor
 from mooring.protocol.messages.bundle_bounds import (
@@ -42,6 +42,25 @@ def test_the_norms_bounds_hold_the_noncentral_chi_squared_and_little_more(r: int
     assert low <= exact[0] < exact[1] <= high
     assert mean - low <= 2 * (mean - exact[0]) + 0.01 * mean
     assert high - mean <= 2 * (exact[1] - mean) + 0.01 * mean
+
+
+def test_the_norms_bounds_of_a_large_anchor_are_a_tenth_wider_than_the_law_at_most() -> None:
+    (low, high), mean = bound_norm(400, 100, 0.1), 100 * (1 + 0.1**2 * 399)
+    exact = 0.1**2 * ncx2.ppf([FALSE_REFUSAL, 1 - FALSE_REFUSAL], 399 * 100, 100 / 0.1**2)
+    assert mean - exact[0] <= mean - low <= 1.1 * (mean - exact[0]) + 0.001 * mean
+    assert exact[1] - mean <= high - mean <= 1.1 * (exact[1] - mean) + 0.001 * mean
+
+
+@pytest.mark.parametrize(("h", "v"), [(3, 0.0), (12, 1.0)])
+def test_an_anchor_moves_as_far_as_the_chi_squared_quantile_of_its_mean(h: int, v: float) -> None:
+    study = numeric_study(h=h, r=48, v=v, method="aa-i-gdp-anchor-noise" if v else "aa-i-gdp")
+    rng = np.random.default_rng(0)
+    centred = make_anchor(48, h, rng=rng) + v * rng.standard_normal((48, h))
+    centred -= centred.mean(axis=0)
+    farthest = math.sqrt((1 + v**2 / 48) * chi2.isf(FALSE_REFUSAL, h))
+    found = [explain_anchor(centred + share * farthest * np.eye(h)[0], study) for share in (0.999, 1.001)]
+    assert found[0] is None
+    assert "from the origin" in (found[1] or "")
 
 
 @pytest.mark.parametrize(("r", "h", "v"), [(400, 100, 0.03), (120, 60, 0.1), (41, 40, 0.05)])

@@ -1,0 +1,313 @@
+"""Limits of what is read from others: what is exactly at one is taken, what is one beyond is refused."""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from mooring import RigidMap, make_anchor
+from mooring.errors import InputError, MooringError, RefusedError
+from mooring.protocol.messages import bundle, model_reader
+from mooring.protocol.messages.bundle import verify_bundle, write_bundle
+from mooring.protocol.messages.bundle_bounds import bound_norm, bound_row, bound_singular_values
+from mooring.protocol.messages.card import read_card
+from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
+from mooring.protocol.messages.model_reader import read_model
+from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import parse_study, read_plain, render_study
+from mooring.tables.schema import Column, Label
+from tests.protocol.messages.test_model import good, wide
+from tests.protocol.support import write_member_card
+from tests.raising import raising
+from tests.record import check_record
+from tests.sites import KEYS, numeric_study
+
+STUDY = numeric_study()
+WIDE = replace(
+    STUDY,
+    columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(10_001)),
+    projection="gaussian",
+    n_anchor_rows=10_001,
+)
+BROAD = replace(WIDE, n_components=2048)
+PUBLIC = {"projection": "public-svd", "projection_digest": "a" * 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "study", "last", "beyond"),
+    [
+        ("anchor_rows", STUDY, {"n_anchor_rows": 7}, {"n_anchor_rows": 6}),
+        ("anchor_rows", STUDY, {"n_anchor_rows": 200_000}, {"n_anchor_rows": 200_001}),
+        ("components", WIDE, {"n_components": 10_000}, {"n_components": 10_001, "n_anchor_rows": 10_002}),
+        ("components", BROAD, {"n_anchor_rows": 2**17}, {"n_anchor_rows": 2**17 + 1}),
+        ("components", WIDE, {"n_components": 1}, {"n_components": 0}),
+        ("components", STUDY, {"n_components": 6}, {"n_components": 5}),
+        ("smallest_class", STUDY, {"smallest_class": 1}, {"smallest_class": 0}),
+        ("image_shape", STUDY, {"image_shape": (2, 3)}, {"image_shape": (2, 2)}),
+        ("projection_digest", WIDE, PUBLIC, {"projection_digest": "a" * 64}),
+        ("projection_digest", WIDE, {"projection_digest": ""}, PUBLIC | {"projection_digest": "a" * 63}),
+        ("anchor_noise_scale", STUDY, {"anchor_noise_scale": 1e-9}, {"anchor_noise_scale": 0.0}),
+    ],
+)  # fmt: skip
+def test_a_study_is_taken_up_to_its_limits(name: str, study: Study, last: dict, beyond: dict) -> None:
+    replace(study, **last)
+    with raising(InputError, name):
+        replace(study, **beyond)
+
+
+def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
+    replace(STUDY, participants=STUDY.participants[:2]).require_roster()
+    for changes in ({"participants": STUDY.participants[:1]}, {"analyst": None}):
+        with raising(InputError, "study", expected="two participants or more and an analyst"):
+            replace(STUDY, **changes).require_roster()
+    assert STUDY.with_members(analyst=STUDY.analyst).analyst == STUDY.analyst
+    with raising(InputError, "roster", expected="one analyst"):
+        STUDY.with_members(analyst=replace(STUDY.analyst, name="other"))
+
+
+def test_a_fingerprint_is_the_digests_first_letters_in_seven_groups_of_four() -> None:
+    groups = STUDY.fingerprint.split("-")
+    assert [len(group) for group in groups] == [4] * 7
+    assert base64.b32encode(bytes.fromhex(STUDY.digest)).decode().lower().startswith("".join(groups))
+    assert STUDY.folder_name == f"trial-{STUDY.digest[:16]}"
+
+
+def test_a_studys_file_is_read_up_to_a_megabyte_and_90_000_entries(tmp_path: Path) -> None:
+    text = render_study(STUDY.as_dict())
+    path = tmp_path / "study.toml"
+    for length, fine in ((2**20, True), (2**20 + 1, False)):
+        path.write_text(text + "#" * (length - len(text)))
+        assert taken(lambda: read_plain(path)) == fine
+    signs = 90_000 - sum(text.count(sign) for sign in ",=[{.")
+    assert taken(lambda: parse_study(text + "#" + "," * signs))
+    assert not taken(lambda: parse_study(text + "#" + "," * (signs + 1)))
+    assert taken(lambda: parse_study(text + "#\n" + "a." * 15 + "a = 1\n"))
+    assert not taken(lambda: parse_study(text + "#\n" + "a." * 16 + "a = 1\n"))
+
+
+@pytest.mark.parametrize(
+    ("table", "entry", "fine", "refused"),
+    [
+        ("method", "components", 6, 2**63 + 1),
+        ("method", "components", 6, True),
+        ("method", "anchor_noise_scale", 0.05, 10**309),
+        ("rows", "image_shape", [1, 2, 3], [1, 1, 2, 3]),
+        ("rows", "missing_words", ["x"], ["x", 3]),
+        ("method", "anchor_rows", 24, 24.0),
+    ],
+)
+def test_an_entry_of_another_kind_is_refused(table: str, entry: str, fine: Any, refused: Any) -> None:
+    plain = STUDY.as_dict()
+    Study.from_dict(plain | {table: plain[table] | {entry: fine}})
+    with raising(InputError, entry):
+        Study.from_dict(plain | {table: plain[table] | {entry: refused}})
+
+
+def test_what_a_study_leaves_out_is_what_its_page_says() -> None:
+    """docs/protocol.md: four anchor rows a component, no noise, no projection, classes of three rows at least."""
+    plain = STUDY.as_dict()
+    short = {key: plain[key] for key in ("format", "name", "nonce", "columns", "label")}
+    study = Study.from_dict(short | {"method": {"name": "aa-i-gdp"}})
+    assert (study.n_components, study.n_anchor_rows, study.smallest_class) == (6, 24, 3)
+    assert (study.data_noise_scale, study.anchor_noise_scale, study.projection) == (0.0, 0.0, "none")
+    for format in (0, 3, "2", None):
+        assert not taken(lambda format=format: Study.from_dict({**plain, "format": format}))
+
+
+def taken(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except MooringError:
+        return False
+    return True
+
+
+def test_a_card_is_read_up_to_4_096_bytes(tmp_path: Path) -> None:
+    path, member = write_member_card(tmp_path, "north")
+    text = path.read_text()
+    path.write_text(text + "#" * (4096 - len(text)))
+    assert read_card(path) == ("participant", member)
+    path.write_text(text + "#" * (4097 - len(text)))
+    assert not taken(lambda: read_card(path))
+
+
+def test_a_header_is_read_up_to_64_kb(tmp_path: Path) -> None:
+    spec = {"a": TensorSpec("F32", (2,))}
+    empty = len(encode_file({"a": np.ones(2)}, spec, {"note": ""})) - 16  # its length, and the array
+    for n_letters, fine in ((2**16 - empty, True), (2**16 - empty + 8, False)):
+        path = tmp_path / "file"
+        path.write_bytes(encode_file({"a": np.ones(2)}, spec, {"note": "x" * n_letters}))
+        with path.open("rb") as file:
+            assert taken(lambda file=file: read_header(file, what="it")) == fine
+
+
+# ------------------------------------------------------------------------------------------------------------- bundles
+
+
+def written(path: Path, study: Study, n_rows: int, labels: np.ndarray | None, *, scale: float = 0.5) -> Path:
+    rng = np.random.default_rng(0)
+    secret = RigidMap.sample(study.n_components, rng=rng)
+    rows = scale * np.ones((n_rows, study.n_components))
+    anchor = np.asarray(secret.apply(make_anchor(study.n_anchor_rows, study.n_components, rng=rng)))
+    parts = {"representation": np.asarray(secret.apply(rows)), "anchor_representation": anchor, "labels": labels}
+    write_bundle(path, study, **parts, signer=KEYS[0])
+    return path
+
+
+@pytest.mark.parametrize("ends", [(-1000.0, 1000.0), (0.0, 250.0), (1900.0, 2100.0)])
+def test_number_labels_are_taken_up_to_their_ends_and_rounding(tmp_path: Path, ends: tuple[float, float]) -> None:
+    study, width = replace(numeric_study(kind="number"), label=Label("y", "number", (), *ends)), ends[1] - ends[0]
+    for label, fine in (
+        (ends[1] + 0.9e-6 * width, True),
+        (ends[0] - 0.9e-6 * width, True),
+        (ends[1] + 5e-6 * width, False),
+        (ends[0] - 5e-6 * width, False),
+    ):
+        path = written(tmp_path / "b", study, 3, np.array([label, sum(ends) / 2, ends[0]]))
+        assert taken(lambda path=path, study=study: verify_bundle(path, study)) == fine, label  # fmt: skip
+
+
+def test_class_labels_are_whole_numbers_below_the_number_of_classes(tmp_path: Path) -> None:
+    for labels, fine in (([0, 1], True), ([0, 2], False), ([-1, 1], False), ([0.5, 1], False)):
+        path = written(tmp_path / "b", STUDY, 2, np.array(labels))
+        assert taken(lambda path=path: verify_bundle(path, STUDY)) == fine
+
+
+def test_a_bundle_has_a_row_at_least_and_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = verify_bundle(written(tmp_path / "one", STUDY, 1, np.array([1])), STUDY)
+    assert (one.n_rows, one.labels().tolist()) == (1, [1])
+    assert not taken(lambda: verify_bundle(written(tmp_path / "none", STUDY, 0, np.zeros(0)), STUDY))
+    path = written(tmp_path / "b", STUDY, 50, np.arange(50) % 2)
+    whole = verify_bundle(path, STUDY)
+    monkeypatch.setattr(bundle, "_BLOCK_BYTES", 100)
+    found = verify_bundle(path, STUDY)
+    assert found.digest == whole.digest
+    parts = list(found.blocks(7, start=3, stop=48))
+    assert [len(rows) for rows, _ in parts] == [7] * 6 + [3]
+    assert np.array_equal(np.concatenate([rows for rows, _ in parts]), whole.representation()[3:48])
+    assert np.concatenate([labels for _, labels in parts]).tolist() == whole.labels().tolist()[3:48]
+
+
+def test_rows_are_taken_as_far_as_the_corner_of_the_encoded_box(tmp_path: Path) -> None:
+    for scale, fine in ((1.0, True), (1.1, False)):
+        path = written(tmp_path / "b", STUDY, 2, np.zeros(2), scale=scale)
+        assert taken(lambda path=path: verify_bundle(path, STUDY)) == fine
+
+
+def test_bounds_of_uploads_are_as_on_record() -> None:
+    """Their false refusals and their width are tested against the exact laws in test_bundle_bounds."""
+    noisy = replace(STUDY, method="aa-i-gdp-both-noise", data_noise_scale=0.3)
+    projected = replace(noisy, columns=WIDE.columns[:9], projection="gaussian")
+    found = {
+        f"{r}, {h}, {v}": [*bound_norm(r, h, v), *bound_singular_values(r, h, v)]
+        for r, h, v in [(24, 3, 0.01), (52, 13, 0.1), (31, 30, 0.3), (80, 20, 0.0), (10, 2, 1.0)]
+    }
+    rows = [bound_row(study, n) for study in (noisy, projected, replace(projected, format=1)) for n in (1, 1000)]
+    check_record(Path(__file__).parent / "record.json", "bounds", [found, rows])
+
+
+# -------------------------------------------------------------------------------------------------------------- models
+
+
+def test_the_fields_of_a_model_are_onnxs_own() -> None:
+    def compare(fields: Mapping[int, Any], message: Any) -> int:
+        for number, entry in fields.items():
+            there = message.fields_by_number[number]
+            assert there.name == entry.name
+            kind = {9: "word", 12: "bytes", 3: "whole", 5: "whole", 14: "whole"}.get(there.type)
+            assert isinstance(entry.holds, Mapping) if there.message_type else entry.holds == kind, entry
+            if there.message_type:
+                compare(entry.holds, there.message_type)
+        return len(fields)
+
+    assert compare(model_reader._MODEL, onnx.ModelProto.DESCRIPTOR) == 9
+
+
+def test_a_model_is_read_up_to_so_many_parts_of_a_kind() -> None:
+    node = onnx.NodeProto(input=["x"] * 8, output=["y"] * 8)
+    node.attribute.extend([onnx.AttributeProto(name="a", i=1)] * 8)
+
+    def model(**changes: Any) -> bytes:
+        graph = onnx.GraphProto(node=changes.get("node", []), initializer=changes.get("initializer", []))
+        return onnx.ModelProto(graph=graph, metadata_props=changes.get("notes", [])).SerializeToString()
+
+    note, tensor = onnx.StringStringEntryProto(key="k"), onnx.TensorProto(name="t", dims=[1] * 8)
+    for name, one, most in (("node", onnx.NodeProto(name="n"), 1000), ("initializer", tensor, 200), ("notes", note, 8)):
+        assert taken(lambda name=name, one=one, most=most: read_model(model(**{name: [one] * most})))
+        assert not taken(lambda name=name, one=one, most=most: read_model(model(**{name: [one] * (most + 1)})))
+    for part in ("input", "output", "attribute"):
+        more = onnx.NodeProto()
+        more.CopyFrom(node)
+        getattr(more, part).append(getattr(node, part)[0])
+        assert taken(lambda: read_model(model(node=[node])))
+        assert not taken(lambda more=more: read_model(model(node=[more])))
+    assert not taken(lambda: read_model(model(initializer=[onnx.TensorProto(dims=[1] * 9)])))
+    shapes = [helper.make_tensor_value_info("rows", 1, [None] * n) for n in (8, 9)]
+    found = [
+        taken(lambda s=s: read_model(onnx.ModelProto(graph=onnx.GraphProto(input=[s])).SerializeToString()))
+        for s in shapes
+    ]
+    assert found == [True, False]  # fmt: skip
+    # 1 for the graph, 41 for a node of 8 inputs, 8 outputs and 8 attributes of two entries each.
+    n_full, rest = divmod(40_000 - 1, 41)
+    last = onnx.NodeProto(input=["x"] * 8, output=["y"] * 8, name="n")
+    last.attribute.extend([onnx.AttributeProto(name="a", i=1)] * ((rest - 18) // 3))
+    nodes = [*[node] * n_full, last]
+    n_entries = 1 + sum(1 + len(one.input) + len(one.output) + bool(one.name) + 3 * len(one.attribute) for one in nodes)
+    padding = [onnx.NodeProto()] * (40_000 - n_entries)
+    assert taken(lambda: read_model(model(node=[*nodes, *padding])))
+    assert not taken(lambda: read_model(model(node=[*nodes, *padding, onnx.NodeProto()])))
+
+
+def test_words_and_numbers_of_a_model_are_bounded() -> None:
+    def model(length: int) -> bytes:
+        return onnx.ModelProto(producer_name="x" * length).SerializeToString()
+
+    assert taken(lambda: read_model(model(256)))
+    assert not taken(lambda: read_model(model(257)))
+    assert read_model(b"\x08" + b"\xff" * 8 + b"\x7f")["ir_version"] == [2**63 - 1]
+    assert not taken(lambda: read_model(b"\x08" + b"\xff" * 9 + b"\x01"))
+
+
+def test_a_model_is_taken_up_to_the_size_asked_for_and_never_with_two_arrays_of_one_name() -> None:
+    data = good().SerializeToString()
+    check = {"n_components": 3, "kind": "classes", "n_classes": 3}
+    check_model(data, **check, most_bytes=len(data))
+    with raising(RefusedError, "the model", reason="larger"):
+        check_model(data, **check, most_bytes=len(data) - 1)
+    twice, nameless = good(), good()
+    twice.graph.initializer.append(twice.graph.initializer[0])
+    nameless.graph.initializer.append(nameless.graph.initializer[0])
+    nameless.graph.initializer[-1].name = ""
+    for model in (twice, nameless):
+        with raising(RefusedError, "the model", reason="one name"):
+            check_model(model.SerializeToString(), **check)
+    with raising(InputError, "n_classes"):
+        check_model(data, n_components=3, kind="classes", n_classes=0)
+
+
+def test_a_models_multiplications_are_counted() -> None:
+    """128 rows times: 16 · 10 and 10 in the products, 1 in the sum."""
+    assert check_model(wide(10), n_components=16, kind="number", n_classes=0) == 128 * (16 * 10 + 10 + 1)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (1, 2, 3, 4)])
+def test_shapes_of_steps_are_numpys(shape: tuple[int, ...]) -> None:
+    a, rank = np.empty(shape), len(shape)
+    for places in ((2,), (2, 2), (2, 1, 3)):
+        for axis in (0, 1):
+            fits = axis < rank and rank + len(places) <= 4
+            expected = np.take(a, np.zeros(places, dtype=int), axis=axis).shape if fits else None
+            assert _gather_shape([shape, places], {"axis": axis}) == expected
+    for kept in (0, 1):
+        expected = np.sum(a, axis=1, keepdims=bool(kept)).shape if rank in (2, 3) else None
+        assert _reduce_shape([shape], {"keepdims": kept}) == expected
+    assert _matmul_shape([shape, (4, 7)], {}) == ((3, 7) if shape == (3, 4) else None)
+    assert _gather_rows_shape([shape, (3, 9)], {}) == ((3, 9) if shape == (3, 4) else None)
