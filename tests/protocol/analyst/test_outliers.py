@@ -10,12 +10,21 @@ import pytest
 from mooring import make_anchor
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.outliers import Fits, measure_fits
+from mooring.protocol.analyst.outliers import (
+    Fits,
+    _measure,
+    find_disagreeing,
+    measure_fits,
+    measure_honest_spread,
+)
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
 from tests.protocol.analyst.support import Site, bundles_of, send, sent, sites_of, spread_of, with_garbage
+from tests.record import check_record
 from tests.sites import numeric_study
+
+RECORD = Path(__file__).parent / "record.json"
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -112,3 +121,37 @@ def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_pat
     sent(study, tmp_path / "inbox", n=5)
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
     assert "nobody was checked" in aligned.as_dict()["note"]
+
+
+def test_fits_and_what_is_too_low_are_as_on_record() -> None:
+    """Fits of noisy anchors, of garbage and of honest ones; then how many of 400 fits are low, as honest ones scatter."""
+    rng = np.random.default_rng(0)
+    anchor = make_anchor(24, 6, rng=rng)
+    noisy = [anchor + 0.15 * rng.standard_normal(anchor.shape) for _ in range(4)]
+    fits = measure_fits([one - one.mean(axis=0) for one in noisy])
+    spreads = [measure_honest_spread(anchor, v) for v in (0.05, 0.3)]
+    low = [fits.find_low(np.linspace(0, 1, 401).tolist(), spread) for spread in (0.0, 1e-3, 0.02, 0.05, 0.1)]
+    found = [fits.values, fits.garbage, fits.spread, spreads, [None if one is None else sum(one) for one in low]]
+    check_record(RECORD, "fits", found)
+
+
+def test_how_well_labels_go_with_rows_is_as_on_record() -> None:
+    """Correlation and balanced accuracy with their intervals; a class without rows, few rows, and labels all alike."""
+    rng = np.random.default_rng(1)
+    targets = np.eye(3)[rng.integers(0, 2, 30)]
+    predicted = targets + rng.standard_normal(targets.shape)
+    measured = [_measure(targets[:n, :k], predicted[:n, :k]) for n, k in ((30, 3), (30, 1), (4, 3), (3, 3))]
+    check_record(RECORD, "agreement", [*measured, _measure(targets, 0 * predicted), _measure(0 * targets, predicted)])
+
+
+@pytest.mark.parametrize(("kind", "n_last"), [("classes", 20), ("number", 16)])
+def test_labels_are_doubted_from_a_share_of_wrong_ones_on(kind: str, n_last: int) -> None:
+    rng = np.random.default_rng(2)
+    rows, owners = rng.standard_normal((150, 3)), np.repeat(np.arange(5), 30)
+    signal = rows[:, 0] + 0.3 * rng.standard_normal(150)
+    found = []
+    for n_wrong in (n_last, n_last + 1):
+        labels = signal if kind == "number" else (signal > 0).astype(np.int64)
+        labels = np.r_[-labels[:n_wrong] if kind == "number" else 1 - labels[:n_wrong], labels[n_wrong:]]
+        found.append(find_disagreeing(rows, labels, owners, kind=kind, seed=0))
+    assert [one.tolist() for one in found] == [[], [0]]

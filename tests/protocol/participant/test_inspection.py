@@ -13,6 +13,7 @@ from mooring.audit import AuditResult
 from mooring.errors import InputError
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant import inspection
 from mooring.protocol.participant.inspection import Inspection, inspect
 from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
@@ -337,3 +338,38 @@ def test_carriers_of_a_rare_category_are_found_through_a_projection_too(h: int) 
     found = inspect(agreed, encoded(np.hstack([rows[:, :9], 1 - rare, rare]), classes(2000)), attacks=["known-anchor"])
     assert re.search("[34] of 4 carriers of hiv (= yes|other than no) are found", found.verdict)
     assert "That is much (" in found.verdict
+
+
+def test_rows_of_rare_values_are_attacked_up_to_a_quarter_and_the_colluder_holds_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = gaussian(400)
+    rows[:, 1] = np.r_[np.repeat(np.arange(1, 11), 3), np.zeros(370)] / 10  # 30 of 400 rows carry a rare value
+    dealt: list[Any] = []
+
+    def audit(partition: Any, **_: Any) -> AuditResult:
+        dealt.append([np.asarray(part) for part in partition.train])
+        return AuditResult({"rows_each": [1, 1]}, None, (), ())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(inspection, "run_audit", audit)
+    for n_attacked in (80, 200, 3):
+        inspect(study(), encoded(rows, classes()), n_rows_attacked=n_attacked, attacks=["procrustes"])
+    rare = [[int((part[:, 1] > 0).sum()) for part in halves] for halves in dealt]
+    assert [[len(part) for part in halves] for halves in dealt] == [[40, 40], [100, 100], [2, 2]]
+    assert rare[0][1] >= 20
+    assert rare[1] == [0, 30]  # all of them, since a quarter is 50
+    inspect(study(), encoded(rows[:60], classes()[:60]), attacks=["procrustes"])
+    assert [len(part) for part in dealt[-1]] == [30, 30]
+
+
+def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
+    assert inspection._quick_enough(400) == (tuple(REGISTRY), ())
+    names, notes = inspection._quick_enough(401)
+    assert set(REGISTRY) - set(names) == {"moments", "joint-moments"}
+    assert len(notes) == 1
+    for n, run in ((3, False), (4, True)):
+        found = looked_at(gaussian(n), None, study(label=Label()))
+        assert bool(found.self_attack.points) == run
+    labels = classes(10)
+    assert looked_at(gaussian(10), labels, study()).local_only is not None
+    assert looked_at(gaussian(9), labels[:9], study()).local_only is None
