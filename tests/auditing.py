@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, plan_study, run_audit
+from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, PointResult, plan_study, run_audit
+from mooring.audit.result import find_strongest
 
 
 def _take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
@@ -37,3 +38,38 @@ def class_rows(n_participants: int, n_rows: int, width: int) -> tuple[list[np.nd
         rows.append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], noise))
         labels.append(codes)
     return rows, labels
+
+
+UNSTABLE = ("independent-components",)  # FastICA does not converge on small tables: rounding decides
+
+
+def figures_of_audit(result: AuditResult) -> dict[str, Any]:
+    """The numbers of an audit: every figure's value, and all that stands beside the strongest attack's."""
+
+    def of(one: PointResult) -> dict[str, Any]:
+        outcomes = [outcome for outcome in one.outcomes if not outcome.attack.startswith(UNSTABLE)]
+        values = {
+            outcome.attack: [figure.value for figure in outcome.figures.values()]
+            for outcome in outcomes
+            if outcome.figures
+        }
+        strongest = {}
+        for measure in dict.fromkeys(measure for outcome in outcomes for measure in outcome.figures):
+            found = find_strongest(outcomes, measure)
+            if found is not None:
+                figure = found.figures[measure]
+                beside = [figure.interval.low, figure.interval.high, figure.chance, figure.control, figure.floor]
+                strongest[measure] = [found.attack, *beside, figure.n, figure.higher_is_worse]
+        return {"sigma": one.data_noise_scale, "values": values, "strongest": strongest, "learner": one.learner}
+
+    return {str(tuple(vars(one.point).values())): of(one) for one in result.points}
+
+
+def scores_of_audit(result: AuditResult) -> dict[str, Any]:
+    """The scores of an audit, alone, pooled and joint, with intervals and answers."""
+
+    def of(score: Any) -> Any:
+        return score and [score.value, score.low, score.high]
+
+    points = [[of(one.deployed), of(one.noisy_test), one.gain and one.gain.answer] for one in result.points]
+    return {"alone": of(result.references.local_only), "pooled": of(result.references.pooled_raw), "points": points}

@@ -25,9 +25,11 @@ from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
 from mooring.tables import Partition
-from tests.auditing import audited
+from tests.auditing import audited, figures_of_audit, scores_of_audit
+from tests.record import check_record
 
 Refused = Callable[..., None]
+RECORD = Path(__file__).parent / "record.json"
 Parts = tuple[list[np.ndarray], list[np.ndarray]]
 Audit = Callable[..., AuditResult]
 ERRORS = ("centred_error", "relative_error", "decoded_error")
@@ -72,6 +74,13 @@ def every(parts: Parts) -> AuditResult:
 def one(parts: Parts) -> AuditResult:
     """A single point, three of five components kept."""
     return audited(*parts, n_components=3, targets=[1], **QUICK)
+
+
+def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResult) -> None:
+    """Whatever an audit says, on tables that other tests audit anyway; see tests/record.py."""
+    for name, result in (("every", every), ("one", one)):
+        check_record(RECORD, name, figures_of_audit(result), rel=3e-3, abs=1e-4)
+        check_record(RECORD, f"{name}, scores", scores_of_audit(result), abs=0.02)
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
@@ -592,6 +601,10 @@ def digits() -> AuditResult:
     own = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
     attacks, evaluation = ["procrustes", "alignment-map", "principal-axes"], EvaluationSpec(image_shape=(8, 8))
     return audited(rows, own, n_components=10, attacks=attacks, evaluation=evaluation, **QUICK)
+
+
+def test_figures_of_images_are_as_on_record(digits: AuditResult) -> None:
+    check_record(RECORD, "digits", figures_of_audit(digits), rel=3e-3, abs=1e-4)
 
 
 def test_images_are_measured_and_kept_for_the_strongest_attack(digits: AuditResult) -> None:

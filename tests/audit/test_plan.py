@@ -20,7 +20,8 @@ from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
 from mooring.tables import Partition
-from tests.auditing import planned
+from tests.auditing import planned, scores_of_audit
+from tests.record import check_record
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
@@ -73,6 +74,16 @@ def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
     assert found.recommended.gain.low > 0
     for words in ("Recommended: AA-I-GDP", found.recommended.gain.sentence(), "lower bound", "not a guarantee"):
         assert words in found.verdict
+
+
+def test_a_plan_is_as_on_record(plan: Found) -> None:
+    found = plan[0]
+    points = [list(vars(one.point).values()) for one in found.audit.points]
+    assert found.recommended is not None
+    best = [found.audit.chosen, found.answer, found.method, [found.audit.points.index(one) for one in found.frontier]]
+    record = Path(__file__).parent / "record.json"
+    check_record(record, "plan", [points, best])
+    check_record(record, "plan, scores", scores_of_audit(found.audit), abs=0.02)
 
 
 def test_what_a_plan_says_first_is_about_what_it_recommends(plan: Found) -> None:

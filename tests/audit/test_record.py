@@ -1,0 +1,160 @@
+"""The search of a plan and the rules of hazards on record (see tests/record.py), on audits that cost nothing."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.audit import LeakageLimit, OperatingPoint, PointResult
+from mooring.audit.hazards import (
+    hazards_of_columns,
+    hazards_of_labels,
+    hazards_of_rows,
+    judge_leakage,
+    rows_of_rare_values,
+    separated_variances,
+    state_exposure,
+    warn_of_dissimilar_colluder,
+    warn_of_linkage,
+)
+from mooring.audit.plan import Plan, _Search
+from mooring.audit.result import AttackOutcome
+from mooring.learners import Gain, Score
+from mooring.metrics import Figure, Interval
+from tests.record import check_record
+
+RECORD = Path(__file__).parent / "record.json"
+
+
+def figure(value: float, **beside: Any) -> Figure:
+    levels = {"chance": None, "control": 1.0, "floor": None, "n": 9, "higher_is_worse": False}
+    return Figure("x", value, Interval.unknown(), **(levels | beside))
+
+
+def search(
+    error: Callable[[OperatingPoint], float], limit: str, *, m: int = 40, r: int | None = None, scored: bool = True
+) -> _Search:
+    """A search over audits whose error is a function of the point; more noise and fewer components score less."""
+
+    def audit(at: OperatingPoint) -> PointResult:
+        score = (
+            0.9 - 0.1 * at.data_noise_level - 0.05 * at.anchor_noise_scale - 1 / (at.n_components + at.n_anchor_rows)
+        )
+        deployed = Score("balanced accuracy", score, score - 0.05, score + 0.05, 60) if scored else None
+        gain = Gain("balanced accuracy", score - 0.85, score - 0.86, score - 0.84, 60) if scored else None
+        outcome = AttackOutcome("moments", {"centred_error": figure(error(at))})
+        return PointResult(at, 2 * at.data_noise_level, (outcome,), deployed, None, gain=gain)
+
+    partition, settings = SimpleNamespace(n_features=m, public=None), SimpleNamespace(projection="auto")
+    auditor: Any = SimpleNamespace(partition=partition, settings=settings, title=str, audit=audit)
+    return _Search(auditor, LeakageLimit.parse(limit), None, r)
+
+
+LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] = {
+    "data noise": (lambda at: at.data_noise_level, {"limit": "error at least 0.62"}),
+    "much data noise": (lambda at: at.data_noise_level / 4, {"limit": "error at least 0.7", "r": 50}),
+    "any noise": (lambda at: at.data_noise_level + 3 * at.anchor_noise_scale, {"limit": "error at least 0.8"}),
+    "anchor noise": (lambda at: at.anchor_noise_scale, {"limit": "error at least 0.9"}),
+    "fewer components": (lambda at: at.data_noise_level * 8 / at.n_components, {"limit": "error at least 0.5", "m": 9}),
+    "few features": (lambda at: at.data_noise_level, {"limit": "error at least 0.5", "m": 4}),
+    "out of reach": (lambda at: 0.1, {"limit": "error at least 0.5"}),
+    "at once": (lambda at: 0.9, {"limit": "error at least 0.5", "scored": False}),
+}
+
+
+@pytest.mark.parametrize("name", LANDSCAPES)
+def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
+    error, options = LANDSCAPES[name]
+    told: list[Any] = []
+    found = search(error, **options)
+    found.progress = lambda *words: told.append(words[:2])
+    found.over_noise(8 if options.get("m", 40) > 8 else 4)
+    found.over_shape(widen=True)
+    alone = Score("balanced accuracy", 0.7, 0.6, 0.8, 60)
+    best, recommended, words = found.conclude(alone if options.get("scored", True) else None)
+    found.finish()
+    places = list(found.tried.values())
+    plan = Plan(found.limit, SimpleNamespace(points=tuple(places)), recommended, words)  # type: ignore[arg-type]
+    frontier = [places.index(one) for one in plan.frontier]
+    tried = [list(vars(point).values())[1:] for point in found.tried]
+    chosen = [None if one is None else places.index(one) for one in (best, recommended)]
+    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, "no noise" in words, told[-1]])
+
+
+def test_rules_of_hazards_are_on_record() -> None:
+    """How many sentences there are about each table, and the numbers in them; small tables at the rules' limits."""
+    rng = np.random.default_rng(0)
+    smooth = rng.standard_normal((300, 4))
+    tables = {"none": smooth, "apart": smooth * [4.0, 2.4, 1.0, 0.8], "two rows": smooth[:2], "zeros": 0 * smooth[:5]}
+    for n_values in (20, 21, 201, 202):
+        tables[f"{n_values} values"] = np.column_stack([smooth, np.arange(300) % n_values / 7])
+    for n_rare in (1, 3, 4):
+        tables[f"{n_rare} rare"] = np.column_stack([smooth, np.arange(300) < n_rare, np.zeros(300)])
+    tables["duplicates"] = np.vstack([smooth, smooth[:3], np.zeros((2, 4))])
+    tables["wide"] = rng.integers(0, 3, (50, 41)).astype(float)
+    numbers = {}
+    for name, rows in tables.items():
+        sentences = [
+            *hazards_of_columns(rows),
+            *hazards_of_columns(rows, names=[f"c{k}" for k in "abcdefghijk" * 4], noise_scale=0.05),
+            *hazards_of_columns(rows, mixed=True, noise_scale=0.3),
+            *hazards_of_rows(rows),
+            *hazards_of_rows(rows, projected=rows[:, :2], noise_scale=0.9),
+        ]
+        kept = [len(sentences), *(re.findall(r"\d[\d.,%]*", sentence) for sentence in sentences)]
+        numbers[name] = [kept, *separated_variances(rows), rows_of_rare_values(rows)]
+    labels = [hazards_of_labels([np.array(part) for part in parts]) for parts in ([[1, 1, 2], [3, 3]], [[1, 1]])]
+    check_record(RECORD, "hazards", [numbers, [re.findall(r"\d+", " ".join(one)) for one in labels]])
+
+
+def linked(share: float, control: float | None = None) -> Figure:
+    return figure(share, chance=0.1, control=control, higher_is_worse=True)
+
+
+def point(**figures: Figure) -> PointResult:
+    at = OperatingPoint("aa-i-gdp", 4, 16, 0.0, 0.0)
+    return PointResult(at, 0.0, (AttackOutcome("moments", figures),), None, None)
+
+
+@pytest.mark.parametrize(
+    ("figures", "amount"),
+    [
+        ({"centred_error": figure(0.49)}, "much"),
+        ({"centred_error": figure(0.5)}, "something"),
+        ({"centred_error": figure(0.79)}, "something"),
+        ({"centred_error": figure(0.8)}, "little"),
+        ({"centred_error": figure(0.5, control=0.5)}, "little"),
+        ({"centred_error": figure(0.9), "linkage": linked(0.56)}, "much"),
+        ({"centred_error": figure(0.9), "linkage": linked(0.54)}, "something"),
+        ({"centred_error": figure(0.9), "linkage": linked(0.54, 0.4)}, "something"),
+        ({"centred_error": figure(0.9), "linkage": linked(0.51, 0.4)}, "little"),
+        ({"centred_error": figure(0.9), "exposed_row": figure(0.3, chance=0.4)}, "much"),
+        ({"centred_error": figure(0.9), "exposed_row": figure(0.4, chance=0.4)}, "little"),
+    ],
+)
+def test_how_much_leaks_by_the_rule_that_is_stated(figures: dict[str, Figure], amount: str) -> None:
+    assert judge_leakage(point(**figures))[0] == amount
+
+
+def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
+    value = figure(0.75, chance=0.02, control=0.1, n=4, higher_is_worse=True)
+    found = state_exposure(point(exposed_value=value, exposed_column=figure(0.3), exposed_row=figure(0.2, chance=0.3)))
+    assert [re.findall(r"\d[\d.%]*", words) for words in found] == [
+        ["3", "4", "4", "2.00%", "10.00%"],
+        ["0.30", "1.00"],
+        ["0.20", "0.30"],
+    ]
+    assert state_exposure(point(exposed_row=figure(0.3, chance=0.3))) == ()
+
+
+def test_warnings_begin_where_they_say() -> None:
+    near, far = (point(centred_error=figure(0.5, control=control)) for control in (1.2, 1.21))
+    assert warn_of_dissimilar_colluder([near]) == ()
+    assert len(warn_of_dissimilar_colluder([near, far, far])) == 1
+    assert warn_of_linkage(0.19, 0.1) is None
+    assert "2.0 times" in (warn_of_linkage(0.2, 0.1) or "")
+    assert warn_of_linkage(0.5, 0.0) is None
