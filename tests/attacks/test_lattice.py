@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mooring.attacks import CollusionView, DoesNotApply, run
+from mooring.attacks.lattice import _common_unit
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
@@ -245,6 +246,15 @@ def test_without_flint_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     view = viewed(drawn(3))
     monkeypatch.setitem(sys.modules, "flint", None)
     assert "mooring[lattice]" in reason(view)
+
+
+@pytest.mark.parametrize(
+    ("steps", "unit"), [((0.3, 0.9), 0.3), ((0.9, 0.3), 0.3), ((0.5, 0.75), 0.0), ((0.1, 1.9), 0.1), ((0.1, 2.0), 0.0)]
+)
+def test_steps_have_a_common_unit_where_one_is_a_small_multiple_of_the_other(
+    steps: tuple[float, float], unit: float
+) -> None:
+    assert _common_unit(*steps) == unit
 
 
 def test_a_basis_generates_every_difference_and_splits_into_orthogonal_parts() -> None:

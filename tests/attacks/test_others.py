@@ -341,3 +341,15 @@ def test_denoising_changes_rows_and_notes_only() -> None:
     assert better.rigid_map is plain.rigid_map
     assert better.row_error is plain.row_error
     assert better.notes == (*plain.notes, "denoised")
+
+
+@pytest.mark.parametrize(("n_known", "fine"), [(1, False), (2, True)])
+def test_a_population_is_learnt_from_two_rows_at_least(n_known: int, fine: bool) -> None:
+    view = simulated("aa-i-gdp-data-noise").view()
+    (colluder,) = view.colluders
+    few = replace(view, colluders=(replace(colluder, rows=colluder.rows[:n_known]),), labels=(None,) * 3)
+    if fine:
+        assert np.isfinite(attacked("procrustes", few, denoise=True).rows).all()
+    else:
+        with pytest.raises(DoesNotApply):
+            attacked("procrustes", few, denoise=True)
