@@ -101,6 +101,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
     return {
         "target": str(plan.limit),
         "verdict": plan.verdict,
+        "answer": plan.answer,
         "recommended": None if plan.recommended is None else plan.recommended.title,
         "guessing": next((guess for one in plan.audit.points if (guess := guessing(one)) is not None), None),
         "references": plan.audit.references.as_dict(),

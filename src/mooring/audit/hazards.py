@@ -88,8 +88,8 @@ def hazards_of_columns(
         words = _named([f"{_name(names, k)} ({n} {'row' if n == 1 else 'rows'})" for k, n in rare.items()])
         found.append(
             f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
-            f"{_MOST_RARE}): whoever undoes the map sees these rows stand out, however large the error over all of "
-            f"them{words}."
+            f"{_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, however "
+            f"large the error over all of them{words}."
         )
     if constant.size:
         found.append(

@@ -201,7 +201,7 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
         known += (
             " Here rows carry noise, so known rows give the transform approximately, and the noise stays on the rest."
         )
-        noise = "What protects your rows is the private-data noise; the anchor noise protects the anchor only."
+        noise = "What protects your rows is the private-data noise; anchor noise protects the anchor only."
     else:
         noise = (
             "This study puts no noise on the rows themselves: the upload is an exact image of them, and no anchor noise, "
