@@ -105,7 +105,9 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
     assert (uploads["difference"]["participants"], uploads["answer"]) == (2, None)
     assert pooled["kind"] == "pooled raw not known"
-    words = "on the same 120 rows of 2 participants, that is +16.0 points [+8.0, +24.0] compared with models"
+    words = (
+        "on the 120 rows of 2 participants their score less that of models of each one's upload alone is +16.0 points"
+    )
     assert words in shown["verdict"]["sentences"]["joining"][0]
     assert shown["verdict"]["joining_shown_to_pay"] is False
     assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
