@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit import LeakageLimit, OperatingPoint, PointResult
+from mooring.audit import (
+    AuditSettings,
+    EvaluationSpec,
+    LeakageLimit,
+    OperatingPoint,
+    PointGrid,
+    PointResult,
+    evaluator,
+    hazards,
+)
 from mooring.audit.hazards import (
     hazards_of_columns,
     hazards_of_labels,
@@ -24,7 +33,9 @@ from mooring.audit.hazards import (
 from mooring.audit.plan import Plan, _Search
 from mooring.audit.result import AttackOutcome
 from mooring.learners import Gain, Score
+from mooring.learners.fitting import MOST_ALONE
 from mooring.metrics import Figure, Interval
+from mooring.tables import Partition
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -158,3 +169,42 @@ def test_warnings_begin_where_they_say() -> None:
     assert warn_of_linkage(0.19, 0.1) is None
     assert "2.0 times" in (warn_of_linkage(0.2, 0.1) or "")
     assert warn_of_linkage(0.5, 0.0) is None
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+GRID, SPEC = PointGrid(), EvaluationSpec()
+AMOUNTS = [limit for limit, _ in hazards._AMOUNTS]
+DOCUMENTED = {
+    "the grid's noise": ("audit.md", "default grid is at {}, {} and {} of s".format(*GRID.data_noise_levels)),
+    "sub-samples": (
+        "limitations.md",
+        f"(at most {SPEC.n_queries:,} galleries, {evaluator._MOST_IMAGES} images for SSIM, {MOST_ALONE} part",
+    ),
+    "rare values": ("audit.md", f"(held by at most {100 * hazards._RARE_SHARE:g} % of the rows, and ten at most)"),
+    "amounts": (
+        "audit.md",
+        "Less than {} left by any of them it calls much, less than {} some".format(
+            *[limit for limit, _ in hazards._AMOUNTS]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_a_page_states_the_default_that_holds(name: str) -> None:
+    page, words = DOCUMENTED[name]
+    assert words in " ".join((DOCS / page).read_text(encoding="utf-8").split())
+
+
+def test_defaults_of_settings_are_those_their_docstrings_state() -> None:
+    settings, spec = AuditSettings(), SPEC
+    assert (settings.colluders, settings.n_known_rows, settings.n_repeated_uploads, settings.seed) == ((0,), 0, 0, 0)
+    assert (GRID.anchor_noise_scales, spec.n_candidates, spec.pixel_range) == ((0.05, 0.1, 0.2), 10, (0.0, 1.0))
+    assert [point.n_anchor_rows for point in PointGrid(methods=["aa-i-gdp"]).points(7)] == [28]
+
+
+@pytest.mark.parametrize(("n_rows", "n_targets"), [(200, 1), (120, 1), (119, 2), (60, 2), (59, 3), (4, 3)])
+def test_so_many_are_attacked_that_120_rows_are_but_no_more_than_three(n_rows: int, n_targets: int) -> None:
+    rng = np.random.default_rng(0)
+    parts = Partition.from_parts([rng.standard_normal((n_rows, 2)) for _ in range(6)], rng=rng, test_share=0.0)
+    assert AuditSettings(colluders=(1,)).for_data(parts).targets == (0, 2, 3)[:n_targets]

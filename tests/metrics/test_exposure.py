@@ -1,9 +1,11 @@
 """The most exposed value, column and row: found where they are, and not by luck."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from mooring.metrics import Carriers, find_exposed_column, find_exposed_row, find_exposed_value
+from mooring.metrics import Carriers, exposure, find_exposed_column, find_exposed_row, find_exposed_value
 
 N = 600
 
@@ -114,3 +116,9 @@ def test_the_column_and_the_row_that_are_rebuilt_best_are_named() -> None:
     row = find_exposed_row(rows, {"a": noisy}, guessed=guess, rng=rng)
     assert row is not None
     assert row[1].value < 0.05 < 0.1 < row[1].chance
+
+
+def test_a_page_states_the_limits_of_luck_that_hold() -> None:
+    words = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
+    assert f"probability of less than {exposure._LUCK} over all values" in words
+    assert f"in {exposure._N_SHUFFLES} shuffles, which luck does in one case of {exposure._N_SHUFFLES + 1}" in words

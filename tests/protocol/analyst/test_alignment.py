@@ -4,17 +4,20 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mooring import atomic_io
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.analyst import alignment
 from mooring.protocol.analyst import collaboration_matrix as collaboration_file
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.analyst.alignment import align_bundles, choose_reference
+from mooring.protocol.analyst.alignment_state import decode_record, read_space
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
@@ -152,3 +155,75 @@ def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, mon
     align_bundles(study, bundles, work, mode="late")
     assert read_space(work, study).orthogonals[:3].tobytes() == before
     assert sum(len(rows) for _, rows, _ in collaboration_file.read_blocks(work, study, read_space(work, study))) == 240
+
+
+def test_the_first_participant_that_fits_as_most_do_is_the_reference() -> None:
+    assert choose_reference([0.5, 0.9, 0.91, 0.92]) == 2
+    assert choose_reference([1.0 - 1e-7, 1.0, 1.0]) == 0
+    assert choose_reference([0.9, 1.0, 1.0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "goes_on"), [([1, 1, 1, 0], False), ([1, 1, 0, 0], True), ([1, 0], False), ([1, 0, 0], True)]
+)
+def test_where_more_than_half_do_not_fit_nobody_is_set_aside(
+    low: list[int], goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Solved(Exception):
+        """Those who are left were aligned by themselves."""
+
+    def solve(left: list[Any]) -> None:
+        raise Solved(left)
+
+    monkeypatch.setattr(alignment, "_find_low", lambda *_: [bool(one) for one in low])
+    first: Any = SimpleNamespace(fits=SimpleNamespace(values=np.ones(len(low))), template=None)
+    bundles: Any = list(range(len(low)))
+    anchors: Any = SimpleNamespace(solve=solve)
+    if goes_on:
+        with pytest.raises(Solved) as caught:
+            alignment._set_outliers_aside(numeric_study(), bundles, first, anchors)
+        assert caught.value.args[0] == [one for one, out in zip(bundles, low, strict=True) if not out]
+    else:
+        left, note = alignment._set_outliers_aside(numeric_study(), bundles, first, anchors)
+        assert (left, bool(note)) == (bundles, True)
+
+
+ENTRY = {"name": "a", "digest": "d", "rows": 1, "fit": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fine"),
+    [
+        ({}, True),
+        ({"rows": 2**48 - 1}, True),
+        ({"rows": 2**48}, False),
+        ({"rows": 0}, False),
+        ({"rows": True}, False),
+        ({"rows": 1.0}, False),
+        ({"fit": 1}, False),
+        ({"digest": 3}, False),
+        ({"name": "b"}, False),
+    ],
+)
+def test_a_record_of_an_alignment_is_read_if_every_entry_is_whole(changes: dict[str, Any], fine: bool) -> None:
+    record = {"note": "", "table": "", "participants": [ENTRY | changes, ENTRY | {"name": "b"}]}
+    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+    assert (decode_record(text, 2) == record) == fine
+    assert decode_record(text, 3) is None
+    assert decode_record(np.frombuffer(json.dumps({**record, "note": 1}).encode(), dtype=np.uint8), 2) is None
+
+
+def test_row_groups_that_nobody_wrote_are_refused(tmp_path: Path) -> None:
+    whole = pa.table({"participant": ["a"], "z1": [1.0]})
+    not_text = pa.array([b"\xff"], pa.binary()).view(pa.string())
+    for table, fine in (
+        (whole, True),
+        (whole.rename_columns(["label", "z1"]), False),
+        (whole.set_column(0, "participant", not_text), False),
+    ):
+        pq.write_table(table, tmp_path / "t.parquet", store_schema=False)
+        if fine:
+            assert len(list(collaboration_file.read_row_groups(tmp_path / "t.parquet"))) == 1
+        else:
+            with raising(StorageError):
+                list(collaboration_file.read_row_groups(tmp_path / "t.parquet"))

@@ -8,8 +8,10 @@ import pytest
 
 from mooring import Analyst, Participant, Study
 from mooring.errors import InputError, StorageError
+from mooring.learners import Gain, Score
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
+from mooring.protocol.participant.prediction import Predictions
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
 
@@ -70,3 +72,13 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         assert not list(tmp_path.glob("mooring-result-*"))
     finally:
         fsspec.filesystem("memory").rm("/mooring-participant", recursive=True)
+
+
+def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
+    values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
+    gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
+    empty = {"rows": 3, "score": None, "local_only": None, "gain": None}
+    assert Predictions(values, None, None).as_dict() == empty
+    assert Predictions(values, score, None).as_dict() == empty | {"score": score.as_dict()}
+    whole = Predictions(values, None, score, gain).as_dict()
+    assert whole == empty | {"local_only": score.as_dict(), "gain": gain.as_dict()}

@@ -133,3 +133,13 @@ def test_other_rows_in_anothers_vault_are_refused_with_whose_vault_it_is(small_s
     small_study.share(output=small_study.folder / "out.bundle")
     with raising(RefusedError, "a second upload", reason="hospital-1's", cure="your own --vault"):
         small_study.share(data=small_study.table(2), output=small_study.folder / "other.bundle")
+
+
+def test_progress_never_goes_back_and_ends_at_the_total(small_study: SmallStudy) -> None:
+    told: list[tuple[float, float]] = []
+    output = small_study.folder / "out.bundle"
+    small_study.share(output=output, progress=lambda done, total, what="": told.append((done, total)))
+    shares = [done / total for done, total in told]
+    assert shares == sorted(shares)
+    assert (shares[0] >= 0, shares[-1]) == (True, 1.0)
+    assert len(shares) > 2

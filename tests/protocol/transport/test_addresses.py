@@ -7,8 +7,10 @@ import pytest
 
 from mooring.errors import InputError, StorageError
 from mooring.protocol.transport.addresses import (
+    is_this_machine,
     is_url,
     local_path,
+    make_printable,
     read_address,
     read_scheme,
     redact_address,
@@ -84,3 +86,31 @@ def test_an_address_that_cannot_be_one(address: str, bundle: Path) -> None:
     with raising(InputError, "address", expected="presigned address") as caught:
         send_file(bundle, address)
     assert "pw" not in str(caught.value)
+
+
+def test_texts_are_shown_and_addresses_read_up_to_their_longest() -> None:
+    assert make_printable("x" * 80) == "x" * 80
+    assert make_printable("x" * 81) == "x" * 79 + "…"
+    assert make_printable("a\x1bb") == "a?b"
+    assert make_printable("abc", longest=2) == "a…"
+    assert redact_address("x" * 300) == "x" * 300
+    assert redact_address("x" * 301) == "x" * 299 + "…"
+    assert read_address("x" * 16_384) == "x" * 16_384
+    with raising(InputError, "address"):
+        read_address("x" * 16_385)
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost", True),
+        ("::1", True),
+        ("127.0.0.1", True),
+        ("127.255.1.9", True),
+        ("128.0.0.1", False),
+        ("a127.0.0.1", False),
+        ("127.0.1", False),
+    ],
+)
+def test_what_is_this_machine(host: str, here: bool) -> None:
+    assert is_this_machine(host) == here

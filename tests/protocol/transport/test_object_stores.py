@@ -118,3 +118,28 @@ def test_results_travel_through_a_store_unchanged(
     with raising(StorageError, "the result", reason="memory://results/site-0/map.safetensors cannot be written"):
         deliver(study, work, "memory://results", ANALYST)
     assert not (work / "delivery.json").exists()
+
+
+class Answer(Exception):
+    """A store's error with a status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("problem", "denied", "absent"),
+    [
+        (Answer(401), True, False),
+        (Answer(403), True, False),
+        (Answer(402), False, False),
+        (Answer(404), False, True),
+        (Answer(500), False, False),
+        (PermissionError(), True, False),
+        (FileNotFoundError(), False, True),
+        (TimeoutError(), False, False),
+    ],
+)
+def test_what_a_stores_answer_means(problem: Exception, denied: bool, absent: bool) -> None:
+    assert (stores.is_denied(problem), stores.is_absent(problem)) == (denied, absent)
+    assert stores.is_transient(problem) == (not denied and not absent)
