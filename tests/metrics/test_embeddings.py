@@ -1,3 +1,4 @@
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -201,6 +202,19 @@ def test_the_best_checkpoint_is_kept_and_the_earliest_of_equals(rng: np.random.G
     assert best.best_epoch < 8
     stopped = train_digit_auditor(pixels, labels, epochs=best.best_epoch, **options)
     assert np.array_equal(best(pixels), stopped(pixels))
+
+
+def test_the_schedule_is_the_papers_by_default() -> None:
+    """Ten epochs of batches of 256 at a rate of 0.001; a sixth of the images is held out."""
+    stated = inspect.signature(train_digit_auditor).parameters
+    names = ("epochs", "batch_size", "learning_rate", "validation_fraction")
+    assert [stated[name].default for name in names] == [10, 256, 1e-3, 1 / 6]
+
+
+def test_two_images_of_a_digit_are_enough_where_one_is_held_out(torch: ModuleType, rng: np.random.Generator) -> None:
+    images, labels = rng.random((12, 16)), np.array([0, 0] + [1] * 10)
+    options = {"seed": 0, "device": "cpu", "epochs": 1, "validation_fraction": 0.5}
+    assert train_digit_auditor(images, labels, **options).best_epoch == 1
 
 
 def test_unusable_digits_are_refused(refused: Refused, torch: ModuleType) -> None:

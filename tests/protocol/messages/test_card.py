@@ -60,3 +60,10 @@ def test_what_is_sealed_to_the_public_form_of_a_signing_key_its_holder_opens() -
     for signing in (SigningKey.generate(), SigningKey(Secret(bytes(32)))):
         sealed = seal(b"anchor", [sealing_key_of(signing.public)])
         assert SealingKey.of(signing).open(sealed) == b"anchor"
+
+
+def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Path) -> None:
+    signer = SigningKey.generate()
+    for role, sealing in (("participant", ""), ("analyst", SealingKey.of(signer).public), ("dealer", "")):
+        with raising(InputError, "card"):
+            write_card(tmp_path / "c", role=role, member=Member("a", signer.public, sealing), signer=signer)  # type: ignore[arg-type]
