@@ -83,6 +83,20 @@ def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResul
         check_record(RECORD, f"{name}, scores", scores_of_audit(result), abs=0.02)
 
 
+@pytest.mark.parametrize("kind", ["category", "number"])
+def test_figures_of_persons_and_attributes_are_as_on_record(parts: Parts, kind: str) -> None:
+    rows = np.concatenate(parts[0])
+    attribute = rows[:, 0] + rows[:, 1] if kind == "number" else (rows[:, 0] > 0).astype(int)
+    spec = EvaluationSpec(
+        attribute=attribute, attribute_kind=kind, groups=np.arange(320) // 2, n_candidates=5, n_queries=60, n_examples=2
+    )
+    found = audited(*parts, n_components=3, attacks=["procrustes", "moments"], evaluation=spec, targets=[1, 2], **QUICK)
+    examples = found.points[0].examples
+    check_record(
+        RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples["rows"]], rel=3e-3, abs=2e-3
+    )
+
+
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
     return [outcome.figures[measure] for outcome in result.outcomes if measure in outcome.figures]
 
