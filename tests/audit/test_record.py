@@ -32,6 +32,7 @@ from mooring.audit.hazards import (
 )
 from mooring.audit.plan import Plan, _Search
 from mooring.audit.result import AttackOutcome
+from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.learners.fitting import MOST_ALONE
 from mooring.metrics import Figure, Interval
@@ -102,11 +103,11 @@ def test_rules_of_hazards_are_on_record() -> None:
     smooth = rng.standard_normal((300, 4))
     tables = {"none": smooth, "apart": smooth * [4.0, 2.4, 1.0, 0.8], "two rows": smooth[:2], "zeros": 0 * smooth[:5]}
     for n_values in (20, 21, 201, 202):
-        tables[f"{n_values} values"] = np.column_stack([smooth, np.arange(300) % n_values / 7])
+        tables[f"{n_values} values"] = np.column_stack([smooth, np.arange(300) % n_values / 8])
     for n_rare in (1, 3, 4):
         tables[f"{n_rare} rare"] = np.column_stack([smooth, np.arange(300) < n_rare, np.zeros(300)])
     tables["duplicates"] = np.vstack([smooth, smooth[:3], np.zeros((2, 4))])
-    tables["wide"] = rng.integers(0, 3, (50, 41)).astype(float)
+    tables |= {f"{width} columns": rng.integers(0, 3, (50, width)).astype(float) for width in (40, 41)}
     numbers = {}
     for name, rows in tables.items():
         sentences = [
@@ -117,7 +118,8 @@ def test_rules_of_hazards_are_on_record() -> None:
             *hazards_of_rows(rows, projected=rows[:, :2], noise_scale=0.9),
         ]
         kept = [len(sentences), *(re.findall(r"\d[\d.,%]*", sentence) for sentence in sentences)]
-        numbers[name] = [kept, *separated_variances(rows), rows_of_rare_values(rows)]
+        reach = sum("within reach" in sentence for sentence in sentences)
+        numbers[name] = [kept, reach, *separated_variances(rows), rows_of_rare_values(rows)]
     labels = [hazards_of_labels([np.array(part) for part in parts]) for parts in ([[1, 1, 2], [3, 3]], [[1, 1]])]
     check_record(RECORD, "hazards", [numbers, [re.findall(r"\d+", " ".join(one)) for one in labels]])
 
@@ -208,3 +210,15 @@ def test_so_many_are_attacked_that_120_rows_are_but_no_more_than_three(n_rows: i
     rng = np.random.default_rng(0)
     parts = Partition.from_parts([rng.standard_normal((n_rows, 2)) for _ in range(6)], rng=rng, test_share=0.0)
     assert AuditSettings(colluders=(1,)).for_data(parts).targets == (0, 2, 3)[:n_targets]
+
+
+def test_two_take_part_at_least_and_rows_are_not_shown() -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((5, 2)) for _ in range(2)]
+    parts = Partition.from_parts(rows, rng=rng, test_share=0.0)
+    assert AuditSettings().for_data(parts).targets == (1,)
+    shown = repr(simulate(rows, method="aa-i-gdp", rng=rng))
+    hidden = ("anchor", "records", "private_data", "labels", "uploads", "alignment", "secrets", "streams")
+    assert [name for name in hidden if f" {name}=" in shown] == []
+    alike = np.full((7, 2), 1e9 + 0.1)
+    assert not evaluator._centred(alike).any()
