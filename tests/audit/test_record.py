@@ -218,7 +218,7 @@ def test_two_take_part_at_least_and_rows_are_not_shown() -> None:
     parts = Partition.from_parts(rows, rng=rng, test_share=0.0)
     assert AuditSettings().for_data(parts).targets == (1,)
     shown = repr(simulate(rows, method="aa-i-gdp", rng=rng))
-    hidden = ("anchor", "records", "private_data", "labels", "uploads", "alignment", "secrets", "streams")
+    hidden = ("anchor", "records", "private_data", "labels", "uploads", "secrets", "streams")
     assert [name for name in hidden if f" {name}=" in shown] == []
     alike = np.full((7, 2), 1e9 + 0.1)
     assert not evaluator._centred(alike).any()
