@@ -101,7 +101,13 @@ def test_rules_of_hazards_are_on_record() -> None:
     """How many sentences there are about each table, and the numbers in them; small tables at the rules' limits."""
     rng = np.random.default_rng(0)
     smooth = rng.standard_normal((300, 4))
-    tables = {"none": smooth, "apart": smooth * [4.0, 2.4, 1.0, 0.8], "two rows": smooth[:2], "zeros": 0 * smooth[:5]}
+    tables = {
+        "none": smooth,
+        "apart": smooth * [4.0, 2.4, 1.0, 0.8],
+        "two rows": smooth[:2],
+        "three rows": smooth[:3],
+        "zeros": 0 * smooth[:5],
+    }
     for n_values in (20, 21, 201, 202):
         tables[f"{n_values} values"] = np.column_stack([smooth, np.arange(300) % n_values / 8])
     for n_rare in (1, 3, 4):
