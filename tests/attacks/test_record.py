@@ -102,7 +102,9 @@ def lattice_names() -> Any:
         for method, v in (("i-gdp", 0.0), ("aa-i-gdp-anchor-noise", 1.0)):
             simulation = simulate(parts, labels, method=method, anchor_noise_scale=v, rng=rng)
             found.append(error("lattice", simulation, simulation.view()))
-    return found
+    said = lattice._anchored(simulation.view())
+    assert said is not None
+    return [*found, said.precision, said.agreement.sum(), said.mean.sum()]
 
 
 def lattice_alone() -> Any:
