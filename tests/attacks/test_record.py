@@ -195,7 +195,9 @@ def moment_landscape() -> Any:
                 match.shift_curvature.sum(),
                 np.trace(match.row_error(O)[0]),
             ]
-            starts = _starts(match, _Signs(match, population, target))
+            signs = _Signs(match, population, target)
+            found.append(signs.agreement(O))
+            starts = _starts(match, signs)
             lost = {
                 name: match.evaluate((np.broadcast_to(start, (1, 5, 5)), shift)).value[0] - least
                 for name, start in starts.items()
