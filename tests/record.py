@@ -1,7 +1,7 @@
 """Recorded figures: what attacks, measures and audits gave when somebody last looked at them.
 
 A change that nobody meant shows as another figure. Whoever means one renews the records and reads the difference:
-`RENEW_RECORDS=1 python -m pytest tests/attacks tests/audit tests/metrics -k record`.
+`RENEW_RECORDS=1 python -m pytest tests/attacks tests/audit tests/metrics tests/protocol -k record`.
 """
 
 import json
