@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
-from benchmarks.render_assurance import render
+from benchmarks.render_assurance import READERS, render
 from tests.fuzz.corpus import FOLDER, choose_inputs
 from tests.fuzz.run import record_result
 from tests.fuzz.target import Target
+from tests.fuzz.test_targets import NAMES
 
 
 def test_results_are_kept_target_by_target_and_a_later_run_replaces_its_own(tmp_path: Path) -> None:
@@ -19,6 +20,7 @@ def test_results_are_kept_target_by_target_and_a_later_run_replaces_its_own(tmp_
 
 
 def test_the_page_counts_findings_and_mutants() -> None:
+    assert tuple(READERS) == NAMES
     targets = {"bundle": {"inputs": 1000, "edges": 2, "seconds": 3, "finding": "KeyError"}}
     changes = [{"module": "a.py", "line": 1, "change": "a | b", "outcome": "killed"} for _ in range(3)]
     changes += [changes[0] | {"outcome": "survived"}, changes[0] | {"outcome": "equivalent", "why": "of no effect"}]
