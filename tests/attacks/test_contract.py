@@ -219,6 +219,29 @@ def test_without_noise_or_anchor_the_secret_does_not_matter(attack: str, method:
         assert np.allclose(rows, rebuilt[0], rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("method", ["c-gdp-data-noise", "i-gdp"])
+@pytest.mark.parametrize("attack", ["moments", "principal-axes", "known-rows", "repeated-upload"])
+def test_the_unit_of_the_rows_does_not_matter(attack: str, method: str) -> None:
+    """Rows and noise in a unit a thousand times larger: the errors, which are relative, stay."""
+    rows, labels = class_rows(N_PARTICIPANTS, N_ROWS, WIDTH)
+    small = simulate(
+        [2.0**-10 * part for part in rows],
+        labels,
+        method=method,
+        n_components=WIDTH,
+        anchor_noise_scale=0.0,
+        data_noise_scale=2.0**-10 * SIGMA if METHODS[method].data_noise else 0.0,
+        rng=np.random.default_rng(1),
+    )
+    view = VIEW_OF.get(attack, "plain")
+    found, expected = attacked(attack, small.view(**VIEWS[view])), outcome_of(attack, method, view)
+    error, usual = (
+        centred_error(one.private_data[TARGET], rebuilt.rows)
+        for one, rebuilt in ((small, found), (simulated(method), expected))
+    )
+    assert error == pytest.approx(usual, rel=1e-3, abs=1e-6)
+
+
 @pytest.fixture
 def one_thread(torch: ModuleType) -> Iterator[None]:
     """Matrices this small only wait for each other's threads."""

@@ -10,7 +10,7 @@ import pytest
 from scipy.linalg import expm
 
 from mooring import RigidMap
-from mooring.attacks import run
+from mooring.attacks import DoesNotApply, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.audit.simulation import Simulation, simulate
@@ -337,3 +337,15 @@ def test_a_turn_beyond_the_limit_is_shortened_to_it_and_its_shift_alike() -> Non
 def test_rows_that_do_not_vary_within_classes_have_a_ridge_of_one(rows: np.ndarray) -> None:
     flat = ClassMoments.of(rows, np.zeros(6, dtype=int), 1)
     assert MomentMatch(flat, flat, None).ridge == 1.0
+
+
+@pytest.mark.parametrize(("n_colluder", "n_target"), [(2, 2), (1, 2), (2, 1)])
+def test_two_rows_on_either_side_are_enough_and_one_is_not(n_colluder: int, n_target: int) -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((n, 2)) for n in (n_colluder, n_target)]
+    view = simulate(parts, method="i-gdp", rng=rng).view(colluders=(0,), target=1)
+    if min(n_colluder, n_target) < 2:
+        with pytest.raises(DoesNotApply):
+            run("moments", view, rng=rng)
+    else:
+        assert np.isfinite(run("moments", view, rng=rng).rows).all()
