@@ -14,6 +14,7 @@ from mooring.protocol.analyst.outliers import (
     Fits,
     _measure,
     find_disagreeing,
+    measure_fit,
     measure_fits,
     measure_honest_spread,
 )
@@ -80,6 +81,7 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
     assert fits.values == pytest.approx(1)
     assert 0.2 < fits.garbage < 0.6
     assert fits.find_low([1.0, fits.garbage], 0.0) == [False, True]
+    assert measure_fit(anchor, 0 * anchor) == 0.0
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:

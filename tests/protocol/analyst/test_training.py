@@ -17,7 +17,7 @@ from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.training import train
+from mooring.protocol.analyst.training import _can_learn_alone, train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
@@ -95,3 +95,16 @@ def test_auto_predicts_a_number_as_well_as_linear(noise: float, tmp_path: Path) 
     assert scores[AUTO] == max(scores.values()) > 0.1
     if noise:
         assert scores["random-fourier"] < -0.2
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "can"),
+    [
+        (np.arange(10) % 2, "classes", True),
+        (np.arange(9) % 2, "classes", False),
+        (np.zeros(10), "classes", False),
+        (np.zeros(10), "number", True),
+    ],
+)
+def test_a_model_alone_needs_ten_rows_and_two_classes(labels: np.ndarray, kind: Any, can: bool) -> None:
+    assert _can_learn_alone(labels, kind) == can

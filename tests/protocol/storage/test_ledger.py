@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -435,3 +436,15 @@ def test_the_digest_of_rows_does_not_depend_on_their_order():
         order = rng.permutation(prints.size)
         found.add(summarise_rows(Secret(bytes(32)), prints[order], ["a"], labels[order])[0].digest)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(("n_same", "refused"), [(2, False), (3, True)])
+def test_as_many_rows_with_more_than_half_of_the_columns_are_the_same_rows(folder, n_same, refused):
+    """However their other columns are spelt; rows of whom nothing else is known again."""
+    ledger, later = known(folder, seen(range(0, 300), 4)), seen(range(300, 600), 4)
+    tags = (*ledger.entries()[0].column_tags[:n_same], *later.column_tags[n_same:])
+    if refused:
+        with raising(RefusedError, "a second upload", reason="these rows"):
+            ledger.record_intent("1" * 64, "later", replace(later, column_tags=tags))
+    else:
+        ledger.record_intent("1" * 64, "later", replace(later, column_tags=tags))

@@ -5,6 +5,7 @@ import hashlib
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
@@ -15,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport import presigned_upload
+from mooring.protocol.transport.presigned_upload import Answer, _connect, _follow_redirect
 from mooring.protocol.transport.transfer import send_file
 from tests.loopback import serving
 from tests.protocol.transport.support import DENIED, EXPIRED, QUICK, SECRET, Store, handle_by, make_bundle
@@ -233,3 +235,57 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
         assert send_file(tmp_path / "a.bundle", address, waits=()).confirmed
         assert found.taken == [data]
+
+
+@pytest.mark.parametrize(
+    ("answer", "again", "wait"),
+    [
+        ((408, "", {}), True, 0),
+        ((425, "", {}), True, 0),
+        ((429, "", {"retry-after": "17"}), True, 17),
+        ((500, "", {"retry-after": "99999999"}), True, 99_999_999),
+        ((503, "", {"retry-after": "999999999"}), True, 0),
+        ((400, "SlowDown", {"retry-after": "soon"}), True, 0),
+        ((430, "", {}), False, 0),
+        ((499, "", {}), False, 0),
+    ],
+)
+def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, dict], again: bool, wait: float) -> None:
+    status, code, headers = answer
+    found = Answer(status, code, False, headers, "the store")
+    assert (found.is_transient, found.retry_after) == (again, wait)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(300, "elsewhere"), (399, "elsewhere"), (400, "refuses"), (404, "no such"), (413, "size")]
+)
+def test_what_a_refusal_is_said_to_mean(status: int, words: str) -> None:
+    assert words in Answer(status, "", False, {}, "the store").explain().reason
+    assert "expired" in Answer(status, "", True, {}, "the store").explain().reason
+
+
+def test_where_a_store_may_send_us_on_to() -> None:
+    for start, location, fine in (
+        ("https://a.example/x", "https://b.example/y", True),
+        ("https://a.example/x", "/y", True),
+        ("https://a.example/x", "http://b.example/y", False),
+        ("http://a.example/x", "https://b.example/y", True),
+        ("https://a.example/x", "https://b.example:0/y", False),
+        ("https://a.example/x", "mailto:y", False),
+    ):
+        if fine:
+            assert _follow_redirect(urlsplit(start), location, allow_http=False).scheme == "https"
+        else:
+            with raising(StorageError, "the store"):
+                _follow_redirect(urlsplit(start), location, allow_http=False)
+
+
+def test_a_connection_goes_straight_or_through_a_proxy() -> None:
+    parts = urlsplit("http://store.example:8080/k?sig=1")
+    straight, target, headers = _connect(parts, None, 5.0)
+    assert (straight.host, straight.port, target, headers) == ("store.example", 8080, "/k?sig=1", {})
+    through, target, headers = _connect(parts, urlsplit("http://u:p%40@proxy.example"), 5.0)
+    assert (through.host, through.port, target) == ("proxy.example", 80, "http://store.example:8080/k?sig=1")
+    assert headers == {"Proxy-Authorization": "Basic dTpwQA=="}
+    secure, target, _ = _connect(urlsplit("https://store.example"), urlsplit("http://proxy.example:3128"), 5.0)
+    assert (secure.port, secure._tunnel_host, secure._tunnel_port, target) == (3128, "store.example", 443, "/")
