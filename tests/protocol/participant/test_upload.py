@@ -80,11 +80,11 @@ def send(given: Any, i: int) -> Sent:
     output = given.folder / f"{i}.bundle"
     given.share(vault, table, output=output)
     perturbation = Perturbation(study, open_anchor(vault, study, given.anchor), vault)
-    surveyed = upload._survey(perturbation, table, (), io.BytesIO(), lambda done, total, what="": None)
+    surveyed, rows = upload._survey(perturbation, table, (), io.BytesIO(), lambda done, total, what="": None)
     encoded = np.concatenate([block.rows for block in encoded_batches(study.schema, table)])
     records = np.empty_like(encoded)
-    records[upload._place(perturbation, surveyed)[0]] = encoded
-    noise = UploadNoise(perturbation.data_noise(len(encoded), surveyed.rows.digest), anchor=perturbation.anchor_noise)
+    records[upload._place(perturbation, surveyed, rows.digest)[0]] = encoded
+    noise = UploadNoise(perturbation.data_noise(len(encoded), rows.digest), anchor=perturbation.anchor_noise)
     return Sent(verify_bundle(output, study), records, perturbation.map._SecretMap__map, noise)
 
 

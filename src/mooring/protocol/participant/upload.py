@@ -1,4 +1,4 @@
-"""From a table to one signed bundle, in bounded memory: one pass over the table, two over what it became.
+"""From a table to one signed bundle: one pass over the table, two over what it became; some 20 bytes of memory a row.
 
 The first pass checks every row, takes its fingerprint, and writes it, mapped, to a scratch file in the vault; the ledger
 decides whether the rows may go out, and writes the intent down. The second puts the rows of each stretch of the bundle
@@ -95,7 +95,6 @@ class ShareResult:
 class _Surveyed:
     """What the first pass found; labels are in the order of the file, in a small type."""
 
-    rows: RowSummary
     order: Indices
     labels: npt.NDArray[Any] | None
     class_counts: dict[str, int] | None
@@ -140,14 +139,15 @@ def share_rows(
     with vault.lock(), threadpool_limits(1, "blas"):  # threads work on different blocks instead
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
-            surveyed = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
+            surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
             _require_no_small_class(study, surveyed.class_counts)
             ledger = Ledger(vault.folder)
-            entry = ledger.record_intent(study.digest, study.name, surveyed.rows, owner=member.name)
+            entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
+            del rows  # of many rows, every array that is not needed any more is let go
             counts, reissued = surveyed.class_counts, entry.bundle is not None
             if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
-                places, labels = _place(perturbation, surveyed)
-                del surveyed  # of many rows, every array that is not needed any more is let go
+                places, labels = _place(perturbation, surveyed, entry.rows_digest)
+                del surveyed
                 digest = _write(kept, perturbation, entry.rows_digest, mapped, places, labels, tell)
                 if reissued and digest != entry.bundle:
                     kept.unlink()
@@ -179,7 +179,7 @@ def used_anchor(vault: Vault, study: Study) -> Path:
 
 def _survey(
     perturbation: Perturbation, data: Path, ignore: Collection[str], mapped: BinaryIO, tell: Progress
-) -> _Surveyed:
+) -> tuple[_Surveyed, RowSummary]:
     """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
     study, secret = perturbation.study, perturbation.map
     project = study_projection(study).encode if study.projection != "none" else np.asarray
@@ -208,13 +208,15 @@ def _survey(
     labels.clear()
     rows, order = summarise_rows(perturbation.vault.ledger_key, prints.take(), prints.column_tags(), joined)
     by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
-    return _Surveyed(rows, order, joined, by_class)
+    return _Surveyed(order, joined, by_class), rows
 
 
-def _place(perturbation: Perturbation, surveyed: _Surveyed) -> tuple[Indices, npt.NDArray[np.float32] | None]:
+def _place(
+    perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str
+) -> tuple[Indices, npt.NDArray[np.float32] | None]:
     """Where each row of the file goes in the bundle, a secret order of them as fingerprints sort them; and the labels."""
     places = np.empty_like(surveyed.order)
-    places[surveyed.order] = perturbation.order(places.size, surveyed.rows.digest)
+    places[surveyed.order] = perturbation.order(places.size, rows_digest)
     if surveyed.labels is None:
         return places, None
     labels = np.empty(places.size, dtype="<f4")
