@@ -110,8 +110,8 @@ def test_an_entry_of_another_kind_is_refused(table: str, entry: str, fine: Any, 
         Study.from_dict(plain | {table: plain[table] | {entry: refused}})
 
 
-def test_what_a_study_leaves_out_is_what_its_page_says() -> None:
-    """docs/protocol.md: four anchor rows a component, no noise, no projection, classes of three rows at least."""
+def test_what_a_studys_file_leaves_out_has_the_customary_value() -> None:
+    """Four anchor rows a component, no noise, no projection, and no class of fewer than three rows."""
     plain = STUDY.as_dict()
     short = {key: plain[key] for key in ("format", "name", "nonce", "columns", "label")}
     study = Study.from_dict(short | {"method": {"name": "aa-i-gdp"}})
