@@ -13,6 +13,7 @@ from mooring import RigidMap
 from mooring.attacks import DoesNotApply, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
@@ -349,3 +350,19 @@ def test_two_rows_on_either_side_are_enough_and_one_is_not(n_colluder: int, n_ta
             run("moments", view, rng=rng)
     else:
         assert np.isfinite(run("moments", view, rng=rng).rows).all()
+
+
+@pytest.mark.parametrize(("skewed", "turned"), [(True, True), (False, False)])
+def test_axes_that_third_moments_vote_against_are_turned_round(skewed: bool, turned: bool) -> None:
+    """Means and covariances cannot tell an axis from its opposite; third moments can, if the rows are skewed."""
+    rng = np.random.default_rng(0)
+    draw = rng.gamma(1.0, 1.0, (2, 300, 3)) - 1 if skewed else rng.standard_normal((2, 300, 3))
+    rows, secret = draw * [3.0, 2.0, 1.0], RigidMap.sample(3, rng=rng)
+    codes = np.zeros(300, dtype=int)
+    sides = [MomentRows(one, codes, ClassMoments.of(one, codes, 1)) for one in (rows[0], secret.apply(rows[1]))]
+    match = MomentMatch(sides[0].moments, sides[1].moments, None)
+    right = match.from_orthogonal(secret.orthogonal)
+    wrong = minimise(match, (right * [1.0, -1.0, -1.0])[None], match.anchor_shift, 100)
+    found = _with_better_signs(match, _Signs(match, *sides), wrong, 100)
+    signs = np.sign((found.orthogonal[0] * right).sum(axis=0))
+    assert signs.tolist() == ([1.0, 1.0, 1.0] if turned else [1.0, -1.0, -1.0])

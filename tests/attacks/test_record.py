@@ -138,7 +138,7 @@ def decoders(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def denoising() -> Any:
     """Classes that no colluder has, or of which it has one row; a population of fewer classes than the target's labels."""
-    rows, labels = class_rows(3, 40, 4)
+    rows, labels = class_rows(3, 40, 5)
     kept = np.r_[np.flatnonzero(labels[0] == 0), np.flatnonzero(labels[0] == 1)[:1]]
     rows[0], labels[0] = rows[0][kept], labels[0][kept]
     rng, noise = np.random.default_rng(6), {"anchor_noise_scale": 0.3, "data_noise_scale": 0.8}
