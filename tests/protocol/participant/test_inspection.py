@@ -352,10 +352,10 @@ def test_rows_of_rare_values_are_attacked_up_to_a_quarter_and_the_colluder_holds
         return AuditResult({"rows_each": [1, 1]}, None, (), ())  # type: ignore[arg-type]
 
     monkeypatch.setattr(inspection, "run_audit", audit)
-    for n_attacked in (80, 200, 3):
+    for n_attacked in (80, 200, 3, 380):
         inspect(study(label=Label()), encoded(rows), n_rows_attacked=n_attacked, attacks=["procrustes"])
     rare = [[int((part[:, 1] > 0).sum()) for part in halves] for halves in dealt]
-    assert [[len(part) for part in halves] for halves in dealt] == [[40, 40], [100, 100], [2, 2]]
+    assert [[len(part) for part in halves] for halves in dealt] == [[40, 40], [100, 100], [2, 2], [190, 190]]
     assert rare[0][1] >= 20
     assert rare[1] == [0, 30]  # all of them, since a quarter is 50
     inspect(study(label=Label()), encoded(rows[:60]), attacks=["procrustes"])
