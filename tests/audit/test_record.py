@@ -58,7 +58,7 @@ def search(
             0.9 - 0.1 * at.data_noise_level - 0.05 * at.anchor_noise_scale - 1 / (at.n_components + at.n_anchor_rows)
         )
         deployed = Score("balanced accuracy", score, score - 0.05, score + 0.05, 60) if scored else None
-        gain = Gain("balanced accuracy", score - 0.85, score - 0.86, score - 0.84, 60) if scored else None
+        gain = Gain("balanced accuracy", score - 0.8, score - 0.81, score - 0.79, 60) if scored else None
         outcome = AttackOutcome("moments", {"centred_error": figure(error(at))})
         return PointResult(at, 2 * at.data_noise_level, (outcome,), deployed, None, gain=gain)
 
