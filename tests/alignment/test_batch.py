@@ -59,6 +59,24 @@ def test_torch_equals_numpy(solver: str, batch: np.ndarray, torch: ModuleType) -
         assert isinstance(other.template, torch.Tensor)
 
 
+def test_a_gpu_that_is_rarely_looked_at_finds_the_same(
+    batch: np.ndarray, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a processor that passes for a GPU; recordings are then run as they are."""
+    expected, captured = align_batch(batch), []
+    for module in ("geometry.riemannian_lbfgs", "geometry.orthogonal", "geometry.backend"):
+        monkeypatch.setattr(f"mooring.{module}.is_on_gpu", lambda array: True)
+    monkeypatch.setattr("mooring.alignment.problem.has_fast_float64", lambda array: False)
+    monkeypatch.setattr(
+        "mooring.geometry.riemannian_lbfgs.capture", lambda function, device: captured.append(1) or function
+    )
+    for one, other in zip(expected, align_batch(torch.as_tensor(batch)), strict=True):
+        assert_same(one, other, atol=1e-6)
+        assert other.iterations <= 2 * one.iterations + 10
+    assert captured
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_single_precision_uploads_are_welcome(solver: str, batch: np.ndarray, on_backend: Callable) -> None:
     for exact, rounded in zip(

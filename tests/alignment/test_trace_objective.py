@@ -51,7 +51,7 @@ def test_the_preconditioner_is_symmetric_and_positive(objective: TraceObjective,
 @pytest.mark.parametrize("size", [1e-6, 0.1, 0.5])
 def test_a_step_is_a_turn_that_stays_on_the_group(objective: TraceObjective, maps: np.ndarray, size: float) -> None:
     (Omega,) = skew_directions(1)
-    Omega = objective.limit_turns(1e6 * Omega.reshape(1, -1), size).reshape(Omega.shape)
+    Omega = objective.limit_turns(1e6 * Omega.reshape(1, -1), np.array([size])).reshape(Omega.shape)
     (moved,) = objective.retract((maps,), Omega.reshape(1, -1), exactly=True)
     assert orthogonality_defect(moved) < 1e-12
     exact = maps @ np.stack([expm(turn) for turn in Omega[0]])[None]

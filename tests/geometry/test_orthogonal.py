@@ -3,10 +3,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 from mooring.geometry import orthogonality_defect, polar_factor, rotation_spread, sample_orthogonal
 from mooring.geometry.backend import to_numpy
-from mooring.geometry.orthogonal import inverse_square_root, reorthogonalise, svd_polar_factor
+from mooring.geometry.orthogonal import inverse_square_root, reorthogonalise, retract, svd_polar_factor
 
 
 def conditioned(condition: float, n: int, *, rng: np.random.Generator) -> np.ndarray:
@@ -162,3 +163,24 @@ def test_rotation_spread_is_zero_for_one_common_map_and_the_distance_for_two() -
         for sign in (1, -1)
     ]
     assert rotation_spread(np.stack(turned)) == pytest.approx(2 * np.sqrt(2) * np.sin(angle / 2))
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_retraction_is_the_exponential_to_second_order(
+    on_gpu: bool, on_backend: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the one that does not wait for a GPU, whose defect is of fourth order, and which refuses turns too far for it."""
+    monkeypatch.setattr("mooring.geometry.orthogonal.is_on_gpu", lambda array: on_gpu)
+    maps = sample_orthogonal(5, rng=np.random.default_rng(0), batch_shape=(3,))
+    turns = np.random.default_rng(1).standard_normal((3, 5, 5))
+    turns -= turns.swapaxes(-2, -1)
+    turns /= np.linalg.norm(turns, 2, axis=(-2, -1))[:, None, None]
+
+    def moved(size: float) -> np.ndarray:
+        return to_numpy(retract(on_backend(maps), on_backend(size * turns), tolerance=1e-15, exactly=True))
+
+    for size in (1e-3, 1e-2, 1e-1):
+        exact = maps @ np.stack([expm(size * turn) for turn in turns])
+        assert np.max(np.abs(moved(size) - exact)) < size**3
+        assert orthogonality_defect(moved(size)) < (size**4 if on_gpu else 0) + 1e-14
+    assert np.isnan(moved(3.0)).any(axis=(-2, -1)).all() == on_gpu

@@ -85,8 +85,7 @@ def _in_better_basins(
     left = max_iterations - int(spent[doubtful].max())
     found, relaxed_iterations = relaxed_maps(batch, maps[rows], max_iterations=min(_RELAXED_ITERATIONS, left // 2))
     single = batch.in_precision(maps.dtype)
-    optimiser = trace_optimiser(single, found)
-    optimiser.iterations += spent[doubtful] + relaxed_iterations
+    optimiser = trace_optimiser(single, found, iterations=spent[doubtful] + relaxed_iterations)
     whole = math.sqrt(problem.n_participants * problem.n_components)
     rough = FixedPointGap(doubtful.size, tolerance=_ROUGH * whole, roughly=True)
     optimiser.run(rough, max_iterations=max_iterations)
@@ -97,14 +96,12 @@ def _in_better_basins(
     maps[rows] = xp.where(better[:, None, None, None], found, maps[rows])
     iterations = spent.copy()
     iterations[doubtful] = optimiser.iterations
-    optimiser = trace_optimiser(problem.in_precision(maps.dtype), maps)
-    optimiser.iterations += iterations
-    return optimiser
+    return trace_optimiser(problem.in_precision(maps.dtype), maps, iterations=iterations)
 
 
 def _relative_misfits(problem: ProcrustesProblem, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Share of the centred uploads' squares that is not explained by maps of these values, −½ ‖S‖²."""
-    return 1.0 + 2.0 * values / (problem.n_participants**2 * problem.n_components)
+    """Share of the centred uploads' squares that is not explained by maps of these values, −‖S‖²."""
+    return 1.0 + values / (problem.n_participants**2 * problem.n_components)
 
 
 def _refine(problem: ProcrustesProblem, solution: BatchSolution, chosen: npt.NDArray[np.bool_]) -> None:

@@ -19,6 +19,7 @@ from mooring.errors import InputError
 from mooring.geometry.backend import (
     are_positive_definite,
     as_float64,
+    has_fast_float64,
     identity_like,
     namespace_of,
     transpose,
@@ -63,8 +64,11 @@ class ProcrustesProblem:
         """Return the type for all but the last iterations: float32, unless participants' scales differ too much for it.
 
         Rounding of the largest block would then outweigh, in values and scalar products, what the smallest has to gain.
+        Where a GPU is no slower in float64, that.
         """
         xp = namespace_of(self.blocks)
+        if has_fast_float64(self.blocks):
+            return xp.float64
         blocks = xp.reshape(self.blocks, (*self.blocks.shape[:2], self.n_participants, self.n_components))
         squares = xp.sum(xp.linalg.vecdot(blocks, blocks), axis=1)
         spread = xp.max(squares, axis=1) / xp.min(squares, axis=1)

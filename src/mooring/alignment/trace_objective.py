@@ -1,7 +1,7 @@
-"""The Procrustes objective for the optimiser on O(d)^p: −½ tr(Rᵀ G R), its curvature, and when it has converged.
+"""The Procrustes objective for the optimiser on O(d)^p: −tr(Rᵀ G R), its curvature, and when it has converged.
 
-Legend: M_i = R_iᵀ (GR)_i, with skew part K_i and symmetric part P_i; R_i ← R_i exp(Ω_i) a step, Ω_i skew. The gradient of
-the objective is −K.
+Legend: M_i = R_iᵀ (GR)_i, P_i = M_i + M_iᵀ; R_i ← R_i exp(Ω_i) a step, Ω_i skew. The gradient of the objective is Mᵀ − M,
+and tr(Rᵀ G R) the trace of M.
 
 An evaluation costs one product with D and one with Dᵀ, the same as an iteration of the power method, plus a few d × d
 products a participant; no decomposition. Directions are computed in float32 throughout, since they only propose; maps and
@@ -16,12 +16,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment.problem import ProcrustesProblem
-from mooring.geometry.backend import blockwise, identity_like, indices_beside, namespace_of, to_numpy, transpose
+from mooring.geometry.backend import (
+    blockwise,
+    coarse_products,
+    identity_like,
+    indices_beside,
+    namespace_of,
+    to_numpy,
+    transpose,
+)
 from mooring.geometry.backend import vector_norms as norms
 from mooring.geometry.orthogonal import inverse_square_root, polar_factor, reorthogonalise, retract
 from mooring.geometry.riemannian_lbfgs import Evaluation, Mask, Points, RiemannianLBFGS
@@ -37,26 +46,24 @@ _SADDLE_GAP = 1.0  # a single direction that points the wrong way makes a gap of
 
 @dataclass(frozen=True, eq=False)
 class TraceObjective:
-    """−½ tr(Rᵀ G R) of every problem of a batch, as `RiemannianLBFGS` needs it; a point is (maps,)."""
+    """−tr(Rᵀ G R) of every problem of a batch, as `RiemannianLBFGS` needs it; a point is (maps,)."""
 
     problem: ProcrustesProblem
+    waits: ClassVar[bool] = False
 
     def evaluate(self, points: Points) -> Evaluation:
         """Values and gradients; the extra array is M."""
         (maps,) = points
         xp = namespace_of(maps)
-        S = self.problem.weighted_sum(maps)
-        M = transpose(maps) @ self.problem.pulled_back(S)
-        gradient = transpose(M) - M
-        gradient *= 0.5
-        S = xp.reshape(S, (S.shape[0], -1))
-        return Evaluation(-0.5 * xp.linalg.vecdot(S, S), self._flat(xp.astype(gradient, xp.float32)), (M,))
+        M = transpose(maps) @ self.problem.pulled_back(self.problem.weighted_sum(maps))
+        gradient = xp.astype(transpose(M) - M, xp.float32, copy=False)
+        return Evaluation(-xp.sum(xp.linalg.diagonal(M), axis=(-2, -1)), self._flat(gradient), (M,))
 
     def curvature(self, evaluation: Evaluation) -> Array:
         """P^(−1/2) in float32, or one over the root of the mean eigenvalue where P is far from positive definite."""
         (M,) = evaluation.extra
         xp = namespace_of(M)
-        P = xp.astype(0.5 * (M + transpose(M)), xp.float32)
+        P = xp.astype(M + transpose(M), xp.float32, copy=False)
         mean = xp.mean(xp.linalg.diagonal(P), axis=-1)[..., None, None]
         mean = xp.clip(mean, min=float(xp.finfo(P.dtype).tiny))
         # The shift keeps soft directions from being trusted too far, and P definite while the maps are still rough.
@@ -65,8 +72,9 @@ class TraceObjective:
         return xp.broadcast_to(identity_like(P), P.shape) / xp.sqrt(mean) if root is None else root
 
     def precondition(self, curvature: Array, tangents: Array) -> Array:
-        """P^(−1/2) Ω P^(−1/2)."""
-        return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
+        """P^(−1/2) Ω P^(−1/2), roughly: a direction is only proposed."""
+        with coarse_products(tangents):
+            return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
         """R exp(Ω), to third order."""
@@ -74,7 +82,7 @@ class TraceObjective:
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
 
-    def limit_turns(self, tangents: Array, largest: float) -> Array:
+    def limit_turns(self, tangents: Array, largest: Array) -> Array:
         """Shorten each participant's turn by itself: the light ones' may be far off, and should not hold up the others'.
 
         A turn's size is the root mean square norm of its rows.
@@ -82,8 +90,9 @@ class TraceObjective:
         xp = namespace_of(tangents)
         p, d = self.problem.n_participants, self.problem.n_components
         turns = xp.reshape(tangents, (-1, p, d * d))
-        share = xp.clip(largest * d**0.5 / xp.clip(norms(turns), min=float(xp.finfo(turns.dtype).tiny)), max=1.0)
-        return self._flat(turns * share[..., None])
+        sizes = xp.clip(norms(turns), min=float(xp.finfo(turns.dtype).tiny))
+        turns *= xp.clip(xp.astype(largest, sizes.dtype)[:, None] * d**0.5 / sizes, max=1.0)[..., None]
+        return self._flat(turns)
 
     def select(self, problems: npt.NDArray[np.intp]) -> TraceObjective:
         """The objective of some problems only."""
@@ -143,8 +152,18 @@ class FixedPointGap:
         return likely
 
 
-def trace_optimiser(problem: ProcrustesProblem, maps: Array) -> RiemannianLBFGS:
-    """An optimiser of tr(Rᵀ G R) from these maps, in the precision of the problem."""
+def trace_optimiser(
+    problem: ProcrustesProblem, maps: Array, *, iterations: npt.NDArray[np.int64] | None = None
+) -> RiemannianLBFGS:
+    """Return an optimiser of tr(Rᵀ G R) from these maps, in the precision of the problem.
+
+    Parameters
+    ----------
+    problem : ProcrustesProblem
+    maps : array of shape (n_problems, p, d, d)
+    iterations : numpy.ndarray of shape (n_problems,), optional
+        Those already spent.
+    """
     n, p, d, _ = maps.shape
     affordable = max(math.prod(problem.blocks.shape), _SMALLEST_MEMORY * n) // (n * p * d * d)
     return RiemannianLBFGS(
@@ -152,6 +171,7 @@ def trace_optimiser(problem: ProcrustesProblem, maps: Array) -> RiemannianLBFGS:
         (_on_the_group(namespace_of(maps).astype(maps, problem.blocks.dtype)),),
         memory_size=max(1, min(_MEMORY_SIZE, affordable - 1)),
         refresh_at=_REFRESH_AT,
+        iterations=iterations,
     )
 
 

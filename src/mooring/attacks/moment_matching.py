@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.geometry.backend import (
+    cholesky,
     device_of,
     identity_like,
     indices_beside,
@@ -79,6 +80,8 @@ class MomentMatch:
         A multiple of the mean variance added to every C_k. It mutes directions of little variance, which leaves fewer local
         optima to find the way in through.
     """
+
+    waits = True  # some factorisations of large matrices do
 
     def __init__(
         self,
@@ -167,11 +170,12 @@ class MomentMatch:
         h = self.n_components
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]
 
-    def limit_turns(self, tangents: Array, largest: float) -> Array:
+    def limit_turns(self, tangents: Array, largest: Array) -> Array:
         """Shorten turn and shift alike; a turn's size is the length of its longest row."""
         xp = namespace_of(tangents)
         size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
-        return tangents * xp.clip(largest / xp.clip(size, min=float(xp.finfo(size.dtype).tiny)), max=1.0)[:, None]
+        size = xp.clip(size, min=float(xp.finfo(size.dtype).tiny))
+        return tangents * xp.clip(xp.astype(largest, size.dtype) / size, max=1.0)[:, None]
 
     def _turns(self, tangents: Array) -> Array:
         h = self.n_components
@@ -191,7 +195,7 @@ class MomentMatch:
         keep = 1 - self._to_mean
         C = keep[:, None, None] * within + self._to_mean[:, None, None] * mean[:, None, :, :]
         C = C + self.ridge * self._identity
-        L = xp.linalg.cholesky(C)
+        L = cholesky(C)
         values = xp.sum(self._total[:, None] * xp.log(xp.linalg.diagonal(L)), axis=(-2, -1))
         half = 0.5 * self._total[:, None, None] * _inverse(C, L)  # ∂value/∂C_k
         D = keep[:, None, None] * half + share[:, None, None] * weighted_sum(self._to_mean, half)[:, None, :, :]

@@ -7,7 +7,9 @@ standard leaves out: moving data between libraries, and a Cholesky test that ans
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -24,12 +26,33 @@ Namespace: TypeAlias = Any
 _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
 _NUMBERS_IN_CACHE = 2**20
 _NUMBERS_ON_GPU = 2**26
+_WITH_FLOAT64_TENSOR_CORES = ((8, 0), (9, 0))
+
+
+_NAMESPACES: dict[type, Namespace] = {}  # those found so far: an iteration asks a hundred times
+
+
+class _Recordings(threading.local):
+    """The stream, and the first one, of this thread's recordings on each device.
+
+    They share the stream and, as long as the first one lives, their memory: only one of them runs at a time.
+    """
+
+    def __init__(self) -> None:
+        self.first: dict[Any, tuple[Any, Any]] = {}
+
+
+_RECORDINGS = _Recordings()
 
 
 def namespace_of(*arrays: Array) -> Namespace:
     """Return the array namespace that all `arrays` share, or say that they do not share one."""
+    kind = type(arrays[0])
+    alike = all(type(array) is kind for array in arrays)
+    if alike and kind in _NAMESPACES:
+        return _NAMESPACES[kind]
     try:
-        return array_api_compat.array_namespace(*arrays)
+        found = array_api_compat.array_namespace(*arrays)
     except TypeError:
         kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
         raise InputError(
@@ -38,6 +61,9 @@ def namespace_of(*arrays: Array) -> Namespace:
             got=kinds,
             cure="Convert them first, for instance with numpy.asarray or torch.as_tensor.",
         ) from None
+    if alike:
+        _NAMESPACES[kind] = found
+    return found
 
 
 def device_of(array: Array) -> Any:
@@ -63,11 +89,15 @@ def to_numpy(array: Array) -> npt.NDArray[Any]:
 def like(values: Array, reference: Array) -> Array:
     """Return `values` as an array of the same library, device and type as `reference`."""
     xp = namespace_of(reference)
+    if type(values) is type(reference) and device_of(values) == device_of(reference):
+        return xp.astype(values, reference.dtype, copy=False)
     return xp.asarray(to_numpy(values), dtype=reference.dtype, device=device_of(reference))
 
 
-def indices_beside(indices: npt.NDArray[Any], reference: Array) -> Array:
+def indices_beside(indices: Array, reference: Array) -> Array:
     """Return an index or mask array on the library and device of `reference`."""
+    if type(indices) is type(reference) and device_of(indices) == device_of(reference):
+        return indices
     return namespace_of(reference).asarray(indices, device=device_of(reference))
 
 
@@ -90,7 +120,7 @@ def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
     xp = namespace_of(*stacks)
     *leading, n_rows, n_columns = stacks[0].shape
     n_matrices = math.prod(leading)
-    at_once = max(1, (_NUMBERS_ON_GPU if _is_on_gpu(stacks[0]) else _NUMBERS_IN_CACHE) // (n_rows * n_columns))
+    at_once = max(1, (_NUMBERS_ON_GPU if is_on_gpu(stacks[0]) else _NUMBERS_IN_CACHE) // (n_rows * n_columns))
     if n_matrices <= at_once:
         return function(*stacks)
     flat = [xp.reshape(stack, (n_matrices, *stack.shape[-2:])) for stack in stacks]
@@ -118,9 +148,106 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
     return torch.baddbmm(*stacks, beta=weight, alpha=scale).reshape(addend.shape)
 
 
+def overwrite(target: Array, values: Array, chosen: Array) -> None:
+    """Replace the chosen numbers of an array by others, in place.
+
+    Parameters
+    ----------
+    target : array
+    values : array that broadcasts to the shape of the target
+    chosen : array of bool
+        The target's leading axes, or axes that broadcast to them.
+    """
+    chosen = chosen.reshape(*chosen.shape, *[1] * (target.ndim - chosen.ndim))
+    if type(target) is not np.ndarray:
+        import torch
+
+        torch.where(chosen, values, target, out=target)
+    elif chosen.size < target.size and chosen.all():
+        target[...] = values  # quicker than with a mask
+    else:
+        np.copyto(target, values, where=chosen)
+
+
+def cholesky(matrices: Array) -> Array:
+    """Cholesky factors. Torch does not wait for a GPU to say whether there are any, and gives NaN where there are none."""
+    if not array_api_compat.is_torch_array(matrices):
+        return np.linalg.cholesky(matrices)
+    import torch
+
+    factors, info = torch.linalg.cholesky_ex(matrices)
+    return torch.where((info == 0)[..., None, None], factors, torch.nan)
+
+
+def solve(matrices: Array, right: Array) -> Array:
+    """Solutions of linear systems that are known to be regular, without waiting for a GPU."""
+    if not array_api_compat.is_torch_array(matrices):
+        return np.linalg.solve(matrices, right)
+    import torch
+
+    return torch.linalg.solve_ex(matrices, right)[0]
+
+
+def has_fast_float64(array: Array) -> bool:
+    """Whether the array is on a GPU that multiplies float64 matrices as fast as float32 ones (A100, H100, H200)."""
+    if not is_on_gpu(array):
+        return False
+    import torch
+
+    return torch.cuda.get_device_capability(device_of(array)) in _WITH_FLOAT64_TENSOR_CORES
+
+
+def capture(function: Callable[[], None], device: Any) -> Callable[[], None]:
+    """Record what a function does on a GPU, to arrays that it changes in place, and return what repeats it.
+
+    A repetition launches all kernels at once, without Python. The function is not run; it must never wait for the GPU.
+    """
+    import torch
+
+    with torch.cuda.device(device):
+        if device not in _RECORDINGS.first:
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            _RECORDINGS.first[device] = stream, _recorded(lambda: torch.zeros(1, device=device), stream)
+        stream, first = _RECORDINGS.first[device]
+        return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
+
+
+def _recorded(function: Callable[[], object], stream: Any, *, pool: Any = None) -> Any:
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        graph.capture_begin(pool, capture_error_mode="thread_local")
+        try:
+            function()
+        finally:
+            graph.capture_end()
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph
+
+
+@contextmanager
+def coarse_products(array: Array) -> Iterator[None]:
+    """Let a GPU round the factors of float32 products to eleven bits, which makes them twice as fast."""
+    if not is_on_gpu(array):
+        yield
+        return
+    import torch
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def vector_norms(vectors: Array) -> Array:
     """Euclidean norms along the last axis, in one pass and without a temporary."""
     xp = namespace_of(vectors)
+    if array_api_compat.is_torch_array(vectors):
+        return xp.linalg.vector_norm(vectors, axis=-1)
     return xp.sqrt(xp.linalg.vecdot(vectors, vectors))
 
 
@@ -138,7 +265,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     return error.__cause__ is not None and is_out_of_memory(error.__cause__)
 
 
-def _is_on_gpu(array: Array) -> bool:
+def is_on_gpu(array: Array) -> bool:
+    """Whether reading a number of the array would wait for a GPU."""
     return bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 

@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.geometry.backend import blockwise, identity_like, multiply_add, namespace_of, transpose, vector_norms
+from mooring.geometry.backend import (
+    blockwise,
+    identity_like,
+    is_on_gpu,
+    multiply_add,
+    namespace_of,
+    solve,
+    transpose,
+    vector_norms,
+)
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
@@ -116,11 +125,13 @@ def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Ar
     tolerance : float
         I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is.
     exactly : bool
-        Whether to bring the result back onto O(d) there, too.
+        Whether to bring the result back onto O(d) there, too. On a GPU that is always done, rather than waiting for it.
     """
 
     def moved(maps: Array, turns: Array) -> Array:
         xp = namespace_of(maps)
+        if is_on_gpu(maps):
+            return _retract_unwatched(maps, turns)
         square = turns @ turns
         result = maps + maps @ xp.astype(turns + 0.5 * square, maps.dtype)
         # The Frobenius norm of Ω², over √d, is the root mean square of the squared angles; four times that is a usual
@@ -133,10 +144,23 @@ def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Ar
     return blockwise(moved, maps, turns)
 
 
+def _retract_unwatched(maps: Array, turns: Array) -> Array:
+    """R (I + Ω) and one Newton–Schulz step, without waiting for the GPU; NaN where that step would not be enough.
+
+    That is R exp(Ω) to second order, and shorter than orthogonal by ¾ Ω⁴, which the next step takes away.
+    """
+    xp = namespace_of(maps)
+    moved = multiply_add(maps, maps, xp.astype(turns, maps.dtype, copy=False))
+    defect = transpose(moved) @ moved - identity_like(moved)
+    size = _frobenius(defect)[..., 0, 0]
+    defect[..., 0, 0] = xp.where(size < 1.0, defect[..., 0, 0], xp.nan)
+    return multiply_add(moved, moved, defect, scale=-0.5)
+
+
 def cayley(turns: Array) -> Array:
     """Orthogonal matrices (I − Ω/2)⁻¹ (I + Ω/2) of skew turns: exp(Ω) to second order, and orthogonal to rounding."""
     identity = identity_like(turns)
-    return namespace_of(turns).linalg.solve(identity - 0.5 * turns, identity + 0.5 * turns)
+    return solve(identity - 0.5 * turns, identity + 0.5 * turns)
 
 
 def _reorthogonalise(matrices: Array, tolerance: float) -> Array:
