@@ -108,9 +108,7 @@ class InverseHessian:
         overwrite(self._curvatures, curvature, fresh)
         overwrite(self._scale, curvatures[:, 0] / curvatures[:, 1], good)
         overwrite(self._next, (self._next + 1) % self._slots, good)
-        kept = (
-            self._slot_numbers != self._next[:, None]
-        )  # where a pair is added, the oldest one makes room for the next
+        kept = self._slot_numbers != self._next[:, None]  # the oldest pair makes room for the next
         self._inverse *= kept[:, :, None] & kept[:, None, :]
         return lengths
 
