@@ -330,8 +330,8 @@ def test_a_turn_beyond_the_limit_is_shortened_to_it_and_its_shift_alike() -> Non
     turn = np.zeros((4, 4))
     turn[0, 1], turn[1, 0] = 3.0, -3.0
     tangent = np.r_[turn.ravel(), 1.0, 2.0, 0.0, 0.0][None]
-    assert np.allclose(match.limit_turns(tangent, 0.6), 0.2 * tangent)
-    assert np.array_equal(match.limit_turns(tangent, 3.5), tangent)
+    assert np.allclose(match.limit_turns(tangent, np.array([0.6])), 0.2 * tangent)
+    assert np.array_equal(match.limit_turns(tangent, np.array([3.5])), tangent)
 
 
 @pytest.mark.parametrize("rows", [np.ones((6, 3)), 1e9 + np.zeros((6, 3)), np.zeros((6, 3))])
