@@ -12,8 +12,8 @@ import mooring
 
 ROOT = Path(__file__).parents[2]
 # Reached; the aim was 26,000, 9,000, 28,000, and 6,000 more for secure sums, of which these hold 1,000 and their tests.
-# Tests have grown by 2,000 lines that notice random mutants.
-LINES = {"src/mooring": 35_300, "studies": 11_950, "tests": 38_300}
+# A solver whose iterations a GPU repeats took 350 lines, and tests that notice random mutants 2,000.
+LINES = {"src/mooring": 35_550, "studies": 11_950, "tests": 38_300}
 MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
 ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
 FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
