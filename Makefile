@@ -12,7 +12,8 @@
 PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Python compiles what is imported; pip would compile everything.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures clean
 
@@ -20,15 +21,15 @@ demo: .venv/.demo
 	rm -rf demo-report
 	$(BIN)/mooring demo --output demo-report
 
-test: lint  # then types, on one core, beside the tests
+test: lint  # then imports and types, on one core, beside the tests
 	$(MAKE) --jobs=2 types unit
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo
 
 types: .venv/.dev
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
 unit: export OMP_NUM_THREADS := 1

@@ -90,12 +90,12 @@ def take_another_anchor(centred: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 FAMILY: dict[str, Change] = {
-    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 0.5, 3, 20, 200)},
-    **{f"{x} times": scale(x) for x in (0.5, 0.98, 2)},
-    **{f"{k} columns reflected": reflect(k) for k in (1, 2, 4, 8)},
+    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 0.5, 200)},
+    **{f"{x} times": scale(x) for x in (0.98, 2)},
+    **{f"{k} columns reflected": reflect(k) for k in (1, 4, 8)},
     **{f"{k} columns almost gone": narrow(k) for k in (1, 4)},
     "one column half as long": narrow(1, 0.5),
-    **{f"{x} of the rows permuted": permute(x) for x in (0.1, 0.5, 1)},
+    **{f"{x} of the rows permuted": permute(x) for x in (0.1, 1)},
     "columns permuted": lambda centred, rng: centred[:, rng.permutation(H)],
     "a direction lost": lose_direction,
     "another anchor": take_another_anchor,
