@@ -118,7 +118,9 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
 
 
 def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
-    """Fit linear discriminant analysis: `scores` are log-odds of classes, the first against the second for two.
+    """Fit linear discriminant analysis; for two classes `scores` are the log-odds of the second.
+
+    For more they are log-probabilities, but for a constant a row.
 
     Parameters
     ----------

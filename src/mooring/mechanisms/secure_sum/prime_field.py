@@ -52,11 +52,6 @@ def add(a: Elements, b: Elements) -> Elements:
     return _reduced(a + b)
 
 
-def subtract(a: Elements, b: Elements) -> Elements:
-    """Return a − b."""
-    return _reduced(a + (_PRIME - b))
-
-
 def multiply(a: Elements, b: Elements) -> Elements:
     """Return a · b.
 
