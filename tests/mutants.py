@@ -31,6 +31,7 @@ EXTRA_TESTS = {
     "alignment": ("theorems", "protocol/analyst"),
     "protocol": ("cli/test_study.py", "cli/test_whole_way.py"),
 }
+BASELINE_PROCESSES = 4
 SLOWER, SLACK = 3, 60  # times the tests' own seconds, and seconds more, after which a mutant counts as killed
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -122,7 +123,7 @@ def find_tests(module: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a package's tests do without a change: how long they take, and which of them fail."""
+    """What a package's tests do without a change: how long they take at most, and which of them fail."""
 
     seconds: float
     failing: tuple[str, ...]
@@ -145,13 +146,13 @@ def run_tests(sources: Path, tests: list[str], *options: str, limit: float | Non
 
 
 def measure_baseline(package: str, copies: SimpleQueue[Path]) -> Baseline:
-    """Run the package's tests without a change."""
+    """Run the package's tests without a change, by a few processes: mutants wait for it."""
     place, began = copies.get(), time.monotonic()
     try:
-        failing = run_tests(place, find_tests(f"{package}/__init__.py"))
+        failing = run_tests(place, find_tests(f"{package}/__init__.py"), "-n", str(BASELINE_PROCESSES))
     finally:
         copies.put(place)
-    return Baseline(time.monotonic() - began, tuple(failing or ()))
+    return Baseline(BASELINE_PROCESSES * (time.monotonic() - began), tuple(failing or ()))
 
 
 def try_mutant(mutant: Mutant, baseline: Baseline, copies: SimpleQueue[Path]) -> dict[str, object]:
