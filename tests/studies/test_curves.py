@@ -298,7 +298,7 @@ def test_findings_claims_and_figures_read_one_strongest_attack() -> None:
 def test_a_column_nobody_measured_is_empty_and_an_unknown_one_is_refused() -> None:
     results = Results.from_rows(ROWS)
     assert np.isnan(results["match:procrustes"]).all()
-    with pytest.raises(InputError, match="balanced_accuracy"):
+    with raising(InputError, "the column", got="'balanced_acuracy'", cure="balanced_accuracy"):
         results["balanced_acuracy"]
 
 

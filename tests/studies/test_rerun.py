@@ -144,20 +144,20 @@ def test_noise_scales_name_rows_as_well(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "what", "got"),
     [
-        ("", "column=value"),
-        ("draw", "column=value"),
-        ("draw=", "column=value"),
-        ("drow=1", "Perhaps 'draw' is meant"),
-        ("draw=one", "a whole number"),
-        ("draw=1.5", "a whole number"),
-        ("anchor_noise_scale=much", "a number"),
-        ("draw=1,draw=2", "given once"),
+        ("", "row", "''"),
+        ("draw", "row", "'draw'"),
+        ("draw=", "row", "'draw='"),
+        ("drow=1", "a column of row", "'drow'"),
+        ("draw=one", "draw", "'one'"),
+        ("draw=1.5", "draw", "'1.5'"),
+        ("anchor_noise_scale=much", "anchor_noise_scale", "'much'"),
+        ("draw=1,draw=2", "draw", "twice"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_refused(text: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_a_row_that_cannot_be_read_is_refused(text: str, what: str, got: str) -> None:
+    with raising(InputError, what, got=got):
         read_choice(text)
 
 

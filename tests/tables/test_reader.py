@@ -26,15 +26,18 @@ def test_items_come_in_order_and_completely() -> None:
 
 
 def test_an_error_is_raised_after_the_items_before_it() -> None:
+    damage = LookupError()
+
     def items() -> Iterator[int]:
         yield 1
         yield 2
-        raise ValueError("damaged")
+        raise damage
 
     ahead = read_ahead(items())
     assert [next(ahead), next(ahead)] == [1, 2]
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(LookupError) as caught:
         next(ahead)
+    assert caught.value is damage
 
 
 def test_no_more_is_read_than_asked_for_and_leaving_early_ends_the_thread() -> None:

@@ -8,7 +8,6 @@ costly attacks ran as well.
 
 from __future__ import annotations
 
-import difflib
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from mooring import InputError, StorageError
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.metrics import strongest_value
 from mooring.typing import Vector
+from mooring_studies.settings.sections import suggest_name
 
 Kind = Literal["linkage", "match", "error"]
 Column = NDArray[Any]
@@ -103,13 +103,8 @@ class Results:
             return self.columns[name]
         if name in COLUMNS or _kind_of(name) is not None:
             return np.full(len(self), None if COLUMNS.get(name) is str else np.nan, _memory_type(COLUMNS.get(name)))
-        near = difflib.get_close_matches(name, [*self.columns, *COLUMNS], n=3)
-        raise InputError(
-            "the column",
-            expected="one of the table's",
-            got=repr(name),
-            cure=f"Did you mean {' or '.join(near)}?" if near else "`columns` has their names.",
-        )
+        cure = suggest_name(name, [*self.columns, *COLUMNS]) or "`columns` has their names."
+        raise InputError("the column", expected="one of the table's", got=repr(name), cure=cure)
 
     def numbers(self, name: str) -> Vector:
         """One column of numbers; NaN throughout where the table does not have it."""

@@ -237,7 +237,7 @@ def test_an_app_may_end_as_flares_own_command_writes_it() -> None:
 
 
 def test_an_app_has_no_file_twice_and_a_plain_name() -> None:
-    with pytest.warns(UserWarning, match="Duplicate"):
+    with pytest.warns(UserWarning, match="Duplicate"):  # the words of zipfile
         twice = zipped({**APP, CONFIG: b"{}"}, (CONFIG, APP[CONFIG]))
     assert refusal_of_app(twice) != ""
     for name in ("../x", "", None, "a b"):
