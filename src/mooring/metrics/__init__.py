@@ -5,8 +5,17 @@ from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
 from mooring.metrics.exposure import Carriers, find_exposed_column, find_exposed_row, find_exposed_value
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
-from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
+from mooring.metrics.intervals import (
+    Figure,
+    Interval,
+    bootstrap_mean,
+    bootstrap_ratio,
+    clopper_pearson,
+    strongest_value,
+    wilson,
+)
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
+from mooring.metrics.membership import EpsilonBound, Membership, bound_epsilon
 from mooring.metrics.reconstruction import (
     centred_error,
     error_figure,
@@ -25,18 +34,22 @@ __all__ = [
     "Carriers",
     "DigitAuditor",
     "Embedding",
+    "EpsilonBound",
     "Figure",
     "Galleries",
     "InferenceSettings",
     "Interval",
     "KnownRows",
     "Linkage",
+    "Membership",
     "OnnxEmbedding",
     "bootstrap_mean",
     "bootstrap_ratio",
+    "bound_epsilon",
     "build_galleries",
     "build_identity_galleries",
     "centred_error",
+    "clopper_pearson",
     "error_figure",
     "feature_r2",
     "find_exposed_column",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
@@ -155,12 +155,7 @@ def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.2553, 0.3662)
     """
-    _require_level(level)
-    require_minimum("trials", trials, 1)
-    if not 0 <= successes <= trials:
-        raise InputError(
-            "successes", expected=f"between 0 and trials = {trials}", got=f"{successes:g}", cure="Count them again."
-        )
+    _require_counts(successes, trials, level)
     z = float(ndtri((1 + level) / 2))
     share = successes / trials
     centre = share + z**2 / (2 * trials)
@@ -168,6 +163,30 @@ def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
     scale = 1 + z**2 / trials
     low = 0.0 if successes == 0 else max(0.0, (centre - spread) / scale)
     high = 1.0 if successes == trials else min(1.0, (centre + spread) / scale)
+    return Interval(low, high, level)
+
+
+def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interval:
+    """Clopper and Pearson's exact interval of a proportion: each bound holds with a probability of (1 + level)/2 at least.
+
+    Parameters
+    ----------
+    successes : int
+    trials : int
+        Independent trials.
+    level : float
+        Confidence level.
+
+    Examples
+    --------
+    >>> interval = clopper_pearson(0, 100)
+    >>> round(interval.low, 4), round(interval.high, 4)
+    (0.0, 0.0362)
+    """
+    _require_counts(successes, trials, level)
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
     return Interval(low, high, level)
 
 
@@ -316,6 +335,15 @@ def percentile_interval(estimates: Matrix, *, n_rows: int, level: float) -> Inte
         return Interval.unknown(level)
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return Interval(low, high, level)
+
+
+def _require_counts(successes: float, trials: int, level: float) -> None:
+    _require_level(level)
+    require_minimum("trials", trials, 1)
+    if not 0 <= successes <= trials:
+        raise InputError(
+            "successes", expected=f"between 0 and trials = {trials}", got=f"{successes:g}", cure="Count them again."
+        )
 
 
 def _require_level(level: float) -> None:

@@ -34,6 +34,10 @@ class FeatureMap(Protocol):
     def n_features(self) -> int:
         """Length of φ, the constant included, which comes last."""
 
+    @property
+    def constant_share(self) -> float:
+        """c₀: the square of the constant."""
+
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
 
@@ -148,6 +152,34 @@ class TableFeatures:
                 yield np.maximum(0.0, 1 - np.abs(x - centres) / (centres[1] - centres[0]))
         if column.missing == "indicate":
             yield encoded[:, -1:] - 0.5
+
+
+@dataclass(frozen=True)
+class RowFeatures:
+    """Encoded rows themselves as features, scaled to one length.
+
+    Attributes
+    ----------
+    width : int
+        Of an encoded row.
+    constant_share : float, default 0.3
+        c₀.
+    """
+
+    width: int
+    constant_share: float = 0.3
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ."""
+        return self.width + 1
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows."""
+        phi = np.empty((len(rows), self.n_features))
+        phi[:, :-1] = rows
+        scale_to_unit(phi, self.constant_share)
+        return phi
 
 
 def scale_to_unit(phi: Matrix, constant_share: float) -> None:

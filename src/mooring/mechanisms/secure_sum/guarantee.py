@@ -98,13 +98,20 @@ class SumNoise:
 
     def draw(self, layout: SumLayout, words: Words) -> Integers:
         """Draw the noise on the vector of sums."""
-        D = layout.n_features
-        S = np.zeros((D, D), dtype=np.int64)
-        S[np.diag_indices(D)] = draw_discrete_gaussians(words, Fraction(self.on_products), D)
-        above = np.triu_indices(D, 1)
-        S[above] = draw_discrete_gaussians(words, Fraction(self.on_products, 2), above[0].size)
-        T = draw_discrete_gaussians(words, Fraction(self.on_outcomes), D * layout.outcome.width)
-        return layout.pack(S, T)
+        return np.asarray(self.draw_many(layout, words, 1)[0])
+
+    def draw_many(self, layout: SumLayout, words: Words, n_draws: int) -> Integers:
+        """Draw the noise on so many vectors of sums, of shape (n_draws, size)."""
+        rows, columns = np.triu_indices(layout.n_features)
+        on_diagonal, n_outcomes = rows == columns, layout.size - layout.n_products
+        noise = np.empty((n_draws, layout.size), dtype=np.int64)
+        products = noise[:, : layout.n_products]
+        for entries, variance in ((on_diagonal, self.on_products), (~on_diagonal, Fraction(self.on_products, 2))):
+            drawn = draw_discrete_gaussians(words, Fraction(variance), n_draws * int(entries.sum()))
+            products[:, entries] = drawn.reshape(n_draws, -1)
+        drawn = draw_discrete_gaussians(words, Fraction(self.on_outcomes), n_draws * n_outcomes)
+        noise[:, layout.n_products :] = drawn.reshape(n_draws, -1)
+        return noise
 
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
         """Return σ_S and σ_T on the total of so many contributions, in the units that `SumLayout.unpack` gives."""

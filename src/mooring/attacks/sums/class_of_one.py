@@ -1,0 +1,30 @@
+"""A class of one: where a single honest row carries a label, the sum over its class is the row itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mooring.attacks.reconstruction import DoesNotApply
+from mooring.attacks.sums.view import LabelledFeatures, SumView
+from mooring.typing import Matrix
+
+_CLEAR = 0.25  # standard deviation of a count that still tells one from none and from two
+
+
+def class_of_one(view: SumView, candidates: LabelledFeatures) -> Matrix:
+    """Score by minus the squared distance of φ from its class's sum; NaN for candidates of classes with other counts."""
+    sums, K = view.class_sums(), view.layout.outcome.n_classes
+    on_products, on_outcomes = view.honest.noise_scales
+    share = 1 / 2 if K == 2 else 1.0  # of T in a class's sum
+    scale = math.hypot(share * on_outcomes, on_products / math.sqrt(2 * view.constant_share) / K)
+    if scale > _CLEAR * math.sqrt(view.constant_share):
+        raise DoesNotApply("Noise hides how many rows a class has.")
+    counts = sums[-1] / math.sqrt(view.constant_share)
+    alone = np.abs(counts - 1) < 0.5
+    if not alone.any():
+        raise DoesNotApply("Every class has more than one honest row, or none.")
+    codes = (candidates.outcomes[:, 0] > 0).astype(np.intp) if K == 2 else candidates.outcomes.argmax(axis=1)
+    distances = ((candidates.features - sums[:, codes].T) ** 2).sum(axis=1)
+    return np.where(alone[codes], -distances, np.nan)

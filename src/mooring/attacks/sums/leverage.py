@@ -1,0 +1,40 @@
+"""Leverage: a row that is behind the sums is fitted by them better than one that is not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mooring.attacks.sums.view import LabelledFeatures, SumView
+from mooring.typing import Matrix
+
+_ROUNDING = 1e-9
+
+
+def leverage(view: SumView, candidates: LabelledFeatures) -> Matrix:
+    """Score by −zᵀM⁻¹z for z = (φ, y) and M = Σzzᵀ over the honest rows.
+
+    With φ alone that is the leverage; with the label it is the leverage and the squared residual of least squares. If S is a
+    Wishart matrix, the likelihood ratio of membership is (n − D − 2) log(1 − zᵀM⁻¹z) but for terms of the population. Noise
+    widens the spectrum of M by about σ√D, which is added to it.
+    """
+    return -measure_leverage(
+        view.joint_products(), view.joint_features(candidates), noise_scale=max(view.honest.noise_scales)
+    )
+
+
+def measure_leverage(products: Matrix, rows: Matrix, *, noise_scale: float) -> Matrix:
+    """zᵀ(M₊ + λI)⁻¹z of every row z.
+
+    Parameters
+    ----------
+    products : array of shape (D, D)
+        M.
+    rows : array of shape (n, D)
+    noise_scale : float
+        Of M's entries.
+    """
+    values, vectors = np.linalg.eigh((products + products.T) / 2)
+    ridge = noise_scale * math.sqrt(len(values)) + _ROUNDING * max(float(values[-1]), _ROUNDING)
+    return np.asarray(((rows @ vectors) ** 2 / (np.maximum(values, 0) + ridge)).sum(axis=1))

@@ -1,0 +1,123 @@
+"""What an attacker on sums has: the total that was opened, and everything the colluders know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mooring.attacks.reconstruction import DoesNotApply
+from mooring.learners.sums import Sums
+from mooring.mechanisms.secure_sum.guarantee import SumNoise
+from mooring.mechanisms.secure_sum.sums import Integers, SumLayout, quantise
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFeatures:
+    """Rows as they enter the sums, in the units of `SumLayout.unpack`.
+
+    Attributes
+    ----------
+    features : array of shape (n, D)
+        φ, quantised.
+    outcomes : array of shape (n, K)
+        y.
+    """
+
+    features: Matrix
+    outcomes: Matrix
+
+    @classmethod
+    def encode(cls, layout: SumLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:
+        """Quantise φ and encode labels, as a participant does before it adds them up.
+
+        Parameters
+        ----------
+        layout : SumLayout
+        features : array of shape (n, D)
+        labels : array of shape (n,)
+            Codes of classes, or numbers in [−1, 1].
+        """
+        outcomes = layout.outcome.encode(labels) / layout.outcome.unit
+        return cls(quantise(features, layout.resolution) / layout.resolution, outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class SumView:
+    """The total, the noise that everybody adds, and what the colluders contributed.
+
+    Attributes
+    ----------
+    layout : SumLayout
+        Public, like the feature map and the noise.
+    constant_share : float
+        c₀ of the feature map.
+    total : array of shape (size,)
+        What the analyst opened.
+    n_contributions : int
+        How many participants are in it.
+    noise : SumNoise or None
+        What each of them adds; None in a study without noise.
+    known : tuple of arrays of shape (size,)
+        The colluders' contributions, noise included.
+    population : LabelledFeatures or None
+        The colluders' rows; None without colluders.
+    """
+
+    layout: SumLayout
+    constant_share: float
+    total: Integers
+    n_contributions: int
+    noise: SumNoise | None
+    known: tuple[Integers, ...] = ()
+    population: LabelledFeatures | None = None
+
+    @property
+    def n_honest(self) -> int:
+        """How many contributions are not known."""
+        return self.n_contributions - len(self.known)
+
+    @cached_property
+    def honest(self) -> Sums:
+        """The sums of those who do not collude: the total less what is known."""
+        S, T = self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)))
+        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
+        return Sums(S, T, self.constant_share, self.layout.outcome.n_classes, scales)
+
+    def require_population(self) -> LabelledFeatures:
+        """Return the colluders' rows, or say that the attack has none to compare with."""
+        if self.population is None:
+            raise DoesNotApply("Nobody colludes, so no rows of the population are known.")
+        return self.population
+
+    def class_sums(self) -> Matrix:
+        """Σφ over the honest rows of each class, of shape (D, n_classes)."""
+        sums, K = self.honest, self.layout.outcome.n_classes
+        if K == 0:
+            raise DoesNotApply("The label is a number, so rows have no classes.")
+        everything = sums.products[:, -1:] / np.sqrt(self.constant_share)
+        if K == 2:
+            return np.hstack([everything - sums.outcomes, everything + sums.outcomes]) / 2
+        return np.asarray(sums.outcomes + everything / K)
+
+    def joint_products(self) -> Matrix:
+        """Σ of (φ, y)(φ, y)ᵀ over the honest rows, as far as the sums tell; of φφᵀ alone for a number.
+
+        Σyyᵀ is not shared, but follows from the counts of classes. Of more than two classes the last number of y is left
+        out, since they add up to zero.
+        """
+        sums, K = self.honest, self.layout.outcome.n_classes
+        if K == 0:
+            return sums.products
+        counts = self.class_sums()[-1] / np.sqrt(self.constant_share)
+        codes = np.array([[-1.0], [1.0]]) if K == 2 else (np.eye(K) - 1 / K)[:, :-1]
+        crossed = sums.outcomes[:, : codes.shape[1]]
+        return np.block([[sums.products, crossed], [crossed.T, codes.T @ (counts[:, None] * codes)]])
+
+    def joint_features(self, rows: LabelledFeatures) -> Matrix:
+        """(φ, y) of rows, as `joint_products` has them."""
+        K = self.layout.outcome.n_classes
+        width = 0 if K == 0 else 1 if K == 2 else K - 1
+        return np.hstack([rows.features, rows.outcomes[:, :width]])

@@ -1,0 +1,143 @@
+"""A simulated study of sums: everybody's contributions as `share` makes them, the total, and what an attacker has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from mooring.attacks.sums import LabelledFeatures, SumView
+from mooring.errors import InputError
+from mooring.learners.sums import Sums
+from mooring.mechanisms.secure_sum.feature_map import FeatureMap
+from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.secure_sum.prime_field import Elements, Words
+from mooring.mechanisms.secure_sum.sums import Integers, Outcome, SumAccumulator, SumLayout
+from mooring.randomness import Streams
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class SumSimulation:
+    """A study of sums with all its secrets.
+
+    Attributes
+    ----------
+    layout : SumLayout
+    feature_map : FeatureMap
+    noise : SumNoise or None
+        What each participant added; None without noise.
+    features : tuple of arrays of shape (n_i, D)
+        φ of every participant's rows.
+    labels : tuple of arrays of shape (n_i,)
+    contributions : tuple of arrays of shape (size,)
+        What each participant shared: the sums over its rows, and noise.
+    """
+
+    layout: SumLayout
+    feature_map: FeatureMap
+    noise: SumNoise | None
+    features: tuple[Matrix, ...] = field(repr=False)
+    labels: tuple[Matrix, ...] = field(repr=False)
+    contributions: tuple[Integers, ...] = field(repr=False)
+
+    @cached_property
+    def total(self) -> Integers:
+        """What the analyst opens."""
+        return np.asarray(np.sum(self.contributions, axis=0))
+
+    @property
+    def sums(self) -> Sums:
+        """The total as learners take it."""
+        return self.view(()).honest
+
+    def view(self, colluders: Sequence[int] = (0,)) -> SumView:
+        """What the analyst and these participants know together; nothing that the others keep to themselves."""
+        known = None
+        if colluders:
+            known = self._encode([self.features[c] for c in colluders], [self.labels[c] for c in colluders])
+        return SumView(
+            self.layout,
+            self.feature_map.constant_share,
+            self.total,
+            len(self.contributions),
+            self.noise,
+            tuple(self.contributions[c].copy() for c in colluders),
+            known,
+        )
+
+    def members(self, participants: Sequence[int]) -> LabelledFeatures:
+        """The rows of these participants, as they entered the sums."""
+        return self._encode([self.features[i] for i in participants], [self.labels[i] for i in participants])
+
+    def encode(self, rows: Matrix, labels: Matrix) -> LabelledFeatures:
+        """Other rows, as they would enter the sums."""
+        return self._encode([self.feature_map.apply(rows)], [labels])
+
+    def _encode(self, features: Sequence[Matrix], labels: Sequence[Matrix]) -> LabelledFeatures:
+        return LabelledFeatures.encode(self.layout, np.concatenate(features), np.concatenate(labels))
+
+
+def simulate_sums(
+    datasets: Sequence[Matrix],
+    labels: Sequence[Matrix],
+    *,
+    feature_map: FeatureMap,
+    n_classes: int,
+    privacy: SumPrivacy | None,
+    rng: np.random.Generator | Streams,
+) -> SumSimulation:
+    """Run a study of sums from encoded rows to the total.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Every participant's encoded rows.
+    labels : sequence of arrays of shape (n_i,)
+        Codes of classes, or numbers in [−1, 1].
+    feature_map : FeatureMap
+    n_classes : int
+        0 for a number.
+    privacy : SumPrivacy or None
+        None for sums without noise, which carry no guarantee.
+    rng : numpy.random.Generator or Streams
+        Participant i draws its noise from the stream "participant/i/sum-noise".
+
+    Examples
+    --------
+    >>> from mooring.mechanisms.secure_sum.feature_map import RowFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> rows, labels = [rng.standard_normal((30, 3)) for _ in range(3)], [rng.integers(0, 2, 30) for _ in range(3)]
+    >>> simulation = simulate_sums(rows, labels, feature_map=RowFeatures(3), n_classes=2, privacy=None, rng=rng)
+    >>> round(simulation.sums.n_rows)
+    90
+    """
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
+    layout = SumLayout(feature_map.n_features, Outcome(n_classes))
+    if privacy is not None and privacy.quorum > len(datasets):
+        raise InputError(
+            "quorum",
+            expected=f"at most the {len(datasets)} participants",
+            got=str(privacy.quorum),
+            cure="No total could be opened.",
+        )
+    noise = None if privacy is None else calibrate_sums(layout, privacy)
+    features = tuple(feature_map.apply(rows) for rows in datasets)
+    contributions = []
+    for i, (phi, own) in enumerate(zip(features, labels, strict=True)):
+        sums = SumAccumulator(layout)
+        sums.add(phi, own)
+        words = words_from(streams.named(f"participant/{i}/sum-noise"))
+        contributions.append(sums.vector if noise is None else sums.vector + noise.draw(layout, words))
+    return SumSimulation(layout, feature_map, noise, features, tuple(labels), tuple(contributions))
+
+
+def words_from(rng: np.random.Generator) -> Words:
+    """A stream of uniform words for experiments; a participant's own come from its secret."""
+
+    def words(count: int) -> Elements:
+        return rng.integers(2**64, size=count, dtype=np.uint64)
+
+    return words

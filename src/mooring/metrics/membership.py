@@ -1,0 +1,209 @@
+"""Membership: whether an attacker can tell that a row is among those behind what it saw, and the ε which that implies.
+
+An attack gives each candidate a score, higher for those it takes for members. The area under the ROC is the mean over all
+candidates; what a person asks is the true-positive rate where false alarms are rare. A mechanism that is (ε, δ)-
+differentially private allows no pair of rates beyond TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ, so a pair that was
+measured bounds ε from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.stats import rankdata
+
+from mooring.errors import InputError
+from mooring.metrics.intervals import Figure, Interval, clopper_pearson
+from mooring.metrics.validation import finite_vector
+from mooring.serialization import Serializable
+from mooring.typing import Matrix
+
+FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_percent": 0.001}
+"""The figures of true-positive rates, and the false-positive rate of each."""
+_N_THRESHOLDS, _LEAST_IN_TAIL = 60, 10
+_LARGEST_EPSILON = 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """How well scores tell members from others.
+
+    Attributes
+    ----------
+    members, others : array of shape (m,) and (n,)
+        Scores of rows that are behind what the attacker saw, and of rows that are not.
+    level : float, default 0.95
+        Of the intervals.
+
+    Examples
+    --------
+    >>> found = Membership(np.array([3.0, 2.0, 1.0]), np.array([2.5, 0.5]))
+    >>> round(found.auc, 3), found.true_positive_rate(0.01)[0] == 1 / 3
+    (0.667, True)
+    """
+
+    members: Matrix
+    others: Matrix
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name in ("members", "others"):
+            object.__setattr__(self, name, finite_vector(name, getattr(self, name)))
+
+    @property
+    def auc(self) -> float:
+        """The area under the ROC: how often a member scores higher than another row; a tie counts half."""
+        return float(self._wins()[0].mean())
+
+    def auc_interval(self) -> Interval:
+        """DeLong's interval of the area; for a perfect separation, of which it has none, that of the smaller sample."""
+        of_members, of_others = self._wins()
+        m, n = of_members.size, of_others.size
+        if min(m, n) < 2:
+            return Interval.unknown(self.level)
+        variance = float(of_members.var(ddof=1) / m + of_others.var(ddof=1) / n)
+        if variance == 0:
+            reached = clopper_pearson(min(m, n), min(m, n), self.level)
+            return reached if self.auc > 0.5 else Interval(1 - reached.high, 1 - reached.low, self.level)
+        half = float(ndtri((1 + self.level) / 2)) * math.sqrt(variance)
+        return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half), self.level)
+
+    def true_positive_rate(self, false_positive_rate: float) -> tuple[float, Interval]:
+        """The share of members that score above all but so large a share of the others, and its interval over members.
+
+        With fewer than 1/`false_positive_rate` others, above all of them.
+        """
+        allowed = math.floor(false_positive_rate * self.others.size)
+        threshold = np.sort(self.others)[-1 - min(allowed, self.others.size - 1)]
+        found = int((self.members > threshold).sum())
+        return found / self.members.size, clopper_pearson(found, self.members.size, self.level)
+
+    def figures(self, control: Membership | None = None) -> dict[str, Figure]:
+        """The area and the true-positive rates as figures, beside those of an attacker without the upload."""
+        n = self.members.size
+        before = None if control is None else control.auc
+        found = {"membership_auc": Figure("membership_auc", self.auc, self.auc_interval(), 0.5, before, None, n, True)}
+        for name, rate in FALSE_POSITIVE_RATES.items():
+            value, interval = self.true_positive_rate(rate)
+            before = None if control is None else control.true_positive_rate(rate)[0]
+            found[name] = Figure(name, value, interval, rate, before, None, n, True)
+        return found
+
+    def _wins(self) -> tuple[Matrix, Matrix]:
+        """How often each member scores above another, and each other below a member."""
+        m, n = self.members.size, self.others.size
+        ranks = rankdata(np.concatenate([self.members, self.others]))
+        above = (ranks[:m] - rankdata(self.members)) / n
+        return above, 1 - (ranks[m:] - rankdata(self.others)) / m
+
+
+@dataclass(frozen=True)
+class EpsilonBound(Serializable):
+    """What measured rates say of ε, at the stated confidence.
+
+    Attributes
+    ----------
+    epsilon : float
+        ε is at least this, whatever the noise is.
+    gaussian : float
+        ε is at least this if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism that is told apart as well as
+        this one was. Much nearer the truth, since tails too rare to be observed are not left out.
+    delta, level : float
+    n : int
+        Independent scores behind it, of both kinds together; half of them choose thresholds.
+    """
+
+    epsilon: float
+    gaussian: float
+    delta: float
+    level: float
+    n: int
+
+
+def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, level: float = 0.95) -> EpsilonBound:
+    """Bound ε from below by scores of independent runs with and without one record.
+
+    Parameters
+    ----------
+    included, excluded : array of shape (m,) and (n,)
+        A score of each run in which the record was included, or excluded; higher where it looks included.
+    delta : float
+    level : float, default 0.95
+        Each bound holds with this probability.
+
+    Notes
+    -----
+    Thresholds, and which of the two kinds is claimed, are chosen on every other score; on the rest, Clopper and Pearson's
+    bounds of both rates there hold together with the stated probability.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = bound_epsilon(rng.standard_normal(4000) + 1, rng.standard_normal(4000), delta=1e-5)
+    >>> 1 < found.epsilon < found.gaussian < gaussian_epsilon(1.0, 1e-5)
+    True
+    """
+    runs = finite_vector("included", included), finite_vector("excluded", excluded)
+    if min(one.size for one in runs) < 2:
+        raise InputError("included", expected="two scores of each kind", got="fewer", cure="Repeat the run.")
+    if not 0 <= delta < 1:
+        raise InputError("delta", expected="from 0 to 1", got=str(delta), cure="Pass the δ of the claim.")
+
+    def ratio(true: float, false: float) -> float:
+        return math.log((true - delta) / false) if true > delta else -math.inf
+
+    def separation(true: float, false: float) -> float:
+        return float(ndtri(true) - ndtri(false))
+
+    n = sum(one.size for one in runs)
+    tails = np.geomspace(min(0.5, _LEAST_IN_TAIL / n), 0.5, _N_THRESHOLDS)
+    mu = _highest(separation, runs, np.array([0.5]), level)  # in the middle both rates are known best
+    epsilon = max(0.0, _highest(ratio, runs, tails, level))
+    return EpsilonBound(epsilon, gaussian_epsilon(mu, delta) if mu > 0 else 0.0, delta, level, n)
+
+
+def gaussian_epsilon(separation: float, delta: float) -> float:
+    """The exact ε at δ of Gaussian noise, one record moving the mean by so many standard deviations (Balle and Wang 2018).
+
+    Examples
+    --------
+    >>> round(gaussian_epsilon(1 / 3.731, 1e-5), 2)
+    1.0
+    """
+    if not math.isfinite(separation):
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        beyond = float(log_ndtr(-separation / 2 - epsilon / separation))
+        return float(ndtr(separation / 2 - epsilon / separation)) - math.exp(min(epsilon + beyond, 0.0)) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, _LARGEST_EPSILON)) if excess(_LARGEST_EPSILON) < 0 else _LARGEST_EPSILON
+
+
+def _highest(
+    statistic: Callable[[float, float], float], runs: tuple[Matrix, Matrix], tails: Matrix, level: float
+) -> float:
+    """The bound of a statistic of two rates, at the tail and the claim that half of the scores choose."""
+    included, excluded = runs
+    sides = (included, excluded), (-excluded, -included)  # claiming that the record is in; claiming that it is not
+
+    def bounded(side: int, threshold: float, half: int, level: float) -> float:
+        counts = [(int((one[half::2] > threshold).sum()), one[half::2].size) for one in sides[side]]
+        return statistic(clopper_pearson(*counts[0], level).low, clopper_pearson(*counts[1], level).high)
+
+    cautious = 1 - (1 - level) / (2 * len(tails))  # the best of so many: else chance in a tail would choose
+    tried = [
+        (bounded(side, threshold, 0, cautious), side, float(threshold))
+        for side in (0, 1)
+        for threshold in np.quantile(np.concatenate([one[::2] for one in sides[side]]), 1 - tails)
+    ]
+    _, side, threshold = max(tried)
+    return bounded(side, threshold, 1, level)
