@@ -18,10 +18,10 @@ def class_of_one(view: SumView, candidates: LabelledFeatures) -> Matrix:
     sums, K = view.class_sums(), view.layout.outcome.n_classes
     on_products, on_outcomes = view.honest.noise_scales
     share = 1 / 2 if K == 2 else 1.0  # of T in a class's sum
-    scale = math.hypot(share * on_outcomes, on_products / math.sqrt(2 * view.constant_share) / K)
-    if scale > _CLEAR * math.sqrt(view.constant_share):
+    scale = math.hypot(share * on_outcomes, on_products / math.sqrt(2) / view.constant / K)
+    if scale > _CLEAR * view.constant:
         raise DoesNotApply("Noise hides how many rows a class has.")
-    counts = sums[-1] / math.sqrt(view.constant_share)
+    counts = sums[-1] / view.constant
     alone = np.abs(counts - 1) < 0.5
     if not alone.any():
         raise DoesNotApply("Every class has more than one honest row, or none.")

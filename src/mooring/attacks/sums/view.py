@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,12 +80,17 @@ class SumView:
         """How many contributions are not known."""
         return self.n_contributions - len(self.known)
 
+    @property
+    def constant(self) -> float:
+        """The constant feature, as it is quantised: exact sums tell exact counts."""
+        return math.trunc(math.sqrt(self.constant_share) * self.layout.resolution) / self.layout.resolution
+
     @cached_property
     def honest(self) -> Sums:
         """The sums of those who do not collude: the total less what is known."""
         S, T = self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)))
         scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
-        return Sums(S, T, self.constant_share, self.layout.outcome.n_classes, scales)
+        return Sums(S, T, self.constant**2, self.layout.outcome.n_classes, scales)
 
     def require_population(self) -> LabelledFeatures:
         """Return the colluders' rows, or say that the attack has none to compare with."""
@@ -97,7 +103,7 @@ class SumView:
         sums, K = self.honest, self.layout.outcome.n_classes
         if K == 0:
             raise DoesNotApply("The label is a number, so rows have no classes.")
-        everything = sums.products[:, -1:] / np.sqrt(self.constant_share)
+        everything = sums.products[:, -1:] / self.constant
         if K == 2:
             return np.hstack([everything - sums.outcomes, everything + sums.outcomes]) / 2
         return np.asarray(sums.outcomes + everything / K)
@@ -111,7 +117,7 @@ class SumView:
         sums, K = self.honest, self.layout.outcome.n_classes
         if K == 0:
             return sums.products
-        counts = self.class_sums()[-1] / np.sqrt(self.constant_share)
+        counts = self.class_sums()[-1] / self.constant
         codes = np.array([[-1.0], [1.0]]) if K == 2 else (np.eye(K) - 1 / K)[:, :-1]
         crossed = sums.outcomes[:, : codes.shape[1]]
         return np.block([[sums.products, crossed], [crossed.T, codes.T @ (counts[:, None] * codes)]])

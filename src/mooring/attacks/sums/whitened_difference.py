@@ -34,4 +34,4 @@ def whitened_difference(view: SumView, candidates: LabelledFeatures) -> Matrix:
 
 def _forms(left: Matrix, matrix: Matrix, right: Matrix) -> Matrix:
     """lᵀMr of every pair of rows."""
-    return np.einsum("ni,ni->n", left @ matrix, right)
+    return np.asarray(np.einsum("ni,ni->n", left @ matrix, right))

@@ -25,6 +25,7 @@ from mooring.typing import Matrix
 Draws = Sequence[tuple[SumNoise, Words]]
 CANARY = np.full((1, 2), math.sqrt(0.5))
 N_RUNS = 10_000
+_SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,20 @@ def run_canaries(
 
     Notes
     -----
-    The score is the likelihood ratio of Gaussian noise: every entry by what the canary moves it, over its variance.
+    The score is the likelihood ratio of Gaussian noise: every entry by what the canary moves it, over its variance. The
+    attacker learns that from runs of its own, so noise that one entry lacks is not made up for by the others'.
     """
     sums = SumAccumulator(layout)
     sums.add(canary, np.ones(1))  # a class as good as any other, or the largest number
     noise = honest[0][0]
-    spread = np.full(layout.size, float(noise.on_outcomes))
-    spread[: layout.n_products] = noise.on_products * np.array([1, 0.5, 1])
-    weights = sums.vector / spread
-    scores = sum(one.draw_many(layout, words, n_runs) @ weights for one, words in honest)
-    seen = np.column_stack([np.ones(n_runs), *(one.draw_many(layout, words, n_runs) @ weights for one, words in known)])
-    scores = scores - seen @ np.linalg.lstsq(seen, scores, rcond=None)[0]
-    scores[::2] += float(sums.vector @ weights)
+    scales = np.full(layout.size, math.sqrt(noise.on_outcomes))
+    scales[: layout.n_products] = np.sqrt(noise.on_products * np.array([1, 0.5, 1]))
+    moved = sums.vector / scales
+    drawn = sum(one.draw_many(layout, words, n_runs) for one, words in honest) / scales
+    if known:
+        seen = np.column_stack([(one.draw_many(layout, words, n_runs) / scales).ravel() for one, words in known])
+        drawn -= (seen @ np.linalg.lstsq(seen, drawn.ravel(), rcond=None)[0]).reshape(drawn.shape)
+    weights = moved / np.maximum(drawn.var(axis=0), _SMALLEST)
+    scores = drawn @ weights
+    scores[::2] += float(moved @ weights)
     return scores[::2], scores[1::2]

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mooring.attacks.sums import LabelledFeatures, SumView
+from mooring.attacks.view import check_roles
 from mooring.errors import InputError
 from mooring.learners.sums import Sums
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap
@@ -51,33 +52,32 @@ class SumSimulation:
     @property
     def sums(self) -> Sums:
         """The total as learners take it."""
-        return self.view(()).honest
+        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, len(self.contributions))
+        S, T = self.layout.unpack(self.total)
+        return Sums(S, T, self.feature_map.constant_share, self.layout.outcome.n_classes, scales)
 
     def view(self, colluders: Sequence[int] = (0,)) -> SumView:
         """What the analyst and these participants know together; nothing that the others keep to themselves."""
-        known = None
-        if colluders:
-            known = self._encode([self.features[c] for c in colluders], [self.labels[c] for c in colluders])
+        p = len(self.contributions)
+        check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
         return SumView(
             self.layout,
             self.feature_map.constant_share,
             self.total,
-            len(self.contributions),
+            p,
             self.noise,
-            tuple(self.contributions[c].copy() for c in colluders),
-            known,
+            tuple(self.contributions[c] for c in colluders),
+            self.members(colluders) if colluders else None,
         )
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:
         """The rows of these participants, as they entered the sums."""
-        return self._encode([self.features[i] for i in participants], [self.labels[i] for i in participants])
+        parts = [(self.features[i], self.labels[i]) for i in participants]
+        return LabelledFeatures.encode(self.layout, *(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def encode(self, rows: Matrix, labels: Matrix) -> LabelledFeatures:
         """Other rows, as they would enter the sums."""
-        return self._encode([self.feature_map.apply(rows)], [labels])
-
-    def _encode(self, features: Sequence[Matrix], labels: Sequence[Matrix]) -> LabelledFeatures:
-        return LabelledFeatures.encode(self.layout, np.concatenate(features), np.concatenate(labels))
+        return LabelledFeatures.encode(self.layout, self.feature_map.apply(rows), labels)
 
 
 def simulate_sums(

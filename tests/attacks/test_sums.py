@@ -1,0 +1,142 @@
+"""One contract that every attack on sums keeps, in every view; and that each is strong where it must be."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from mooring.attacks import DoesNotApply
+from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
+from mooring.attacks.sums.register import MOST_CANDIDATES
+from mooring.audit.sums import SumSimulation, simulate_sums
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import RowFeatures
+from mooring.mechanisms.secure_sum.guarantee import SumPrivacy
+from mooring.metrics import Membership
+from tests.attacks.test_contract import arrays_of, check_sentence, holds
+from tests.raising import raising
+
+P, WIDTH = 4, 9
+N_ROWS = {"few rows": 2, "one honest": 4}
+NOISY = ("noise", "much noise")
+VIEWS = ("plain", "noise", "much noise", "few rows", "one honest", "class of one", "two classes", "number", "nobody")
+# Views in which each attack must give scores, said here once more and apart from its own code.
+CONTRACT = {
+    "whitened-difference": {*VIEWS} - {"nobody"},
+    "leverage": {*VIEWS},
+    "column-space": {"few rows", "one honest"},
+    "class-of-one": {"class of one", "noise"},
+    "register": {*VIEWS},
+}
+# The least area under the ROC that each attack must reach; rows of 9 columns, 180 of them unless they are few.
+STRONG = [
+    ("whitened-difference", "one honest", 0.99),
+    ("whitened-difference", "two classes", 0.57),
+    ("leverage", "plain", 0.65),
+    ("leverage", "few rows", 0.99),
+    ("column-space", "few rows", 1.0),
+    ("column-space", "one honest", 1.0),
+    ("class-of-one", "class of one", 1.0),
+    ("class-of-one", "noise", 1.0),
+    ("register", "plain", 0.72),
+    ("register", "few rows", 1.0),
+]
+
+
+@cache
+def simulated(name: str) -> tuple[SumSimulation, LabelledFeatures, int]:
+    """A study, its candidates with the honest rows first, and how many those are."""
+    rng = np.random.default_rng(5)
+    n, K = N_ROWS.get(name, 60), 0 if name == "number" else 2 if name == "two classes" else 4
+    sizes = [n] * P + [60, 60]
+    rows = [rng.standard_normal((n, WIDTH)) for n in sizes]
+    labels = [rng.uniform(-1, 1, n) if K == 0 else np.arange(n) % 2 for n in sizes]
+    if name in ("class of one", "noise"):
+        labels[1][0] = labels[P][0] = labels[P + 1][1] = 3
+    # with noise as small as that a class of one is still found, which no claim of privacy would cover
+    privacy = SumPrivacy(3000 if name == "noise" else 1, 1e-5, P, 1) if name in NOISY else None
+    found = simulate_sums(rows[:P], labels[:P], feature_map=RowFeatures(WIDTH), n_classes=K, privacy=privacy, rng=rng)
+    honest = found.members(range(P) if name == "nobody" else [i for i in range(P) if i not in colluders_of(name)])
+    others = found.encode(np.concatenate(rows[P:]), np.concatenate(labels[P:]))
+    both = [np.concatenate(pair) for pair in zip(*((r.features, r.outcomes) for r in (honest, others)), strict=True)]
+    return found, LabelledFeatures(*both), len(honest.features)
+
+
+def colluders_of(name: str) -> tuple[int, ...]:
+    return {"nobody": (), "one honest": (0, 2, 3)}.get(name, (0,))
+
+
+def view_of(name: str) -> SumView:
+    return simulated(name)[0].view(colluders_of(name))
+
+
+def test_every_attack_is_under_this_contract() -> None:
+    assert list(CONTRACT) == list(SUM_ATTACKS)
+    assert all(name == attack.name and attack.summary for name, attack in SUM_ATTACKS.items())
+    with raising(InputError, "attack", expected="leverage", got="'Leverage'"):
+        score_membership("Leverage", view_of("plain"), simulated("plain")[1])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("attack", CONTRACT)
+def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: str, name: str) -> None:
+    view, candidates = view_of(name), simulated(name)[1]
+    try:
+        scores = score_membership(attack, view, candidates)
+    except DoesNotApply as refusal:
+        check_sentence(refusal)
+        assert name not in CONTRACT[attack]
+        return
+    assert name in CONTRACT[attack]
+    assert scores.shape == (len(candidates.features),)
+    told = np.ones(len(scores), dtype=np.bool_)
+    if attack == "class-of-one":
+        told = candidates.outcomes.argmax(axis=1) == 3
+    assert np.array_equal(np.isfinite(scores), told)
+    assert np.array_equal(scores, score_membership(attack, view, candidates), equal_nan=True)
+
+
+@pytest.mark.parametrize(("attack", "name", "least"), STRONG)
+def test_it_tells_members_where_it_must(attack: str, name: str, least: float) -> None:
+    _, candidates, n = simulated(name)
+    scores = score_membership(attack, view_of(name), candidates)
+    members, others = scores[:n], scores[n:]
+    assert Membership(members[np.isfinite(members)], others[np.isfinite(others)]).auc >= least
+
+
+def test_noise_that_carries_a_guarantee_leaves_every_attack_near_chance() -> None:
+    _, candidates, n = simulated("much noise")
+    for attack in ("whitened-difference", "leverage", "register"):
+        scores = score_membership(attack, view_of("much noise"), candidates)
+        assert Membership(scores[:n], scores[n:]).auc < 0.6
+    control = score_without_sums(view_of("much noise"), candidates)
+    assert abs(Membership(control[:n], control[n:]).auc - 0.5) < 0.12
+
+
+def test_a_view_takes_off_what_colluders_know_and_holds_nothing_of_the_others() -> None:
+    found = simulated("plain")[0]
+    view = found.view((0, 2))
+    phi = np.concatenate([found.members([i]).features for i in (1, 3)])
+    y = np.concatenate([found.members([i]).outcomes for i in (1, 3)])
+    assert np.allclose(view.honest.products, phi.T @ phi, atol=1e-12)
+    assert np.allclose(view.joint_products(), (z := view.joint_features(LabelledFeatures(phi, y))).T @ z, atol=1e-9)
+    assert np.allclose(view.class_sums()[-1] / view.constant, [60, 60, 0, 0])
+    assert view.n_honest == 2
+    secrets = [found.features[1], found.labels[1], found.contributions[1], phi]
+    assert not any(
+        holds(array, np.asarray(secret, dtype=np.float64)) for array in arrays_of(view) for secret in secrets
+    )
+    for colluders in ((0, 0), (4,), (0, 1, 2, 3)):
+        with raising(InputError, "colluders"):
+            found.view(colluders)
+
+
+def test_a_register_must_be_one() -> None:
+    _, candidates, _ = simulated("plain")
+    few = LabelledFeatures(candidates.features[:20], candidates.outcomes[:20])
+    many = LabelledFeatures(
+        *(np.resize(part, (MOST_CANDIDATES + 1, part.shape[1])) for part in vars(candidates).values())
+    )
+    for given in (few, many):
+        with pytest.raises(DoesNotApply):
+            score_membership("register", view_of("plain"), given)

@@ -1,0 +1,101 @@
+"""The ε measured stays below the claim on honest noise, and every planted bug pushes it above."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mooring.audit.sums import audit_epsilon, run_canaries
+from mooring.audit.sums.canaries import CANARY, Draws
+from mooring.audit.sums.simulation import words_from
+from mooring.mechanisms.secure_sum import sums
+from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
+from mooring.metrics import EpsilonBound, bound_epsilon
+
+LAYOUT, N_RUNS = SumLayout(2, Outcome(2)), 20_000
+# Two honest participants of a quorum of three: the noise of either is half of what is claimed.
+CLAIMED = SumPrivacy(epsilon=2, delta=1e-5, quorum=3, n_colluders=1)
+NOISE = calibrate_sums(LAYOUT, CLAIMED)
+
+
+def streams(noise: SumNoise, *seeds: int) -> Draws:
+    return [(noise, words_from(np.random.default_rng(seed))) for seed in seeds]
+
+
+def measured(honest: Draws, known: Draws = (), **options: np.ndarray) -> EpsilonBound:
+    return bound_epsilon(*run_canaries(LAYOUT, honest, n_runs=N_RUNS, known=known, **options), delta=CLAIMED.delta)
+
+
+@pytest.mark.parametrize(("n_classes", "epsilon", "quorum"), [(2, 8, 3), (3, 2, 4), (0, 1, 2)])
+def test_honest_noise_keeps_the_claim_and_is_measured_near_it(n_classes: int, epsilon: float, quorum: int) -> None:
+    privacy = SumPrivacy(epsilon, 1e-5, quorum, 1)
+    found = audit_epsilon(Outcome(n_classes), privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
+    assert found.holds
+    assert found.measured.epsilon < found.measured.gaussian < found.reachable < found.claimed
+    assert found.reachable > 0.8 * epsilon
+    assert found.measured.gaussian > 0.4 * epsilon
+    assert found.measured.n == N_RUNS
+
+
+# Seeds of the honest and of the known streams; each bug repeats one, forgets one, or adds too little.
+def a_participant_forgets_its_noise() -> EpsilonBound:
+    return measured(streams(NOISE, 1))
+
+
+def sensitivity_is_halved() -> EpsilonBound:
+    return measured(streams(calibrate_sums(SumLayout(2, Outcome(2), 2**11), CLAIMED), 1, 2))
+
+
+def standard_deviation_is_taken_for_variance() -> EpsilonBound:
+    return measured(streams(SumNoise(math.isqrt(NOISE.on_products), math.isqrt(NOISE.on_outcomes)), 1, 2))
+
+
+def noise_is_divided_among_all_participants() -> EpsilonBound:
+    return measured(streams(SumNoise(NOISE.on_products * 2 // 4, NOISE.on_outcomes * 2 // 4), 1, 2))
+
+
+def a_colluder_has_the_stream_of_another() -> EpsilonBound:
+    return measured(streams(NOISE, 1, 2), known=streams(NOISE, 1))
+
+
+def a_second_study_repeats_the_noise() -> EpsilonBound:
+    return measured(streams(NOISE, 1, 2), known=streams(NOISE, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        a_participant_forgets_its_noise,
+        sensitivity_is_halved,
+        standard_deviation_is_taken_for_variance,
+        noise_is_divided_among_all_participants,
+        a_colluder_has_the_stream_of_another,
+        a_second_study_repeats_the_noise,
+    ],
+)
+def test_a_planted_bug_is_measured_above_the_claim(bug: object) -> None:
+    assert bug().gaussian > CLAIMED.epsilon  # type: ignore[operator]
+
+
+def test_without_any_noise_the_claim_breaks_whatever_the_noise_is_taken_for() -> None:
+    for found in (a_second_study_repeats_the_noise(), standard_deviation_is_taken_for_variance()):
+        assert found.epsilon > 3 * CLAIMED.epsilon
+    assert measured(streams(NOISE, 1, 2), known=streams(NOISE, 3, 4)).gaussian < CLAIMED.epsilon
+
+
+def test_a_row_longer_than_one_breaks_the_claim_if_it_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "quantise", lambda features, resolution: np.trunc(features * resolution))
+    found = measured(streams(NOISE, 1, 2), canary=CANARY * math.sqrt(2))
+    assert found.gaussian > CLAIMED.epsilon
+
+
+@pytest.mark.parametrize("entries", [[0, 2], [1], [3, 4]], ids=["diagonal", "above it", "outcomes"])
+def test_noise_left_out_of_one_block_shows(entries: list[int]) -> None:
+    class Partial(SumNoise):
+        def draw_many(self, *given: object) -> np.ndarray:  # type: ignore[override]
+            noise = super().draw_many(*given)  # type: ignore[arg-type]
+            noise[:, entries] //= 8
+            return noise
+
+    assert measured(streams(Partial(NOISE.on_products, NOISE.on_outcomes), 1, 2)).gaussian > CLAIMED.epsilon

@@ -1,0 +1,88 @@
+"""Membership as ROC, and the bound of ε from rates that were measured."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
+
+from mooring.errors import InputError
+from mooring.mechanisms import NeighboringRelation, calibrate_gaussian
+from mooring.metrics import EpsilonBound, Membership, bound_epsilon, clopper_pearson
+from mooring.metrics.membership import gaussian_epsilon
+from tests.raising import raising
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 20), (1, 29), (15, 148), (20, 20)])
+def test_clopper_pearson_is_the_exact_interval(successes: int, trials: int) -> None:
+    theirs = binomtest(successes, trials).proportion_ci(0.9, method="exact")
+    ours = clopper_pearson(successes, trials, 0.9)
+    assert (ours.low, ours.high) == (pytest.approx(theirs.low), pytest.approx(theirs.high))
+
+
+def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Generator) -> None:
+    members, others = rng.integers(1, 9, 40), rng.integers(0, 8, 60)
+    found = Membership(members, others)
+    truth = np.repeat([1, 0], [40, 60])
+    assert found.auc == pytest.approx(roc_auc_score(truth, np.concatenate([members, others])))
+    covered = [
+        0.76025 in Membership(rng.standard_normal(80) + 1, rng.standard_normal(120)).auc_interval()  # Φ(1/√2)
+        for _ in range(300)
+    ]
+    assert 0.91 <= np.mean(covered) <= 0.985
+    assert found.auc_interval().low < found.auc < found.auc_interval().high
+    perfect, inverted = Membership(members + 100, others), Membership(members - 100, others)
+    assert (perfect.auc, perfect.auc_interval().high, inverted.auc_interval().low) == (1, 1, 0)
+    assert 0.9 < perfect.auc_interval().low < 0.95
+    assert not Membership([1.0], others).auc_interval().known
+
+
+def test_rates_at_few_false_positives() -> None:
+    """200 others, 0 to 199: at 1 % two may lie above the threshold, at 0.1 % none."""
+    found = Membership(np.array([199.5, 198.5, 197.5, 197.0, 3.0]), np.arange(200.0))
+    assert found.true_positive_rate(0.01)[0] == 3 / 5
+    assert found.true_positive_rate(0.001)[0] == 1 / 5
+    assert found.true_positive_rate(0.01)[1] == clopper_pearson(3, 5)
+    figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
+    assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 0.001]
+    assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, 4, 8])
+def test_the_exact_epsilon_of_gaussian_noise_is_that_of_the_accounting_library(epsilon: float) -> None:
+    scale = calibrate_gaussian(epsilon, 1e-5, clipping_norm=1.0, neighboring=NeighboringRelation.ZERO_OUT_ONE)
+    assert gaussian_epsilon(1 / scale.data_noise_scale, 1e-5) == pytest.approx(epsilon, rel=2e-3)
+    assert gaussian_epsilon(1e-9, 1e-5) == 0
+    assert gaussian_epsilon(1e9, 1e-5) > 500 < gaussian_epsilon(math.inf, 1e-5)
+
+
+def test_a_bound_of_epsilon_is_one_in_both_directions() -> None:
+    """At 95 %, of 60 bounds of noise with a known ε 0 to 7 may be too high; with either tail cut off the other one tells."""
+    true, too_high = gaussian_epsilon(0.5, 1e-5), [0, 0]
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        found = bound_epsilon(rng.standard_normal(4000) + 0.5, rng.standard_normal(4000), delta=1e-5)
+        too_high[0] += found.epsilon > true
+        too_high[1] += found.gaussian > true
+        assert found.epsilon < 1.1
+    assert max(too_high) <= 7
+    included, excluded = rng.standard_normal(20_000), rng.standard_normal(20_000)
+    included[:1000], swapped = 9.0, excluded.copy()
+    swapped[:1000] = -9.0
+    for pair in ((included, excluded), (rng.standard_normal(20_000), swapped)):
+        found = bound_epsilon(*pair, delta=1e-5)
+        assert found.epsilon > 3 > 1 > found.gaussian  # one in twenty is betrayed: rare, but certain
+        assert EpsilonBound.from_dict(found.as_dict()) == found
+
+
+def test_delta_is_taken_off_and_nonsense_is_refused(rng: np.random.Generator) -> None:
+    included, excluded = rng.standard_normal(4000), rng.standard_normal(4000)
+    included[:400] = 9.0  # one in ten: allowed by a δ of 0.15
+    assert bound_epsilon(included, excluded, delta=0.0).epsilon > 2
+    assert bound_epsilon(included, excluded, delta=0.15).epsilon < 0.1
+    for arguments, delta, what in (((included, [1.0]), 0.0, "included"), ((included, excluded), 1.0, "delta")):
+        with raising(InputError, what):
+            bound_epsilon(*arguments, delta=delta)
+    with raising(InputError, "others"):
+        Membership(included, np.array([math.nan]))
