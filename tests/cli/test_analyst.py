@@ -80,7 +80,7 @@ def test_exit_codes(place: Path) -> None:
     run("align", "--study", "draft.toml", "--bundles", "inbox", code=2, what="study")
     run("align", "--bundles", "inbox")
     run("train", "--learner", "oracle", code=2, what="learner")
-    run("deliver", "--output", "r", "--vault", "a", code=4, what="the delivery")
+    run("deliver", "--output", "r", "--vault", "a", code=4, what="the signature")
     (place / "m.parquet").write_bytes(b"mine")
     run("export", "--output", "m.parquet", code=2, what="output")
     assert (place / "m.parquet").read_bytes() == b"mine"

@@ -17,9 +17,11 @@ from mooring.errors import InputError
 if TYPE_CHECKING:
     from mooring.protocol.analyst.alignment import Aligned, AlignMode
     from mooring.protocol.analyst.intake import Intake
+    from mooring.protocol.messages.study import Study
 
 WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
 DEFAULT_FOLDER = Path("analysis")
+_SUMS = "Secure sums"
 
 
 @expand_options
@@ -56,6 +58,10 @@ def align(
             rich_help_panel=PANEL,
         ),
     ] = None,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    confirmations: Annotated[
+        Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel=_SUMS)
+    ] = None,
     format: execution.Format = "text",
 ) -> None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
@@ -63,9 +69,13 @@ def align(
     Once results are delivered, newcomers are admitted with --late: another alignment of everybody would not fit what was
     delivered, and needs --again.
 
+    In a study of secure sums nothing is aligned: the list of bundles is closed and signed, for the combiners.
+
     Exit code 3 means: done, but something was set aside.
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
+
+    Secure sums: mooring align --bundles inbox --confirmations inbox --vault analyst-vault
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
@@ -80,6 +90,11 @@ def align(
         opened = Study.read(study)
         opened.require_roster()
         command = execution.quote_command()
+        if opened.sums is not None:
+            is_whole = _close(opened, bundles, folder, vault, confirmations, console, format)
+            if not is_whole:
+                raise typer.Exit(execution.IN_PART)
+            return
         collect_bundles, align_collected = collect, align_bundles
         with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as client:
             if client is not None:
@@ -93,7 +108,7 @@ def align(
                 _say_intake(console, intake)
             with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
                 aligned = align_collected(
-                    opened, intake.bundles, folder, mode=mode, certify=certify, command=command, progress=tell
+                    opened, intake.row_bundles, folder, mode=mode, certify=certify, command=command, progress=tell
                 )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
         execution.print_result(
@@ -103,10 +118,54 @@ def align(
         raise typer.Exit(execution.IN_PART)
 
 
+def _close(
+    study: Study,
+    bundles: str,
+    folder: Path,
+    vault: Path,
+    confirmations: Path | None,
+    console: Console,
+    format: str,
+) -> bool:
+    """Close the list of a study of secure sums; whether nothing was set aside."""
+    from mooring.protocol.analyst.intake import collect
+    from mooring.protocol.analyst.secure_sums import LIST_FILE, close_list
+
+    key, command = execution.open_vault(vault).signing_key, execution.quote_command()
+    with execution.show_progress("Checking bundles") as tell:
+        intake = collect(study, bundles, folder, command=command, progress=tell)
+    if format == "text":
+        _say_intake(console, intake)
+    closing = close_list(study, intake.sum_bundles, folder, key, confirmations=confirmations, command=command)
+
+    def say(console: Console) -> None:
+        for name, reason in closing.left_out.items():
+            console.print(f"[yellow]Left out[/yellow] {name}: {reason}.")
+        for name in closing.doubted:
+            console.print(
+                f"[yellow]Not heard[/yellow] {name}: as a combiner it contradicts the others about many bundles."
+            )
+        told = (
+            f"confirmed by {', '.join(closing.confirmed_by)}" if closing.confirmed_by else "not confirmed by combiners"
+        )
+        console.print(f"[bold]Closed[/bold] with {_count(len(closing.participants), 'contribution')}, {told}.")
+        console.print(
+            f"Send {escape(str(folder / LIST_FILE))} and all bundles to the combiners "
+            f"({', '.join(study.sum_scheme.combiners)}), who run: mooring combine --list. "
+            f"{study.sum_scheme.threshold.threshold} of them open the total. Then: mooring train --shares",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    result = {"intake": intake.as_dict(), "closing": closing.as_dict()}
+    execution.print_result(format, console, result, say)
+    return not (intake.set_aside or closing.left_out or closing.doubted)
+
+
 def _say_intake(console: Console, intake: Intake) -> None:
-    rows = sum(bundle.n_rows for bundle in intake.bundles)
+    rows = f" with {sum(one.n_rows for one in intake.row_bundles):,} rows" if intake.row_bundles else ""
     names = ", ".join(bundle.member.name for bundle in intake.bundles) or "nobody"
-    console.print(f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')} with {rows:,} rows: {names}.")
+    console.print(f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')}{rows}: {names}.")
     for entry in intake.set_aside:
         console.print(f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}.", highlight=False)
     waiting = [name for name in intake.missing if name not in intake.gone]

@@ -12,6 +12,7 @@ from mooring import __version__
 from mooring.cli.align import align
 from mooring.cli.audit import audit
 from mooring.cli.check import check
+from mooring.cli.combine import combine
 from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
 from mooring.cli.demo import demo
@@ -44,6 +45,7 @@ COMMANDS = (
     (check, SHARE),
     (share, SHARE),
     (send, SHARE),
+    (combine, SHARE),
     (align, ANALYST),
     (train, ANALYST),
     (export, ANALYST),

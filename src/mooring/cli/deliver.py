@@ -48,6 +48,7 @@ def deliver(
         content = (
             "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
         )
+        content = content if agreed.sums is None else "the model and your signature"
         place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
         console.show(
             found.as_dict(),

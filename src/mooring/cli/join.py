@@ -46,12 +46,22 @@ def join(
     accept_no_noise: Annotated[
         bool, typer.Option("--accept-no-noise", help="Accept methods without any noise.", rich_help_panel="Floors")
     ] = False,
+    most_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Refuse secure sums beyond this epsilon, over all studies of the same rows.",
+            show_default="8",
+            rich_help_panel="Floors",
+        ),
+    ] = None,
     format: Format = "text",
 ) -> None:
     """Make your keys and secrets in a local vault, and a public card for the study's roster.
 
     The vault stays with you: keep it, back it up, show it to nobody. The card goes to whoever keeps the study's file. A
-    vault that is there already is used as it is, so one vault serves all your studies.
+    vault that is there already is used as it is, so one vault serves all your studies. Write a new card for each study of
+    secure sums: its combining key is destroyed once the study's total is combined.
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """
@@ -62,7 +72,7 @@ def join(
 
         require_name("name", name)
         there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
-        asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise}
+        asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
         if there:
             opened = open_vault(vault)
             differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
@@ -79,7 +89,7 @@ def join(
             given = {key: value for key, value in asked.items() if value is not None}
             opened = Vault.create(vault, passphrase=words, floors=Floors(**given, without_noise=accept_no_noise))
         card = output or Path(f"{name}.card.toml")
-        member = Member(name, opened.signing_key.public) if analyst else make_member(name, opened)
+        member = Member(name, opened.signing_key.public) if analyst else make_member(name, opened, combines=True)
         write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
 
         made = "The vault is there already" if there else "Made a vault"

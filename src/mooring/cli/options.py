@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-_DATA, _STUDY, _ATTACKER = "Data", "Study", "Attacker"
+from mooring.errors import InputError
+
+_DATA, _STUDY, _ATTACKER, _SUMS = "Data", "Study", "Attacker", "Secure sums (--method secure-sum)"
 ProjectionChoice = Literal["auto", "none", "gaussian", "public-svd"]
 DataPath = Annotated[
     Path,
@@ -53,6 +55,106 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumOptions:
+    """What `mooring study init` asks of secure sums."""
+
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            help="Privacy loss of adding or removing one unit, or 'none'.", show_default="1", rich_help_panel=_SUMS
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Its delta: far below one over all rows.", show_default="1e-5", rich_help_panel=_SUMS),
+    ] = None
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="How many participants may help the analyst.", show_default="1", rich_help_panel=_SUMS
+        ),
+    ] = None
+    combiner: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A participant that holds shares; again for more.",
+            show_default="the first 15 enrolled",
+            rich_help_panel=_SUMS,
+        ),
+    ] = None
+    threshold: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many combiners open the total.",
+            show_default="the least that is safe",
+            rich_help_panel=_SUMS,
+        ),
+    ] = None
+    quorum: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The least number of contributions.", show_default="nine tenths", rich_help_panel=_SUMS
+        ),
+    ] = None
+    person: Annotated[
+        str | None,
+        typer.Option(help="A column that names persons, who are protected; it stays at home.", rich_help_panel=_SUMS),
+    ] = None
+    rows_per_person: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most rows of a person.", show_default="1", rich_help_panel=_SUMS),
+    ] = None
+    log_scaled: Annotated[
+        list[str] | None,
+        typer.Option(help="A number to be read on a logarithmic scale; again for more.", rich_help_panel=_SUMS),
+    ] = None
+    hats: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Curve pieces of a number; 0: straight lines.", show_default="5", rich_help_panel=_SUMS
+        ),
+    ] = None
+    least_rows: Annotated[
+        int | None,
+        typer.Option(min=1, help="Who has fewer rows does not share.", show_default="10", rich_help_panel=_SUMS),
+    ] = None
+
+    def settings(self, *, pictures: bool) -> Any:
+        """As the study's settings; None of them given leaves all at their defaults.
+
+        Parameters
+        ----------
+        pictures : bool
+            Whether rows are images.
+        """
+        from mooring.protocol.messages.sums.settings import settings_from
+
+        given = {
+            name: value
+            for name, value in (vars(self) | {"combiners": self.combiner}).items()
+            if value is not None and name not in ("combiner", "epsilon")
+        }
+        if pictures:
+            given["features"] = "pictures"
+        if self.epsilon is not None and self.epsilon != "none":
+            try:
+                given["epsilon"] = float(self.epsilon)
+            except ValueError:
+                raise InputError(
+                    "--epsilon", expected="a number, or 'none'", got=repr(self.epsilon), cure="1 is usual."
+                ) from None
+        elif self.epsilon == "none":
+            given["epsilon"] = "none"
+        return settings_from(given)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything was asked for."""
+        return any(value is not None for value in vars(self).values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,10 +58,11 @@ def predict(
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
         participant = open_participant(study, vault)
-        if not is_url(result) and not (local_path(result) / "map.safetensors").is_file():
+        file = "map.safetensors" if participant.study.sums is None else "result.safetensors"
+        if not is_url(result) and not (local_path(result) / file).is_file():
             raise InputError(
                 "result",
-                expected="your own folder of what the analyst delivered, with map.safetensors in it",
+                expected=f"your own folder of what the analyst delivered, with {file} in it",
                 got="a folder without it" if local_path(result).is_dir() else "no folder",
                 cure="Give --result results/YOUR-NAME.",
             )

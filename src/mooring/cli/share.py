@@ -30,6 +30,9 @@ from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
 if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.participant.secure_sums import SumShareResult
+    from mooring.protocol.participant.upload import ShareResult
     from mooring.protocol.transport.transfer import SendResult
 
 
@@ -56,7 +59,12 @@ def share(
     Rows are shuffled. The same rows give the same bytes again, whenever you run this; other rows in the same study, or the
     same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
 
+    In a study of secure sums the bundle holds noisy sums over your rows, sealed in shares to the combiners: the analyst can
+    open nothing of it. The same rows in another such study spend more of your epsilon, which is counted.
+
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
+
+    Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
     with run_command(format) as console:
         from mooring.protocol.messages.study import Study
@@ -68,7 +76,7 @@ def share(
         if address is not None:
             require_address(address, allow_http=allow_http)
         agreed = Study.read(study)
-        if agreed.label.kind != "none" and not labels:
+        if agreed.label.kind != "none" and not labels and agreed.sums is None:
             raise InputError(
                 "consent for labels",
                 expected="given",
@@ -78,26 +86,42 @@ def share(
             )
         participant = Participant(agreed, open_vault(vault))
         path = output or Path(f"{participant.member.name}.bundle")
-        dealt = find_anchor(anchor, agreed.name)
-        with show_progress("reading, mapping, shuffling") as moved:
-            shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
+        shared: ShareResult | SumShareResult
+        if agreed.sums is not None:
+            with show_progress("reading, adding up") as moved:
+                shared = participant.share_sums(data, output=path, ignore=ignore or (), progress=moved)
+        else:
+            dealt = find_anchor(anchor, agreed.name)
+            with show_progress("reading, mapping, shuffling") as moved:
+                shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
         record = {"command": quote_command(), **shared.as_dict()}
         participant.vault.write(agreed.folder_name, "share.json", json.dumps(record).encode())
 
         sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
         again = " again, the same bytes as before" if shared.reissued else ""
-        to_whom = (
-            " Send it to the analyst, and to nobody else: other participants know the anchor." if sent is None else ""
-        )
+        what = f"{shared.n_rows} rows, shuffled"
+        to_whom = " Send it to the analyst, and to nobody else: other participants know the anchor."
+        if agreed.sums is not None:
+            what, to_whom = _describe_sums(agreed, shared), " Send it to the analyst."
+        to_whom = to_whom if sent is None else ""
         result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
         console.show(
             result if sent is None else {**result, "sent": sent.as_dict()},
-            f"Wrote [bold]{escape(str(path))}[/bold]{again}: {shared.n_rows} rows, shuffled.{to_whom}",
+            f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",
             *([] if sent is None else [describe_sent(path, sent)]),
             f"Its SHA-256 is {shared.bundle_digest}.",
             f"It is for the study with the fingerprint {agreed.fingerprint}.",
         )
+
+
+def _describe_sums(study: Study, shared: ShareResult | SumShareResult) -> str:
+    settings, in_all = study.sum_scheme.settings, shared.as_dict()["epsilon_in_all"]
+    sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
+    if settings.epsilon is None:
+        return sums + "without noise and without a guarantee"
+    spent = "" if in_all is None else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
+    return sums + f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}{spent}"
 
 
 def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:

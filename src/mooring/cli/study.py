@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command, show_progress
-from mooring.cli.options import ProjectionChoice
+from mooring.cli.options import ProjectionChoice, SumOptions, expand_options
 from mooring.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _COLUMNS, _METHOD = "Columns", "Method"
 
 
 @study_app.command("init")
+@expand_options
 def init(
+    sums: SumOptions,
     data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): only its header is read, never its rows.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
@@ -79,7 +81,9 @@ def init(
     method: Annotated[
         str | None,
         typer.Option(
-            help="A method that aligns by an anchor.", show_default="aa-i-gdp-data-noise", rich_help_panel=_METHOD
+            help="secure-sum, or a method that aligns by an anchor.",
+            show_default="aa-i-gdp-data-noise",
+            rich_help_panel=_METHOD,
         ),
     ] = None,
     components: Annotated[
@@ -115,6 +119,8 @@ def init(
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
 
+    Example: mooring study init patients.csv --method secure-sum --epsilon 1 --label ill --classes no,yes
+
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
     with run_command(format) as console:
@@ -127,6 +133,11 @@ def init(
             raise RefusedError(
                 "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
             )
+        if sums.is_given and method != "secure-sum":
+            raise InputError(
+                "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."
+            )
+        shape = parse_shape(image_shape)
         text = draft_study(
             data,
             name=name,
@@ -150,7 +161,8 @@ def init(
                     projection=None if projection == "auto" else projection,
                 ),
                 smallest_class=smallest_class,
-                image_shape=parse_shape(image_shape),
+                image_shape=shape,
+                sums=sums.settings(pictures=bool(shape)) if method == "secure-sum" else None,
                 missing_words=missing_word or (),
                 missing=missing,
             ),
@@ -273,6 +285,11 @@ _PROJECTIONS = {
 
 def _describe_method(method: dict[str, Any]) -> str:
     """What a draft shares and how, in a sentence."""
+    if method["name"] == "secure-sum":
+        noise = (
+            "no noise and no guarantee" if method["epsilon"] == "none" else f"noise for epsilon = {method['epsilon']:g}"
+        )
+        return f"Its method is secure-sum: it shares sums over {method['features']}, sealed, with {noise}."
     noises = _name_noises(method["data_noise_scale"], method["anchor_noise_scale"])
     shared = f"{method['components']} components" if "components" in method else "every encoded number"
     return (
@@ -293,17 +310,13 @@ def _describe_study(study: Study) -> Iterator[str]:
         "classes": f"{label.column}, one of {', '.join(label.classes)}",
         "number": f"{label.column}, a number from {label.low:g} to {label.high:g}",
     }[label.kind]
-    noises = _name_noises(study.data_noise_scale, study.anchor_noise_scale)
     lines = [
         ("Study", study.name),
         ("Predicts", predicted),
-        ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
-        ("Shares", f"{study.n_components} components of {study.n_features}, by {_PROJECTIONS[study.projection]}"),
-        ("Anchor", f"{study.n_anchor_rows} rows"),
-        ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
+        *(_describe_rows(study) if study.sums is None else _describe_sums(study)),
         ("Columns", f"{len(study.columns)}"),
     ]
-    yield from (f"{what + ':':<11} {escape(words)}" for what, words in lines)
+    yield from (f"{what + ':':<12} {escape(words)}" for what, words in lines)
     for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
         column, is_category = alike[0], alike[0].kind == "category"
         name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
@@ -314,11 +327,30 @@ def _describe_study(study: Study) -> Iterator[str]:
     yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"
 
 
+def _describe_rows(study: Study) -> list[tuple[str, str]]:
+    noises = _name_noises(study.data_noise_scale, study.anchor_noise_scale)
+    return [
+        ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
+        ("Shares", f"{study.n_components} components of {study.n_features}, by {_PROJECTIONS[study.projection]}"),
+        ("Anchor", f"{study.n_anchor_rows} rows"),
+        ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
+    ]
+
+
+def _describe_sums(study: Study) -> list[tuple[str, str]]:
+    from mooring.report.sum_guarantee import describe_guarantee
+
+    method = ("Method", _describe_method(study.as_dict()["method"]))
+    if len(study.participants) < 2 or study.analyst is None:
+        return [method]
+    return [method, *((word.capitalize(), said) for word, said in describe_guarantee(study).items())]
+
+
 def _describe_roster(study: Study) -> Iterator[str]:
     roster = _list_roster(study)
     yield f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}"
     yield f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}"
-    if study.participants:
+    if study.participants and study.sums is None:
         yield f"{'Dealer:':<11} {roster['dealer']}"
 
 

@@ -14,9 +14,11 @@ from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 from mooring.cli.engine import PANEL, EngineOptions
 from mooring.cli.options import expand_options
+from mooring.errors import InputError
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.training import Training
+    from mooring.protocol.messages.study import Study
 
 
 @expand_options
@@ -36,13 +38,21 @@ def train(
         int | None,
         typer.Option(help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel=PANEL),
     ] = None,
+    shares: Annotated[
+        Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
+    ] = None,
     format: execution.Format = "text",
 ) -> None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
 
-    Exit code 3 means: done, but somebody's rows were left out.
+    In a study of secure sums: open the total from the combiners' shares, and train on it. The learners are then auto,
+    discriminant (classes) and least-squares; there are no rows to score it on, so participants do.
+
+    Exit code 3 means: done, but somebody's rows were left out, or a combiner's share does not fit.
 
     Example: mooring train --study study.toml --folder analysis --learner linear
+
+    Secure sums: mooring train --study study.toml --folder analysis --shares inbox
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
@@ -51,6 +61,10 @@ def train(
         from mooring.protocol.messages.study import Study
 
         opened = Study.read(study)
+        if opened.sums is not None:
+            if _train_sums(opened, folder, shares, learner, console, format):
+                return
+            raise typer.Exit(execution.IN_PART)
         asked: dict[str, Any] = {"learner": learner, "seed": seed, "command": execution.quote_command()}
         with engine.connect(passes=passes) as client, execution.show_progress("Training") as tell:
             if client is None:
@@ -62,6 +76,43 @@ def train(
         execution.print_result(format, console, found.as_dict(), lambda console: _say(console, found, folder))
     if found.left_out:
         raise typer.Exit(execution.IN_PART)
+
+
+def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: Console, format: str) -> bool:
+    """Train on the total; whether every share fits and the total is plausible."""
+    from mooring.protocol.analyst.secure_sums import train_sums
+
+    if shares is None:
+        raise InputError(
+            "--shares",
+            expected="the folder of the combiners' shares",
+            got="none",
+            cure="They come of 'mooring combine'.",
+        )
+    found = train_sums(study, folder, shares, learner=learner, command=execution.quote_command())
+
+    def say(console: Console) -> None:
+        for name in found.wrong:
+            console.print(f"[yellow]Left out[/yellow] the share of {name}: it does not fit the others'.")
+        for remark in found.remarks:
+            console.print(f"[yellow]Note:[/yellow] {remark}")
+        told = (
+            "without noise, and without a guarantee"
+            if found.epsilon is None
+            else f"with epsilon = {found.epsilon:g}, delta = {found.delta:g} a {found.unit}"
+        )
+        console.print(
+            f"[bold]Trained[/bold] {found.learner!r} on sums over about {found.rows:,} rows of "
+            f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
+        )
+        console.print(
+            f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    execution.print_result(format, console, found.as_dict(), say)
+    return not (found.wrong or found.remarks)
 
 
 def _say(console: Console, found: Training, folder: Path) -> None:

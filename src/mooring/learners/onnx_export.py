@@ -31,22 +31,28 @@ from mooring.learners.trees import Trees, forest_trees
 
 OPSET, IR_VERSION = 17, 8
 INPUT, OUTPUT = "rows", "predictions"
-_DOUBLE, _SINGLE, _WHOLE = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT64
+DOUBLE, SINGLE, WHOLE = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT64
 
 
 @dataclass
-class _Graph:
+class Graph:
     """A graph while it is drawn: steps and numbers so far."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     numbers: list[onnx.TensorProto] = field(default_factory=list)
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a step, and return the name of what it makes."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
         return name
 
+    def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
+        """Add the last step, which makes the predictions."""
+        self.nodes.append(helper.make_node(operator, list(inputs), [OUTPUT], **attributes))
+
     def hold(self, array: npt.ArrayLike) -> str:
+        """Hold an array of numbers, and return its name."""
         name = f"n{len(self.numbers)}"
         self.numbers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
@@ -75,25 +81,39 @@ def to_onnx(fitted: Fitted) -> bytes:
     >>> Model.load(data, n_components=1, kind="classes", n_classes=2).predict(rows).tolist()
     [0, 0, 1, 1]
     """
-    graph = _Graph()
+    graph = Graph()
     h = fitted.centre.size
-    moved = graph.add("Sub", graph.add("Cast", INPUT, to=_DOUBLE), graph.hold(fitted.centre))
+    moved = graph.add("Sub", graph.add("Cast", INPUT, to=DOUBLE), graph.hold(fitted.centre))
     rows = graph.add("Mul", moved, graph.hold(np.float64(1 / fitted.scale)))
     if fitted.kind == "classes":
         scores = _class_scores(graph, fitted.model, rows, h)
         best = graph.add("ArgMax", scores, axis=1, keepdims=0)
         classes = graph.hold(fitted.model.classes_.astype(np.int64))
-        graph.nodes.append(helper.make_node("Gather", [classes, best], [OUTPUT]))
-        element = _WHOLE
+        graph.finish("Gather", classes, best)
+        element = WHOLE
     else:
         number = _number(graph, fitted.model, rows, h)
         number = graph.add("ReduceSum", number, graph.hold(np.array([1])), keepdims=0)
-        graph.nodes.append(helper.make_node("Cast", [number], [OUTPUT], to=_SINGLE))
-        element = _SINGLE
+        graph.finish("Cast", number, to=SINGLE)
+        element = SINGLE
+    return write_graph(graph, h, element)
+
+
+def write_graph(graph: Graph, width: int, element: int) -> bytes:
+    """Write a graph from rows to predictions as a model.
+
+    Parameters
+    ----------
+    graph : Graph
+    width : int
+        Of the rows.
+    element : int
+        ONNX type of the predictions.
+    """
     drawn = helper.make_graph(
         graph.nodes,
         "mooring",
-        [helper.make_tensor_value_info(INPUT, _SINGLE, [None, h])],
+        [helper.make_tensor_value_info(INPUT, SINGLE, [None, width])],
         [helper.make_tensor_value_info(OUTPUT, element, [None])],
         graph.numbers,
     )
@@ -101,7 +121,7 @@ def to_onnx(fitted: Fitted) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _class_scores(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
+def _class_scores(graph: Graph, model: Any, rows: str, n_components: int) -> str:
     """A score a class, whose first largest is the class predicted."""
     match model:
         case SVC():
@@ -126,7 +146,7 @@ def _class_scores(graph: _Graph, model: Any, rows: str, n_components: int) -> st
     raise _unknown(model)
 
 
-def _number(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
+def _number(graph: Graph, model: Any, rows: str, n_components: int) -> str:
     """The number predicted, as a matrix of one column."""
     match model:
         case TransformedTargetRegressor():
@@ -156,7 +176,7 @@ def _number(graph: _Graph, model: Any, rows: str, n_components: int) -> str:
     raise _unknown(model)
 
 
-def _linear(graph: _Graph, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]) -> str:
+def _linear(graph: Graph, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]) -> str:
     return graph.add("Add", graph.add("MatMul", rows, graph.hold(weights.T)), graph.hold(intercepts))
 
 
@@ -169,10 +189,10 @@ def _two_sided(
     return np.vstack([np.zeros_like(weights), weights]), np.array([0.0, intercepts[0]])
 
 
-def _kernel(graph: _Graph, rows: str, others: npt.NDArray[np.float64], gamma: float, *, in_single: bool = False) -> str:
+def _kernel(graph: Graph, rows: str, others: npt.NDArray[np.float64], gamma: float, *, in_single: bool = False) -> str:
     """exp(−γ‖z − s‖²) = exp(2γ z·s − γ‖z‖² − γ‖s‖²); the rows s may be kept in single precision, as uploads came."""
     if in_single:
-        kept = graph.add("Cast", graph.hold(others.T.astype(np.float32)), to=_DOUBLE)
+        kept = graph.add("Cast", graph.hold(others.T.astype(np.float32)), to=DOUBLE)
         others = others.astype(np.float32).astype(np.float64)
     else:
         kept = graph.hold(others.T)
@@ -184,7 +204,7 @@ def _kernel(graph: _Graph, rows: str, others: npt.NDArray[np.float64], gamma: fl
 
 
 def _features(
-    graph: _Graph, features: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
+    graph: Graph, features: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
 ) -> str:
     """A linear model on the kernel with some rows (Nyström), or on random Fourier features √(2/D) cos(Z W + b)."""
     if isinstance(features, Nystroem):
@@ -196,7 +216,7 @@ def _features(
     return _linear(graph, cosines, weights * np.sqrt(2 / features.n_components), intercepts)
 
 
-def _votes(graph: _Graph, model: SVC, rows: str) -> str:
+def _votes(graph: Graph, model: SVC, rows: str) -> str:
     """One machine for each pair of classes, and a vote from each: for the first of the pair where its value is above 0."""
     n_classes, n_vectors = model.classes_.size, model.support_vectors_.shape[0]
     owner = np.repeat(np.arange(n_classes), model.n_support_)
@@ -210,18 +230,18 @@ def _votes(graph: _Graph, model: SVC, rows: str) -> str:
         first[column, i] = second[column, j] = 1.0
     K = _kernel(graph, rows, model.support_vectors_, model._gamma, in_single=True)
     values = _linear(graph, K, weights.T, sign * model.intercept_)
-    above = graph.add("Cast", graph.add("Greater", values, graph.hold(np.float64(0))), to=_DOUBLE)
+    above = graph.add("Cast", graph.add("Greater", values, graph.hold(np.float64(0))), to=DOUBLE)
     return _linear(graph, above, (first - second).T, second.sum(axis=0))
 
 
-def _boosted(graph: _Graph, model: Boosted, rows: str) -> str:
+def _boosted(graph: Graph, model: Boosted, rows: str) -> str:
     trees, base = model.trees()
     return graph.add("Add", _walk(graph, trees, rows), graph.hold(base))
 
 
-def _walk(graph: _Graph, trees: Trees, rows: str) -> str:
+def _walk(graph: Graph, trees: Trees, rows: str) -> str:
     """Walk down all trees at once, one level a step; a leaf leads to itself. Returns the sums over trees."""
-    single, roots = graph.add("Cast", rows, to=_SINGLE), trees.roots
+    single, roots = graph.add("Cast", rows, to=SINGLE), trees.roots
     value = graph.add("Gather", single, graph.hold(trees.feature[roots]), axis=1)
     go_left = graph.add("LessOrEqual", value, graph.hold(trees.limit[roots]))
     place = graph.add("Where", go_left, graph.hold(trees.left[roots]), graph.hold(trees.right[roots]))
@@ -236,7 +256,7 @@ def _walk(graph: _Graph, trees: Trees, rows: str) -> str:
     found = graph.add("Gather", graph.hold(trees.values), slots)
     if trees.turns is not None:
         found = graph.add("Gather", found, graph.hold(trees.turns), axis=1)
-    return graph.add("ReduceSum", graph.add("Cast", found, to=_DOUBLE), graph.hold(np.array([1])), keepdims=0)
+    return graph.add("ReduceSum", graph.add("Cast", found, to=DOUBLE), graph.hold(np.array([1])), keepdims=0)
 
 
 def _unknown(model: Any) -> InputError:

@@ -96,6 +96,25 @@ class SumModel:
         return np.asarray(scores[:, 0] > 0, dtype=np.int64) if self.n_classes == 2 else scores.argmax(axis=1)
 
 
+def check_sums(sums: Sums) -> list[str]:
+    """Return what about a total is not plausible, in sentences; rows invented within the bounds are not noticed.
+
+    Every row has ‖φ‖ = 1, so S has the trace n and no eigenvalue below zero, and T is bounded by both, all up to noise.
+    """
+    S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
+    noise_S, noise_T = sums.noise_scales
+    slack = 6 * noise_S * (1 / sums.constant_share + math.sqrt(D))
+    found = []
+    if n < -slack or not -slack <= n - float(np.trace(S)) <= 0.2 * max(n, 0) + slack:
+        found.append("The trace of the products is not the number of rows, as it is for features of norm one.")
+    if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise_S * math.sqrt(D):
+        found.append("The products have an eigenvalue further below zero than their noise explains.")
+    lengths = np.sqrt(np.maximum(np.diag(S) + 6 * noise_S, 0) * (max(n, 0) + slack))
+    if (np.abs(sums.outcomes) > 1.01 * lengths[:, None] + 6 * noise_T + 1e-6).any():
+        found.append("Outcomes and features correlate more than any rows' can.")
+    return found
+
+
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     """Fit ridge regression of the outcome.
 

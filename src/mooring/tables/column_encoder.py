@@ -109,6 +109,24 @@ def encode_numbers(
     return True
 
 
+def read_cells(name: str, found: Sequence[Any], values: Vector) -> InvalidValue | None:
+    """Write to `values` what tells the cells of a column apart, whatever they hold: see `cell_value`.
+
+    Parameters
+    ----------
+    name : str
+    found : sequence of pyarrow.Array
+    values : array of shape (n,)
+    """
+    column, start = Column(name, "category", categories=("",), inferred=True), 0
+    for chunk in found:
+        own = _codes_of(column, chunk, frozenset(), values[start : start + len(chunk)])
+        if isinstance(own, InvalidValue):
+            return InvalidValue(start + own.row, own.trouble)
+        start += len(chunk)
+    return None
+
+
 def cell_value(text: str | None) -> float:
     """The number that a cell has in a record's fingerprint, before any kind, category or missing word is declared.
 

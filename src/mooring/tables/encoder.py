@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import InvalidValue, encode_column, encode_numbers, is_number, require_readable
+from mooring.tables.column_encoder import (
+    InvalidValue,
+    encode_column,
+    encode_numbers,
+    is_number,
+    read_cells,
+    require_readable,
+)
 from mooring.tables.files import TableFile, no_rows, open_table
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
@@ -43,12 +50,15 @@ class EncodedRows:
         the cell alone (`cell_value`): no kind, range, category, missing word or rule that a study declares enters.
     first_row : int
         Number of the first of them in the file, from 1, the header not counted.
+    persons : array of shape (n,) or None
+        Equal numbers for rows of one person, where a column that names persons was asked for.
     """
 
     rows: npt.NDArray[np.float64]
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
     values: npt.NDArray[np.float64]
     first_row: int
+    persons: npt.NDArray[np.float64] | None = None
 
 
 def encoded_batches(
@@ -57,6 +67,7 @@ def encoded_batches(
     *,
     labels: LabelUse = "require",
     ignore: Sequence[str] = (),
+    person: str = "",
     rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Iterator[EncodedRows]:
@@ -71,6 +82,8 @@ def encoded_batches(
         Whether the label's column must be there; with "ignore" it is not read even if it is.
     ignore : sequence of str
         Columns of the file that the schema does not have, and that are left out.
+    person : str
+        A further column of the file, which names persons; empty for none.
     rows_at_once : int
         At most; batches of wide tables are shorter.
     progress : callable, optional
@@ -95,16 +108,23 @@ def encoded_batches(
     """
     table = open_table(path)
     label = _label_column(schema, table, labels)
-    _check_names(schema, table, ignore)
+    _check_names(schema, table, [*ignore, *([person] if person else [])])
+    if person and person not in table.names:
+        raise _absent(schema, f"column {person!r}, which names persons", person, table)
     columns = (*schema.columns, *([label] if label is not None else []))
-    for column in columns if table.schema is not None else ():
-        require_readable(column.name, table.schema.field(column.name).type)
+    for name in (
+        [*(column.name for column in columns), *([person] if person else [])] if table.schema is not None else ()
+    ):
+        require_readable(name, table.schema.field(name).type)
     # Words that a study declares as missing must reach the fingerprint as they stand: columns with such come as words.
     as_words = any(not is_number(word.strip()) for word in schema.missing_words)
     batches = table_batches(
         table,
         numbers=[column.name for column in columns if column.kind != "category" and not as_words],
-        words=[column.name for column in columns if column.kind == "category" or as_words],
+        words=[
+            *(column.name for column in columns if column.kind == "category" or as_words),
+            *([person] if person else []),
+        ],
         missing_words=MISSING_WORDS,
         rows_at_once=rows_at_once,
         progress=progress,
@@ -112,7 +132,7 @@ def encoded_batches(
     first_row = 1
     for batch in batches:
         encoded = _encode(schema, batch, label, first_row)
-        yield encoded
+        yield replace(encoded, persons=_read_persons(person, batch, first_row)) if person else encoded
         first_row += encoded.rows.shape[0]
     if first_row == 1:
         raise no_rows()
@@ -162,6 +182,14 @@ def _encode(schema: Schema, batch: Sequence[Any], label: Column | None, first_ro
         row, k, offence = min(offences, key=lambda found: found[:2])
         raise offence.error(first_row + row, columns[k], is_label=columns[k] is label)
     return EncodedRows(rows, labels, values, first_row)
+
+
+def _read_persons(person: str, batch: Sequence[Any], first_row: int) -> npt.NDArray[np.float64]:
+    found = np.empty(sum(part.num_rows for part in batch))
+    offence = read_cells(person, [part.column(person) for part in batch], found)
+    if offence is not None:
+        raise offence.error(first_row + offence.row, Column(person, "category", categories=("",)), is_label=False)
+    return found
 
 
 def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:

@@ -26,7 +26,7 @@ from mooring.mechanisms.secure_sum.secret_sharing import (
     check_value,
     expand,
     find_wrong,
-    fits,
+    find_wrong_values,
     lagrange_weights,
     recombine,
     split,
@@ -152,11 +152,11 @@ def test_a_bundle_is_consistent_if_its_check_values_lie_on_one_polynomial(secret
     weights = draw_elements(words_of(7), secret.size)
     shares, masks = shares_of(secret, THRESHOLD), shares_of(draw_elements(words_of(8), 1), THRESHOLD, 3)
     values = {j: check_value(shares[j], int(masks[j][0]), weights) for j in shares}
-    assert fits(values, THRESHOLD)
+    assert find_wrong_values(values, THRESHOLD) == []
     for j in shares:
         bent = shares[j].copy()
         bent[-1] ^= np.uint64(2)
-        assert not fits(values | {j: check_value(bent, int(masks[j][0]), weights)}, THRESHOLD)
+        assert find_wrong_values(values | {j: check_value(bent, int(masks[j][0]), weights)}, THRESHOLD) != []
         assert values[j] != check_value(shares[j], 0, weights)
 
 

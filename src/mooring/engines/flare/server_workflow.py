@@ -140,7 +140,7 @@ class ServerWorkflow:
                 cure="What came is kept. When the others are up, submit the job again.",
             )
         late = settings.late and (folder / STATE_FILE).is_file()
-        aligned = align_bundles(study, intake.bundles, folder, mode="late" if late else "again", command=_COMMAND)
+        aligned = align_bundles(study, intake.row_bundles, folder, mode="late" if late else "again", command=_COMMAND)
         if late:
             self.tell(f"admitted late: {', '.join(aligned.newcomers) or 'nobody'}")
         self.tell(

@@ -21,7 +21,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.tables.schema import Column, Schema
-from mooring.typing import Matrix
+from mooring.typing import Indices, Matrix
 
 _LINEAR_WEIGHT = 2.0
 _DECADES = 1e4  # of a log-scaled number: its range is read as 1 to this many steps above the lower end
@@ -114,6 +114,52 @@ class TableFeatures:
         scale_to_unit(phi, self.constant_share)
         return phi
 
+    def describe(self) -> TableArrays:
+        """The same features as arrays, for who computes them elsewhere (`mooring.learners.sum_export`)."""
+        linear: list[tuple[int, dict[int, float], float]] = []  # place in φ, weights of encoded numbers, offset
+        curves: dict[tuple[bool, bool], list[tuple[int, int, float, float]]] = {}
+        start = place = 0
+        for column in self.schema.columns:
+            log, n_levels = column.name in self.log_scaled, len(column.categories)
+            if column.kind == "category" and n_levels == 2:
+                linear.append((place, {start: -0.5, start + 1: 0.5}, 0.0))
+            elif column.kind == "category":
+                for k in range(n_levels):
+                    weights = {start + j: float(j == k) - 1 / n_levels for j in range(n_levels)}
+                    linear.append((place + k, weights, 0.0))
+            else:
+                if log:
+                    curves.setdefault((log, False), []).append((place, start, 0.0, 1.0))
+                else:
+                    linear.append((place, {start: _LINEAR_WEIGHT}, 0.0))
+                if hats := self._hats(column):
+                    centres = np.linspace(0.0 if log else -1.0, 1.0, hats)
+                    own = [(place + 1 + k, start, c, centres[1] - centres[0]) for k, c in enumerate(centres)]
+                    curves.setdefault((log, True), []).extend(own)
+            place += self._width(column)
+            start += column.width
+            if column.missing == "indicate":
+                linear.append((place - 1, {start - 1: 1.0}, -0.5))
+        matrix = np.zeros((self.schema.n_features, len(linear)))
+        for k, (_, weights, _) in enumerate(linear):
+            matrix[list(weights), k] = list(weights.values())
+        return TableArrays(
+            matrix,
+            np.array([offset for _, _, offset in linear]),
+            np.array([at for at, _, _ in linear]),
+            tuple(
+                CurveArrays(
+                    np.array([at for at, _, _, _ in parts]),
+                    np.array([number for _, number, _, _ in parts]),
+                    np.array([centre for _, _, centre, _ in parts]),
+                    np.array([width for _, _, _, width in parts]),
+                    decades=_DECADES - 1 if log else 0.0,
+                    weight=0.0 if is_hat else _LINEAR_WEIGHT,
+                )
+                for (log, is_hat), parts in curves.items()
+            ),
+        )
+
     def _hats(self, column: Column) -> int:
         return max(0, self.n_hats - (column.name in self.log_scaled))
 
@@ -180,6 +226,40 @@ class RowFeatures:
         phi[:, :-1] = rows
         scale_to_unit(phi, self.constant_share)
         return phi
+
+
+@dataclass(frozen=True, eq=False)
+class CurveArrays:
+    """Features of one encoded number each: hats, or the number itself on a logarithmic scale.
+
+    Attributes
+    ----------
+    at, columns : integers of shape (n,)
+        The feature's place in φ, and the encoded number it is of.
+    centres, widths : arrays of shape (n,)
+        Of hats.
+    decades : float
+        Steps of the logarithmic scale; 0 for a linear one.
+    weight : float
+        Of the number itself; 0 for hats.
+    """
+
+    at: Indices
+    columns: Indices
+    centres: Matrix
+    widths: Matrix
+    decades: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class TableArrays:
+    """Features of a table as arrays: x `linear` + `offset`, at the places `at`, of an encoded row x, and curves."""
+
+    linear: Matrix
+    offset: Matrix
+    at: Indices
+    curves: tuple[CurveArrays, ...]
 
 
 def scale_to_unit(phi: Matrix, constant_share: float) -> None:

@@ -147,21 +147,27 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
     t + b answers tell that b are wrong, t + 2b tell whose.
     """
     _require_shares(shares, threshold)
-    t, points = threshold.threshold, sorted(shares)
+    points = sorted(shares)
     size = next(iter(shares.values())).size
     weights = draw_elements(words, size)
-    values = {x: int(total(multiply(shares[x], weights))) for x in points}
-    for n_wrong in range((len(points) - t) // 2 + 1):
+    return find_wrong_values({x: int(total(multiply(shares[x], weights))) for x in points}, threshold)
+
+
+def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:
+    """Return the combiners whose single numbers do not lie on one polynomial with the others', or None if it cannot be told.
+
+    Parameters
+    ----------
+    values : mapping from combiner, 1 to k, to an element
+    threshold : Threshold
+        Of t numbers or fewer, none is wrong.
+    """
+    t, points = threshold.threshold, sorted(values)
+    for n_wrong in range(max(0, len(points) - t) // 2 + 1):
         for wrong in combinations(points, n_wrong):
-            kept = [x for x in points if x not in wrong]
-            if _fits(kept, values, t):
+            if _fits([x for x in points if x not in wrong], values, t):
                 return list(wrong)
     return None
-
-
-def fits(values: Mapping[int, int], threshold: Threshold) -> bool:
-    """Say whether one number a combiner lies on one polynomial of degree t − 1: a bundle's shares are then consistent."""
-    return _fits(sorted(values), values, threshold.threshold)
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:

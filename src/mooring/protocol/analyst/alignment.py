@@ -105,6 +105,7 @@ def align_bundles(
     Aligned
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
+    study.require_rows()
     folder, backend = Path(folder), backend or Backend()
     anchors, table = backend.anchors, backend.table
     make_folder(folder, mode=0o700, what="the work folder")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
+from mooring.protocol.analyst.secure_sums import read_trained_sums, require_analyst
 from mooring.protocol.analyst.training import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MOST_MODEL_BYTES
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, write_map
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE, write_map, write_sum_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
@@ -64,46 +66,79 @@ def deliver(
     progress : callable, optional
         Called with participants done and participants in all.
     """
-    study.require_roster()
-    if study.analyst is None or signing_key.public != study.analyst.signing_key:
-        raise RefusedError(
-            "the delivery",
-            reason="this key is not that of the study's analyst, and participants would refuse what it signs",
-            cure="Open the vault that the analyst joined with.",
-        )
+    require_analyst(study, signing_key)
     folder = Path(folder)
     if is_url(output):
         open_folder(str(output))  # an address that cannot be used is said to be before any work
-    space = read_space(folder, study)
-    model = _read_trained_model(folder, study, space, allow_rows=allow_rows)
-    digest = hashlib.sha256(model).hexdigest() if model is not None else ""
-    with ExitStack() as stack:
-        here = local_path(output) if not is_url(output) else Path(stack.enter_context(TemporaryDirectory()))
-        for index, entry in enumerate(space.record["participants"]):
-            member = study.member(entry["name"])
-            place = here / member.name
-            make_folder(place, mode=0o700, what="the folder of results")
-            if model is not None:
-                write_atomically(place / MODEL_FILE, model, what="the model")
-            arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
-            write_map(
-                place / MAP_FILE,
-                study,
-                member,
-                arrays=arrays,
-                bundle_digest=entry["digest"],
-                model_digest=digest,
-                signer=signing_key,
-            )
-            if is_url(output):
-                address = f"{str(output).rstrip('/')}/{member.name}"
-                send_folder(place, (MODEL_FILE, MAP_FILE), address=address)  # the map last, since it names the model
-            if progress:
-                progress(index + 1, len(space.names))
-    delivery = Delivery(space.names, digest)
+    if study.sums is not None:
+        trained, closed = read_trained_sums(study, folder)
+        everybody = tuple(member.name for member in study.participants)  # who is not in the total has the model too
+        delivery = _write_results(
+            output,
+            everybody,
+            trained,
+            SUM_FILE,
+            lambda path, _, digest: write_sum_result(
+                path, study, list_digest=closed.digest, model_digest=digest, signer=signing_key
+            ),
+            progress,
+        )
+    else:
+        space = read_space(folder, study)
+        model = _read_trained_model(folder, study, space, allow_rows=allow_rows)
+        delivery = _write_results(
+            output,
+            space.names,
+            model,
+            MAP_FILE,
+            lambda path, index, digest: _write_map(path, study, space, index, digest, signing_key),
+            progress,
+        )
     record = {"command": command, **delivery.as_dict()}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
+
+
+def _write_results(
+    output: str | Path,
+    names: Sequence[str],
+    model: bytes | None,
+    signed: str,
+    sign: Callable[[Path, int, str], None],
+    progress: Progress | None,
+) -> Delivery:
+    """Write a folder for each participant: the model, and the file `signed`, which names the model, by `sign`."""
+    digest = hashlib.sha256(model).hexdigest() if model is not None else ""
+    with ExitStack() as stack:
+        here = local_path(output) if not is_url(output) else Path(stack.enter_context(TemporaryDirectory()))
+        for index, name in enumerate(names):
+            place = here / name
+            make_folder(place, mode=0o700, what="the folder of results")
+            if model is not None:
+                write_atomically(place / MODEL_FILE, model, what="the model")
+            sign(place / signed, index, digest)
+            if is_url(output):
+                address = f"{str(output).rstrip('/')}/{name}"
+                send_folder(place, (MODEL_FILE, signed), address=address)  # last what names the model
+            if progress:
+                progress(index + 1, len(names))
+    return Delivery(tuple(names), digest)
+
+
+def _write_map(
+    path: Path, study: Study, space: AlignmentState, index: int, model_digest: str, signing_key: SigningKey
+) -> None:
+    entry = space.record["participants"][index]
+    arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
+    write_map(
+        path,
+        study,
+        study.member(entry["name"]),
+        arrays=arrays,
+        bundle_digest=entry["digest"],
+        model_digest=model_digest,
+        signer=signing_key,
+    )
 
 
 def _read_trained_model(folder: Path, study: Study, space: AlignmentState, *, allow_rows: bool) -> bytes | None:

@@ -13,6 +13,7 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
 from mooring.typing import Progress
@@ -20,6 +21,7 @@ from mooring.typing import Progress
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
 _MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
+AnyBundle = Bundle | SumBundle
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Intake:
 
     Attributes
     ----------
-    bundles : tuple of Bundle
+    bundles : tuple of Bundle, or of SumBundle in a study of secure sums
         One a participant, verified, in the roster's order.
     set_aside : tuple of RejectedBundle
     missing : tuple of str
@@ -49,16 +51,28 @@ class Intake:
         Those of them whose bundle was accepted before, and whose file is not there any more.
     """
 
-    bundles: tuple[Bundle, ...]
+    bundles: tuple[AnyBundle, ...]
     set_aside: tuple[RejectedBundle, ...]
     missing: tuple[str, ...]
     gone: tuple[str, ...] = ()
+
+    @property
+    def row_bundles(self) -> tuple[Bundle, ...]:
+        """The bundles that hold rows: all, or none of secure sums."""
+        return tuple(bundle for bundle in self.bundles if isinstance(bundle, Bundle))
+
+    @property
+    def sum_bundles(self) -> tuple[SumBundle, ...]:
+        """The bundles of secure sums."""
+        return tuple(bundle for bundle in self.bundles if isinstance(bundle, SumBundle))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "accepted": [
-                {"name": bundle.member.name, "rows": bundle.n_rows, "digest": bundle.digest} for bundle in self.bundles
+                {"name": bundle.member.name, "digest": bundle.digest}
+                | ({"rows": bundle.n_rows} if isinstance(bundle, Bundle) else {})
+                for bundle in self.bundles
             ],
             "set_aside": [entry.as_dict() for entry in self.set_aside],
             "missing": list(self.missing),
@@ -96,7 +110,7 @@ def collect(
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
     record = IntakeRecord.read(folder, study)
-    valid: list[tuple[str, Bundle]] = []
+    valid: list[tuple[str, AnyBundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[RejectedBundle] = []
     for candidate in _list_candidates(source, folder, record.copies, most_bytes, progress):
@@ -104,12 +118,12 @@ def collect(
         if isinstance(candidate.found, Path):
             taken = try_verify(candidate.found, study)
             origins[candidate.found] = candidate.origin
-        if isinstance(taken, Bundle):
+        if isinstance(taken, AnyBundle):
             valid.append((file, taken))
         else:
             aside.append(RejectedBundle(file, taken or str(candidate.found)))
         for kept in (try_verify(path, study) for path in candidate.kept):
-            if isinstance(kept, Bundle) and not (isinstance(taken, Bundle) and kept.digest == taken.digest):
+            if isinstance(kept, AnyBundle) and not (isinstance(taken, AnyBundle) and kept.digest == taken.digest):
                 valid.append((file, kept))
     intake = record.settle(valid, aside)
     record.copies = _list_copies(intake.bundles, origins, record.copies)
@@ -166,7 +180,7 @@ class IntakeRecord:
             )
         return cls(folder, study, remembered, _read_copies(plain, remembered))
 
-    def settle(self, valid: Iterable[tuple[str, Bundle]], aside: Sequence[RejectedBundle]) -> Intake:
+    def settle(self, valid: Iterable[tuple[str, AnyBundle]], aside: Sequence[RejectedBundle]) -> Intake:
         """Take one bundle a participant, and remember it.
 
         Parameters
@@ -176,10 +190,10 @@ class IntakeRecord:
         aside : sequence of RejectedBundle
             Those that do not hold up.
         """
-        theirs: dict[str, list[tuple[str, Bundle]]] = {member.name: [] for member in self.study.participants}
+        theirs: dict[str, list[tuple[str, AnyBundle]]] = {member.name: [] for member in self.study.participants}
         for file, bundle in valid:
             theirs[bundle.member.name].append((file, bundle))
-        bundles: list[Bundle] = []
+        bundles: list[AnyBundle] = []
         refused = [*aside]
         for name, own in theirs.items():
             taken, others = _choose_bundle(own, name, self.remembered.get(name))
@@ -206,10 +220,10 @@ class IntakeRecord:
 
 
 def _choose_bundle(
-    theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
-) -> tuple[Bundle | None, list[RejectedBundle]]:
+    theirs: list[tuple[str, AnyBundle]], name: str, accepted_before: str | None
+) -> tuple[AnyBundle | None, list[RejectedBundle]]:
     """The one bundle of a participant that counts, and why the others do not."""
-    kept: dict[str, tuple[str, Bundle]] = {}
+    kept: dict[str, tuple[str, AnyBundle]] = {}
     aside: list[RejectedBundle] = []
     for file, bundle in theirs:
         if bundle.digest in kept:
@@ -229,10 +243,10 @@ def _choose_bundle(
     return next((bundle for _, bundle in kept.values()), None), aside
 
 
-def try_verify(path: Path, study: Study) -> Bundle | str:
+def try_verify(path: Path, study: Study) -> AnyBundle | str:
     """A bundle that holds up, or the reason why it does not."""
     try:
-        return verify_bundle(path, study)
+        return verify_bundle(path, study) if study.sums is None else verify_sum_bundle(path, study)
     except (RefusedError, StorageError) as problem:
         return problem.reason
     except (MooringError, OSError, MemoryError):
@@ -240,7 +254,7 @@ def try_verify(path: Path, study: Study) -> Bundle | str:
 
 
 def _list_copies(
-    bundles: Sequence[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
+    bundles: Sequence[AnyBundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
     taken = {bundle.path: bundle.digest for bundle in bundles}

@@ -132,6 +132,7 @@ def train(
     progress : callable, optional
         Called with trainings done and trainings in all.
     """
+    study.require_rows()
     folder = Path(folder)
     kind = require_label(study)
     require_learner(learner)

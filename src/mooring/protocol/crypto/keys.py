@@ -141,6 +141,11 @@ class SealingKey:
         scalar = hashlib.sha512(signing.seed.reveal()).digest()[:32]  # RFC 8032, 5.1.5; X25519 prunes it the same way
         return cls(Secret(_to_bech32("age-secret-key-", scalar).upper().encode()))
 
+    @classmethod
+    def generate(cls) -> SealingKey:
+        """A key of its own, from the operating system's entropy: for what must be possible to destroy."""
+        return cls(Secret(str(pyrage.x25519.Identity.generate()).encode()))
+
     @property
     def public(self) -> str:
         """The recipient that others seal to."""

@@ -19,6 +19,7 @@ from mooring.mechanisms.methods import get_method
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
+from mooring.protocol.messages.sums.settings import SumSettings
 from mooring.tables.column_encoder import is_number
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
@@ -67,6 +68,8 @@ class DraftSettings:
         What a missing value is, in every column; people change it for single ones.
     nonce : str, optional
         Default: from the system's entropy.
+    sums : SumSettings, optional
+        Of the method "secure-sum", which uses none of components, anchor, noise and projection.
     """
 
     method: str = "aa-i-gdp-data-noise"
@@ -80,6 +83,7 @@ class DraftSettings:
     missing_words: Sequence[str] = ()
     missing: MissingRule = "refuse"
     nonce: str | None = None
+    sums: SumSettings | None = None
 
 
 def draft_study(
@@ -143,6 +147,8 @@ def draft_study(
 
 def _describe_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> tuple[dict[str, Any], str, str]:
     """The entries of [method], and comments above and below them."""
+    if settings.sums is not None:
+        return settings.sums.as_dict(), "", ""
     described, components = get_method(settings.method), settings.components
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0

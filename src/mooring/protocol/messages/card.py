@@ -10,7 +10,7 @@ from typing import Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SigningKey, sealing_key_of, verify
+from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, sealing_key_of, verify
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
@@ -19,7 +19,7 @@ HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
 _MOST_BYTES = 4096
 _FORMAT = 1
-_ENTRIES = {"format", "role", "name", "signing_key", "sealing_key", "proof"}
+_ENTRIES = {"format", "role", "name", "signing_key", "sealing_key", "combining_key", "proof"}
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,23 @@ class Member:
         Ed25519, in hexadecimal.
     sealing_key : str
         An age recipient; empty for the analyst, to whom nothing is sealed.
+    combining_key : str
+        An age recipient for shares of secure sums in one study, whose private half is destroyed once they are combined;
+        empty where there is none.
     """
 
     name: str
     signing_key: str
     sealing_key: str = ""
+    combining_key: str = ""
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
         if not HEX_KEY.fullmatch(self.signing_key):
             raise _not_on_a_card(f"signing key of {self.name!r}", "64 hexadecimal digits")
-        if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
-            raise _not_on_a_card(f"sealing key of {self.name!r}", "an age recipient, age1…")
+        for what, key in (("sealing", self.sealing_key), ("combining", self.combining_key)):
+            if key and not (_AGE.fullmatch(key) and (what == "sealing" or is_sealing_key(key))):
+                raise _not_on_a_card(f"{what} key of {self.name!r}", "an age recipient, age1…")
 
     @property
     def holds_sealing_key(self) -> bool:
@@ -54,7 +59,8 @@ class Member:
     def as_dict(self) -> dict[str, str]:
         """Plain values in a fixed order."""
         plain = {"name": self.name, "signing_key": self.signing_key}
-        return plain | ({"sealing_key": self.sealing_key} if self.sealing_key else {})
+        keys = {"sealing_key": self.sealing_key, "combining_key": self.combining_key}
+        return plain | {what: key for what, key in keys.items() if key}
 
 
 def require_name(what: str, name: str) -> None:
@@ -114,7 +120,7 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     words = {key: value for key, value in plain.items() if isinstance(value, str)}
     if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
         raise _not_on_a_card(f"card {Path(path).name!r}", "one that 'mooring join' wrote")
-    member = Member(words.get("name", ""), words.get("signing_key", ""), words.get("sealing_key", ""))
+    member = Member(*(words.get(key, "") for key in ("name", "signing_key", "sealing_key", "combining_key")))
     role: Role = "analyst" if words.get("role") == "analyst" else "participant"
     if words.get("role") != role:
         raise _not_on_a_card("role of the card", "participant or analyst")
@@ -145,11 +151,12 @@ def _not_on_a_card(what: str, expected: str) -> InputError:
 
 
 def _require_role(role: Role, member: Member) -> None:
-    if role not in ("participant", "analyst") or (role == "participant") != bool(member.sealing_key):
+    fits = member.sealing_key if role == "participant" else not (member.sealing_key or member.combining_key)
+    if role not in ("participant", "analyst") or not fits:
         raise _not_on_a_card("card", "a participant's with a sealing key or an analyst's without")
 
 
 def _signed_text(role: Role, member: Member) -> bytes:
     """What the proof is over; none of the parts can hold a line break."""
-    lines = ("mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key)
-    return "\n".join(lines).encode()
+    lines = ["mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key]
+    return "\n".join(lines + ([member.combining_key] if member.combining_key else [])).encode()

@@ -246,9 +246,9 @@ def _gather_rows_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | No
 _OPERATORS: dict[str, _Operator] = {
     **{
         name: _Operator(1, _broadcast_shape, {})
-        for name in ("Cos", "Exp", "Identity", "Neg", "Relu", "Sigmoid", "Tanh")
+        for name in ("Abs", "Cos", "Exp", "Identity", "Log", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh")
     },
-    **{name: _Operator(2, _broadcast_shape, {}) for name in ("Add", "Sub", "Mul", "Greater", "LessOrEqual")},
+    **{name: _Operator(2, _broadcast_shape, {}) for name in ("Add", "Sub", "Mul", "Div", "Greater", "LessOrEqual")},
     "Where": _Operator(3, _broadcast_shape, {}),
     "Cast": _Operator(1, _broadcast_shape, {"to": (-1, tuple(_TYPES))}),
     "MatMul": _Operator(2, _matmul_shape, {}),

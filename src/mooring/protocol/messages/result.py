@@ -20,9 +20,9 @@ from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec,
 from mooring.protocol.messages.study import Study
 from mooring.typing import Vector
 
-MAP_FILE, MODEL_FILE = "map.safetensors", "model.onnx"
-KIND = "map"
-FIELDS = ("study", "participant", "key", "bundle", "model")
+MAP_FILE, SUM_FILE, MODEL_FILE = "map.safetensors", "result.safetensors", "model.onnx"
+KIND, SUM_KIND = "map", "sum result"
+FIELDS, SUM_FIELDS = ("study", "participant", "key", "bundle", "model"), ("study", "list", "model")
 _LARGEST = 1e6
 _ASK_AGAIN = "Ask the analyst for your result again."
 
@@ -67,6 +67,8 @@ class Result:
 def bound_result_files(study: Study) -> dict[str, int]:
     """The most bytes that each file of a result can have."""
     h = study.n_components
+    if study.sums is not None:
+        return {SUM_FILE: MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
     return {MAP_FILE: 8 * h * (h + 2) + MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
 
 
@@ -100,6 +102,32 @@ def write_map(
     fields = {"study": study.digest, "participant": member.name, "key": member.signing_key}
     fields |= {"bundle": bundle_digest, "model": model_digest}
     write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
+
+
+def write_sum_result(path: Path, study: Study, *, list_digest: str, model_digest: str, signer: SigningKey) -> None:
+    """Write the analyst's word for which model came of which closing list; the same for all participants.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    list_digest, model_digest : str
+    signer : SigningKey
+        The analyst's.
+    """
+    fields = {"study": study.digest, "list": list_digest, "model": model_digest}
+    write_signed(path, kind=SUM_KIND, fields=fields, arrays={}, signer=signer)
+
+
+def read_sum_result(folder: str | Path, study: Study) -> Model:
+    """Read the delivered model of a study of secure sums, or refuse it with a reason."""
+    study.require_roster()
+    analyst = study.analyst.signing_key if study.analyst else ""
+    found = read_signed(
+        Path(folder) / SUM_FILE, kind=SUM_KIND, signed_by=analyst, fields=SUM_FIELDS, tensors=lambda _: {}
+    )
+    study.require_same(found.fields, what="the result")
+    return _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
 
 
 def read_result(folder: str | Path, study: Study, member: Member) -> Result:

@@ -19,6 +19,14 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.methods import Method, get_method
 from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
+from mooring.protocol.messages.sums.settings import (
+    SECURE_SUM,
+    SumScheme,
+    SumSettings,
+    make_features,
+    make_layout,
+    make_scheme,
+)
 from mooring.tables.schema import Column, Label, Schema, can_be_shown, find_repeated, require_width
 
 _MOST_COMPONENTS = 10_000
@@ -39,8 +47,9 @@ class Study:
     columns : tuple of Column
     label : Label
     method : str
-        An anchor-aligned method of `mooring.METHODS`.
+        An anchor-aligned method of `mooring.METHODS`, or "secure-sum".
     n_components, n_anchor_rows : int
+        Of secure sums, the width of the encoded rows and 0.
     data_noise_scale, anchor_noise_scale : float
         σ and v; σ is the noise of an encoded number, which lies between −1 and 1, once map and projection are undone.
     projection : {"none", "gaussian", "public-svd"}
@@ -55,6 +64,8 @@ class Study:
         If rows are images, for pictures; else empty.
     participants : tuple of Member
     analyst : Member or None
+    sums : SumSettings or None
+        Of secure sums.
     dealer : str
         The participant that deals the anchor; the first of the roster where left out.
     format : {1, 2}
@@ -79,6 +90,7 @@ class Study:
     participants: tuple[Member, ...] = ()
     analyst: Member | None = None
     dealer: str = ""
+    sums: SumSettings | None = None
     format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
 
@@ -109,8 +121,30 @@ class Study:
 
     @property
     def method_described(self) -> Method:
-        """The method as data."""
+        """The method as data; not of secure sums, which have neither map nor anchor."""
         return get_method(self.method)
+
+    @cached_property
+    def sum_scheme(self) -> SumScheme:
+        """What the settings of secure sums mean for these columns and this roster."""
+        if self.sums is None:
+            raise InputError(
+                "study", expected="one of secure sums", got=f"one of the method {self.method}", cure="Check --study."
+            )
+        self.require_roster()
+        features = make_features(self.sums, self.schema, self.image_shape)
+        layout = make_layout(self.sums, self.schema, features)
+        return make_scheme(self.sums, layout, features, [member.name for member in self.participants])
+
+    def require_rows(self) -> None:
+        """Refuse a study of secure sums, where a step needs everybody's rows."""
+        if self.sums is not None:
+            raise InputError(
+                "study",
+                expected="one that shares rows",
+                got="one of secure sums, in which there is no anchor, no map and no matrix of rows",
+                cure="Its steps are share, align, combine, train, deliver and predict.",
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -194,14 +228,18 @@ class Study:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything the study says, in plain values and a fixed order."""
-        method: dict[str, Any] = {
-            "name": self.method,
-            "components": self.n_components,
-            "anchor_rows": self.n_anchor_rows,
-            "data_noise_scale": float(self.data_noise_scale),
-            "anchor_noise_scale": float(self.anchor_noise_scale),
-            "projection": self.projection,
-        }
+        method: dict[str, Any] = (
+            self.sums.as_dict()
+            if self.sums is not None
+            else {
+                "name": self.method,
+                "components": self.n_components,
+                "anchor_rows": self.n_anchor_rows,
+                "data_noise_scale": float(self.data_noise_scale),
+                "anchor_noise_scale": float(self.anchor_noise_scale),
+                "projection": self.projection,
+            }
+        )
         if self.projection_digest:
             method["projection_digest"] = self.projection_digest
         rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
@@ -273,7 +311,23 @@ class Study:
         if self.smallest_class < 1:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 
+    def _check_sums(self, settings: SumSettings) -> None:
+        if self.format == 1 or self.n_anchor_rows or self.projection != "none" or self.dealer:
+            raise InputError(
+                "method", expected="without anchor, projection and dealer", got="some of these", cure="Take them out."
+            )
+        make_layout(settings, self.schema, make_features(settings, self.schema, self.image_shape))
+        if len(self.participants) > 1:  # one by one they are enrolled
+            scheme = self.sum_scheme if self.analyst is not None else None
+            if scheme is not None and not all(self.member(name).combining_key for name in scheme.combiners):
+                raise InputError("roster", expected="a combining key a combiner", got="one without", cure=CARD_CURE)
+
     def _check_method(self) -> None:
+        if (self.method == SECURE_SUM) != (self.sums is not None):
+            raise InputError("method", expected="with its settings", got="others'", cure="Correct [method].")
+        if self.sums is not None:
+            self._check_sums(self.sums)
+            return
         method = self.method_described
         if not method.uses_anchor:
             raise InputError(
@@ -336,6 +390,7 @@ class Study:
             ("names", [member.name for member in everybody]),
             ("signing keys", [member.signing_key for member in everybody]),
             ("sealing keys", [member.sealing_key for member in self.participants]),
+            ("combining keys", [one.combining_key for one in self.participants if one.combining_key]),
         ):
             if len(set(values)) < len(values):
                 raise InputError("roster", expected=f"different {what}", got="one twice", cure="Take one out.")

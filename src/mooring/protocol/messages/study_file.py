@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.sums.settings import SECURE_SUM, settings_from
 from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
 
 FORMAT = 2
@@ -33,6 +34,11 @@ _OPEN = {
 _HEAD = """\
 # A study of mooring: everybody who takes part holds this file, and nothing in it is secret.
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
+"""
+_SUMS = """\
+# Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. colluders: how many participants may help the
+# analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
+# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home.
 """
 _METHOD = """\
 # data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.
@@ -108,7 +114,7 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
     parts = [
         _HEAD,
         render_table({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
-        f"\n[method]\n{_METHOD}{above_method}",
+        f"\n[method]\n{_SUMS if plain['method']['name'] == SECURE_SUM else _METHOD}{above_method}",
         render_table(plain["method"]) + below_method,
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
@@ -195,8 +201,9 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
             cure="This mooring reads no other; use the version the study was made with.",
         )
     method, rows = _take(plain, "method", _TABLE, {}), _take(plain, "rows", _TABLE, {})
+    uses_sums = method.get("name") == SECURE_SUM
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
-    require_known("method", method, known_method | {"projection_digest"})
+    require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape"})
     columns: list[Column] = []
     width, n_letters = 0, 0
@@ -207,7 +214,11 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         require_width(width, n_letters)
     projection: Any = _take(method, "projection", _WORD, "none")
     n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
+    if uses_sums:
+        for key in set(method) - {"name"}:
+            _take(method, key, _SUM_ENTRIES[key])
     return {
+        "sums": settings_from(method) if uses_sums else None,
         "format": plain["format"],
         "name": _take(plain, "name", _WORD),
         "nonce": _take(plain, "nonce", _WORD),
@@ -215,7 +226,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "label": label_from(_take(plain, "label", _TABLE, {})),
         "method": _take(method, "name", _WORD),
         "n_components": n_components,
-        "n_anchor_rows": _take(method, "anchor_rows", _WHOLE, 4 * n_components),
+        "n_anchor_rows": _take(method, "anchor_rows", _WHOLE, 0 if uses_sums else 4 * n_components),
         "data_noise_scale": float(_take(method, "data_noise_scale", _NUMBER, 0.0)),
         "anchor_noise_scale": float(_take(method, "anchor_noise_scale", _NUMBER, 0.0)),
         "projection": projection,
@@ -245,7 +256,7 @@ def _list_of(one: _Kind, expected: str) -> _Kind:
     return _Kind(expected, lambda value: isinstance(value, list) and all(map(one.fits, value)))
 
 
-_MEMBER = {"name": None, "signing_key": None, "sealing_key": ""}
+_MEMBER = {"name": None, "signing_key": None, "sealing_key": "", "combining_key": ""}
 _WORD = _Kind("a word in quotes", lambda value: isinstance(value, str))
 _WHOLE = _Kind("a whole number", lambda value: type(value) is int and abs(value) <= _LARGEST_WHOLE)
 _NUMBER = _Kind(  # whole numbers have no end in TOML
@@ -254,6 +265,16 @@ _NUMBER = _Kind(  # whole numbers have no end in TOML
 _TABLE = _Kind("a table, [{name}]", lambda value: isinstance(value, Mapping))
 _TABLES = _list_of(_TABLE, "tables, [[{name}]]")
 _WORDS = _list_of(_WORD, "a list of words in quotes")
+_EPSILON = _Kind('a number, or "none"', lambda value: value == "none" or _NUMBER.fits(value))
+_SUM_ENTRIES = {
+    "epsilon": _EPSILON,
+    **dict.fromkeys(("delta", "product_share"), _NUMBER),
+    **dict.fromkeys(
+        ("colluders", "threshold", "quorum", "n_features", "hats", "rows_per_person", "least_rows"), _WHOLE
+    ),
+    **dict.fromkeys(("combiners", "log_scaled"), _WORDS),
+    **dict.fromkeys(("features", "person"), _WORD),
+}
 _SIDES = _Kind(
     "up to three whole numbers",
     lambda value: isinstance(value, list) and len(value) <= 3 and all(map(_WHOLE.fits, value)),

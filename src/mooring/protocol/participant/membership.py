@@ -17,9 +17,18 @@ from mooring.protocol.storage.vault import Floors, Vault
 _KEPT = "dealt.anchor"
 
 
-def make_member(name: str, vault: Vault) -> Member:
-    """A participant, by the public halves of its vault's keys."""
-    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public)
+def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
+    """A participant, by the public halves of its vault's keys.
+
+    Parameters
+    ----------
+    name : str
+    vault : Vault
+    combines : bool, default False
+        Whether to draw a combining key, for one study of secure sums.
+    """
+    combining = vault.draw_combining_key() if combines else ""
+    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining)
 
 
 def find_membership(vault: Vault, study: Study) -> Member:
@@ -43,6 +52,9 @@ def _find_sealing_key(vault: Vault, member: Member) -> SealingKey | None:
 
 def require_floors(study: Study, floors: Floors) -> None:
     """Refuse a study whose noise is below a participant's floors."""
+    if study.sums is not None:
+        _require_epsilon(study.sums.epsilon, floors)
+        return
     method = study.method_described
     cure = "Ask the study's designer why; your own floors are set when you join."
     if not (method.data_noise or method.anchor_noise) and not floors.without_noise:
@@ -54,6 +66,15 @@ def require_floors(study: Study, floors: Floors) -> None:
         if used and scale < floor:
             reason = f"its {name} of {scale:g} is below your floor of {floor:g}"
             raise RefusedError("the study", reason=reason, cure=cure)
+
+
+def _require_epsilon(epsilon: float | None, floors: Floors) -> None:
+    cure = "Ask the study's designer why; your own limits are set when you join."
+    if epsilon is None and not floors.without_noise:
+        raise RefusedError("the study", reason="its sums carry no noise, and it gives no guarantee", cure=cure)
+    if epsilon is not None and epsilon > floors.most_epsilon:
+        reason = f"its epsilon of {epsilon:g} is above your limit of {floors.most_epsilon:g}"
+        raise RefusedError("the study", reason=reason, cure=cure)
 
 
 def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
@@ -68,6 +89,7 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     study : Study
     path : Path
     """
+    study.require_rows()
     member = find_membership(vault, study)
     if member != study.dealing_member:
         raise InputError(
@@ -99,6 +121,7 @@ def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     study : Study
     path : Path
     """
+    study.require_rows()
     key = _find_sealing_key(vault, find_membership(vault, study))
     assert key is not None
     return read_anchor(path, study, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result
+from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result, read_sum_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, open_anchor
 from mooring.protocol.participant.secrets import Perturbation
@@ -26,7 +26,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
-from mooring.typing import Progress
+from mooring.typing import Matrix, Progress
 
 _MEAN_TOLERANCE = 1e-4
 
@@ -89,22 +89,15 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    delivered = read_result(result, study, find_membership(vault, study))
-    anchor = used_anchor(vault, study)
-    if not anchor.exists():
-        raise _not_shared()
-    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
-    require_own_map(delivered, perturbation, vault)
-    if delivered.model is None:
-        raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
-    projection, secret = study_projection(study), perturbation.map
+    predict = _read_model(vault, study, result)
     found, truth, rows = [], [], []
     labels: LabelUse = (
         "ignore" if study.label.column in ignore else "allow"
     )  # a column of labels that are not known yet
+    if study.sums is not None and study.sums.person:
+        ignore = (*ignore, study.sums.person)
     for block in encoded_batches(study.schema, data, labels=labels, ignore=tuple(ignore), progress=progress):
-        common = delivered.apply(np.asarray(map_rows(projection.encode(block.rows), secret)))
-        found.append(delivered.model.predict(common))
+        found.append(predict(block.rows))
         truth += [] if block.labels is None else [block.labels]
         rows += [] if own_rows is None else [block.rows]
     predicted = np.concatenate(found)
@@ -121,6 +114,24 @@ def predict_rows(
         gain = compare(known, predicted, guesses[None], kind=kind)
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     return Predictions(words, joint, alone, gain)
+
+
+def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], npt.NDArray[Any]]:
+    """What the delivered model says of encoded rows: through map and alignment, or directly for secure sums."""
+    member = find_membership(vault, study)
+    if study.sums is not None:
+        return read_sum_result(result, study).predict
+    delivered = read_result(result, study, member)
+    anchor = used_anchor(vault, study)
+    if not anchor.exists():
+        raise _not_shared()
+    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
+    require_own_map(delivered, perturbation, vault)
+    model = delivered.model
+    if model is None:
+        raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
+    projection, secret = study_projection(study), perturbation.map
+    return lambda rows: model.predict(delivered.apply(np.asarray(map_rows(projection.encode(rows), secret))))
 
 
 @contextmanager

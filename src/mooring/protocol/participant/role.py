@@ -1,4 +1,4 @@
-"""A participant, step by step: join, deal or receive the anchor, check, share, predict."""
+"""A participant, step by step: join, deal or receive the anchor, check, share, combine, predict."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
+from mooring.protocol.participant.secure_sums import (
+    Answer,
+    SumShareResult,
+    combine_shares,
+    confirm_bundles,
+    share_sums,
+)
 from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.sampling import sample_rows
@@ -88,6 +95,20 @@ class Participant:
             seed=seed,
             progress=progress,
         )
+
+    def share_sums(
+        self, data: Path, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
+    ) -> SumShareResult:
+        """Write the one bundle of secure sums, or the same bytes again; the parameters are those of `share_sums`."""
+        return share_sums(self.vault, self.study, data, output=output, ignore=ignore, progress=progress)
+
+    def confirm(self, bundles: Path, *, output: Path) -> Answer:
+        """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
+        return confirm_bundles(self.vault, self.study, bundles, output=output)
+
+    def combine(self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None) -> Answer:
+        """Write a combiner's share of the total; see `combine_shares`."""
+        return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
 
     def share(
         self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None

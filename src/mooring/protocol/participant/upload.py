@@ -127,6 +127,7 @@ def share_rows(
     progress : callable, optional
         Told how much is done, and of how much.
     """
+    study.require_rows()
     require_writable(
         output, what="the bundle", inputs=(data, anchor)
     )  # a typing error there must not use up the one upload

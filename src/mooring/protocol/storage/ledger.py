@@ -2,11 +2,15 @@
 
 The same rows under fresh noise, even under a fresh map, let an analyst average the noise away: 64 uploads leave an eighth of
 it. So every upload is written down, by keyed fingerprints of its rows, before its bundle is; and a study gets one upload.
+
+Secure sums spend ε instead: rows may go into several such studies, and what they spent adds up. Rows that went out mapped do
+not go into sums, whose guarantee would mean nothing beside them. A combiner's one answer to a study is written down as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -23,7 +27,8 @@ from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.fingerprints import Words, find_known_rows, hash_rows
 
 _MOST_SHARED = 0.01
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE IF NOT EXISTS uploads (
     study TEXT PRIMARY KEY,          -- digest of the study
     name TEXT NOT NULL,              -- and its name
@@ -32,7 +37,22 @@ CREATE TABLE IF NOT EXISTS uploads (
     column_tags TEXT NOT NULL,       -- keyed, one a column
     bundle TEXT                      -- SHA-256 of the bundle once there is one
 )
-"""
+""",
+    """
+CREATE TABLE IF NOT EXISTS spent (
+    study TEXT PRIMARY KEY,          -- digest of a study of secure sums
+    epsilon REAL,                    -- NULL: no noise
+    persons INTEGER NOT NULL,        -- whether its unit is a person
+    combining_key TEXT NOT NULL      -- which serves no other study
+)
+""",
+    """
+CREATE TABLE IF NOT EXISTS combined (
+    study TEXT PRIMARY KEY,
+    list TEXT NOT NULL               -- SHA-256 of the one closing list that was answered
+)
+""",
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +85,28 @@ class RowSummary:
     column_tags: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Spending:
+    """What an upload of secure sums spends.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        None without noise.
+    persons : bool
+        Whether the unit is a person, of whom other rows may have been in other studies.
+    combining_key : str
+        The participant's public combining key in this study.
+    most_epsilon : float
+        The limit on what the same rows spend.
+    """
+
+    epsilon: float | None
+    persons: bool
+    combining_key: str
+    most_epsilon: float
+
+
 class Ledger:
     """The ledger of one vault: SQLite with full synchronisation, and a file of fingerprints an upload."""
 
@@ -83,7 +125,15 @@ class Ledger:
         with self._connect() as connection:
             return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
 
-    def record_intent(self, study_digest: str, name: str, rows: RowSummary, *, owner: str = "its owner") -> Entry:
+    def record_intent(
+        self,
+        study_digest: str,
+        name: str,
+        rows: RowSummary,
+        *,
+        owner: str = "its owner",
+        spending: Spending | None = None,
+    ) -> Entry:
         """Write down that these rows are about to be uploaded in this study, or refuse.
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
@@ -95,6 +145,8 @@ class Ledger:
         rows : RowSummary
         owner : str
             Of the vault, in words.
+        spending : Spending, optional
+            Of secure sums.
         """
         found = self.entry(study_digest)
         if found is not None and found.rows_digest == rows.digest:
@@ -107,7 +159,10 @@ class Ledger:
                 cure=f"If you are not {owner}, give your own --vault. If you are, run the command with the very rows of the "
                 "first upload to have its bundle again; new rows need a new study, without the old ones.",
             )
-        self._require_unseen(study_digest, rows)
+        if spending is None:
+            self._require_unseen(study_digest, rows)
+        else:
+            self._require_budget(study_digest, rows, spending)
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
             prints = np.ascontiguousarray(rows.prints, "<u8").data.cast("B")
             file.write(prints)
@@ -118,6 +173,11 @@ class Ledger:
                 "INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, NULL)",
                 (study_digest, name, rows.digest, entry.n_rows, " ".join(rows.column_tags)),
             )
+            if spending is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?)",
+                    (study_digest, spending.epsilon, int(spending.persons), spending.combining_key),
+                )
         return entry
 
     def record_bundle(self, study_digest: str, bundle_digest: str) -> None:
@@ -125,13 +185,90 @@ class Ledger:
         with self._connect() as connection, connection:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
+    def record_answer(self, study_digest: str, list_digest: str) -> None:
+        """Write down which closing list a combiner answers in a study, or refuse a second one."""
+        with self._connect() as connection, connection:
+            connection.execute("INSERT OR IGNORE INTO combined VALUES (?, ?)", (study_digest, list_digest))
+            (known,) = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
+        if known != list_digest:
+            raise RefusedError(
+                "a second list",
+                reason="this vault has answered another closing list of this study, and two totals would tell of those who "
+                "are in one and not in the other",
+                cure="Ask the analyst for the list that was answered: its share can be written again.",
+            )
+
+    def spent_epsilon(self, study_digest: str, rows: RowSummary, *, persons: bool = False) -> float:
+        """The ε that these rows have spent in other studies of secure sums; infinite if one of them had no noise.
+
+        A study counts whole if any of these rows was in it, and any study does where the unit, here or there, is a person.
+
+        Parameters
+        ----------
+        study_digest : str
+        rows : RowSummary
+        persons : bool, default False
+            Whether the unit of this study is a person.
+        """
+        total = 0.0
+        for entry, epsilon, by_person in self._spent(study_digest):
+            if persons or by_person or self._count_known(rows, entry):
+                total += math.inf if epsilon is None else epsilon
+        return total
+
+    def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
+        spent_in = {entry.study for entry, _, _ in self._spent(study_digest)}
+        for entry in self.entries():
+            uploaded = entry.study != study_digest and entry.bundle is not None and entry.study not in spent_in
+            if uploaded and self._count_known(rows, entry):
+                raise RefusedError(
+                    "the upload",
+                    reason=f"some of these rows were uploaded row by row in the study {entry.name!r}, beside which a "
+                    "guarantee of sums means nothing",
+                    cure="Share rows that were never uploaded so.",
+                )
+        with self._connect() as connection:
+            used = connection.execute(
+                "SELECT study FROM spent WHERE combining_key = ? AND study != ?", (spending.combining_key, study_digest)
+            ).fetchone()
+        if used is not None:
+            raise RefusedError(
+                "the study",
+                reason="the combining key that its roster has of you served another study",
+                cure="Write a new card with 'mooring join', and have it enrolled.",
+            )
+        if spending.epsilon is None:
+            return
+        total = self.spent_epsilon(study_digest, rows, persons=spending.persons) + spending.epsilon
+        if total > spending.most_epsilon:
+            raise RefusedError(
+                "the upload",
+                reason=f"with it, some of these rows would have spent epsilon = {total:g} in all, above your limit of "
+                f"{spending.most_epsilon:g}",
+                cure="Share other rows; the limit is set when you join.",
+            )
+
+    def _spent(self, study_digest: str) -> list[tuple[Entry, float | None, bool]]:
+        """Uploads of sums in other studies, with what each spent."""
+        with self._connect() as connection:
+            found = {row[0]: row[1:3] for row in connection.execute("SELECT * FROM spent")}
+        return [
+            (entry, *found[entry.study])
+            for entry in self.entries()
+            if entry.study != study_digest and entry.bundle is not None and entry.study in found
+        ]
+
+    def _count_known(self, rows: RowSummary, entry: Entry) -> int:
+        if _has_same_columns(rows, entry):
+            return entry.n_rows
+        return int(find_known_rows(rows.prints, self._read_prints(entry)).sum())
+
     def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
         known = np.zeros(rows.prints.size, dtype=np.bool_)
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue
-            ours, theirs = set(rows.column_tags), set(entry.column_tags)
-            if entry.n_rows == rows.prints.size and 2 * len(ours & theirs) > min(len(ours), len(theirs)):
+            if _has_same_columns(rows, entry):
                 raise _second_upload("these rows", f", in the study {entry.name!r}")
             shared = find_known_rows(rows.prints, self._read_prints(entry))
             if (count := int(shared.sum())) > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
@@ -159,7 +296,8 @@ class Ledger:
                 self._path.chmod(0o600)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
-                connection.execute(_SCHEMA)
+                for statement in _SCHEMA:
+                    connection.execute(statement)
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError):  # the latter from damaged names of columns
             raise StorageError(
@@ -201,6 +339,11 @@ def summarise_rows(
 def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
     """Indices in half the memory, where there are fewer than four thousand million rows."""
     return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)
+
+
+def _has_same_columns(rows: RowSummary, entry: Entry) -> bool:
+    ours, theirs = set(rows.column_tags), set(entry.column_tags)
+    return entry.n_rows == rows.prints.size and 2 * len(ours & theirs) > min(len(ours), len(theirs))
 
 
 def _second_upload(which: str, where: str) -> RefusedError:

@@ -17,17 +17,24 @@ from typing import Any
 
 from mooring.atomic_io import clear_partial_files, hold_lock, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, lock_with_passphrase, unlock_with_passphrase
+from mooring.protocol.crypto.keys import (
+    SealingKey,
+    Secret,
+    SigningKey,
+    lock_with_passphrase,
+    seal,
+    unlock_with_passphrase,
+)
 
 FORMAT = 1
-_PLAIN, _LOCKED = "identity.json", "identity.age"
+_PLAIN, _LOCKED, _COMBINING = "identity.json", "identity.age", "combining"
 _MOST_BYTES = 2**20
 _WAIT_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class Floors:
-    """The least noise that a participant accepts from any study.
+    """The least noise that a participant accepts from any study, and the most ε from all.
 
     Attributes
     ----------
@@ -37,11 +44,14 @@ class Floors:
         Least σ of a method with private-data noise, in the units of encoded rows, whose numbers lie between −1 and 1.
     without_noise : bool
         Whether a method without any noise is accepted.
+    most_epsilon : float
+        The most ε that the same rows may spend in all studies of secure sums together.
     """
 
     anchor_noise: float = 0.01
     data_noise: float = 0.05
     without_noise: bool = False
+    most_epsilon: float = 8.0
 
 
 @dataclass(frozen=True)
@@ -133,12 +143,36 @@ class Vault:
             write_atomically(path, data, mode=0o600, what="the vault")
         return path
 
+    def draw_combining_key(self) -> str:
+        """Draw a key for the shares of one study, keep its private half, sealed to this vault, and return the public one."""
+        key = SealingKey.generate()
+        with self.lock():
+            make_folder(self.folder / _COMBINING, mode=0o700, what="the vault")
+            sealed = seal(key.identity.reveal(), [SealingKey.of(self.signing_key).public])
+            write_atomically(self._combining_file(key.public), sealed, mode=0o600, what="the vault")
+        return key.public
+
+    def combining_key(self, public: str) -> SealingKey | None:
+        """The private half of a combining key, or None once it is destroyed."""
+        path = self._combining_file(public)
+        if not path.exists():
+            return None
+        sealed = read_bounded(path, _MOST_BYTES, what="the vault")
+        return SealingKey(Secret(SealingKey.of(self.signing_key).open(sealed)))
+
+    def destroy_combining_key(self, public: str) -> None:
+        """Remove the private half: what was sealed to it cannot be opened any more, but for a copy of the vault."""
+        self._combining_file(public).unlink(missing_ok=True)
+
+    def _combining_file(self, public: str) -> Path:
+        return self.folder / _COMBINING / f"{hashlib.sha256(public.encode()).hexdigest()[:32]}.age"
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
         with hold_lock(self.folder / "lock", what="the vault", wait_seconds=_WAIT_SECONDS):
             clear_partial_files(self.folder)
-            for folder in (self.folder / "studies").glob("*/"):
+            for folder in (*(self.folder / "studies").glob("*/"), self.folder / _COMBINING):
                 clear_partial_files(folder)
             yield
 

@@ -1,0 +1,232 @@
+"""What goes between analyst and combiners once bundles are there: confirmations, the closing list, combined shares.
+
+A confirmation is a combiner's: of each bundle that it saw, one value, by which the analyst tells whether its shares fit.
+The closing list is the analyst's: which bundles make up the total, one a participant. A share is a combiner's: the sum of
+its shares of all bundles on the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mooring.atomic_io import open_plain_file
+from mooring.errors import RefusedError
+from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.signed_file import (
+    Fields,
+    Tensors,
+    TensorSpec,
+    read_signed,
+    read_signed_header,
+    write_signed,
+)
+from mooring.protocol.messages.study import Study
+
+CONFIRMATION, LIST, SHARE = "confirmation", "closing list", "share"
+SUFFIXES = {CONFIRMATION: ".confirmation", LIST: ".list", SHARE: ".share"}
+_FIELDS = {CONFIRMATION: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class ClosingList:
+    """The contributions of which a total is made.
+
+    Attributes
+    ----------
+    digests : dict of str
+        From participants' signing keys to the SHA-256 of their bundles.
+    digest : str
+        SHA-256 of the list's file.
+    """
+
+    digests: dict[str, str]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """One combiner's values, by the bundle's digest; None for a bundle that it could not open."""
+
+    member: Member
+    combiner: int
+    values: dict[str, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedShare:
+    """One combiner's share of the total of a list."""
+
+    member: Member
+    combiner: int
+    list_digest: str
+    elements: Elements
+
+
+def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], signer: SigningKey) -> str:
+    """Write a list of bundles and return its SHA-256; the same bundles give the same bytes.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    digests : mapping from signing key to the bundle's SHA-256
+    signer : SigningKey
+        The analyst's.
+    """
+    rows = sorted(digests.items())
+    entries = np.frombuffer(b"".join(bytes.fromhex(key + digest) for key, digest in rows), dtype=np.uint8)
+    fields: Fields = {"study": study.digest, "count": len(rows)}
+    arrays = {"entries": entries.reshape(len(rows), 2 * _DIGEST_BYTES)}
+    return write_signed(path, kind=LIST, fields=fields, arrays=arrays, signer=signer)
+
+
+def read_closing_list(path: Path, study: Study) -> ClosingList:
+    """Read the analyst's list, or refuse one that could open something else than the total of a quorum.
+
+    Raises
+    ------
+    RefusedError
+        If it is not the analyst's, names somebody who is not in the roster or somebody twice, one bundle for two, or fewer
+        than the quorum.
+    """
+    study.require_roster()
+    analyst = study.analyst.signing_key if study.analyst else ""
+    shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
+    found = read_signed(path, kind=LIST, signed_by=analyst, fields=_FIELDS[LIST], tensors=shape)
+    study.require_same(found.fields, what="the closing list")
+    rows = [bytes(row) for row in found.arrays["entries"]]
+    keys, digests = ([row[part].hex() for row in rows] for part in (slice(32), slice(32, None)))
+    if any(study.member_with_key(key) is None for key in keys):
+        raise _refuse("the closing list", "it names somebody who is not in the study's roster")
+    if len(set(keys)) < len(keys) or len(set(digests)) < len(digests):
+        raise _refuse("the closing list", "it counts a participant or a bundle twice")
+    if len(keys) < study.sum_scheme.quorum:
+        raise _refuse("the closing list", f"it has fewer contributions than the quorum, {study.sum_scheme.quorum}")
+    return ClosingList(dict(zip(keys, digests, strict=True)), found.digest)
+
+
+def write_confirmation(
+    path: Path, study: Study, values: Mapping[str, int | None], *, combiner: int, signer: SigningKey
+) -> None:
+    """Write a combiner's values.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    values : mapping from the bundle's SHA-256 to the value, or None where the box does not open
+    combiner : int
+        Its point, 1 to k.
+    signer : SigningKey
+        Its own.
+    """
+    rows = sorted(values.items())
+    text = b"".join(bytes.fromhex(key) + _encode_value(value) for key, value in rows)
+    entries = np.frombuffer(text, dtype=np.uint8).reshape(len(rows), _DIGEST_BYTES + 8)
+    fields: Fields = {"study": study.digest, "combiner": combiner, "count": len(rows)}
+    write_signed(path, kind=CONFIRMATION, fields=fields, arrays={"entries": entries}, signer=signer)
+
+
+def read_confirmation(path: Path, study: Study) -> Confirmation:
+    """Read a combiner's values, or refuse them with a reason."""
+    member = _find_sender(path, study, CONFIRMATION)
+    shape = _counted("entries", _DIGEST_BYTES + 8, most=4 * len(study.participants))
+    found = read_signed(
+        path, kind=CONFIRMATION, signed_by=member.signing_key, fields=_FIELDS[CONFIRMATION], tensors=shape
+    )
+    point = _require_combiner(found.fields, study, member, "the confirmation")
+    rows = [bytes(row) for row in found.arrays["entries"]]
+    values = {row[:32].hex(): _decode_value(row[32:]) for row in rows}
+    if len(values) < len(rows):
+        raise _refuse("the confirmation", "it speaks of one bundle twice")
+    return Confirmation(member, point, values)
+
+
+def write_combined_share(
+    path: Path, study: Study, elements: Elements, *, combiner: int, list_digest: str, signer: SigningKey
+) -> str:
+    """Write a combiner's share of the total; the same list gives the same bytes. Returns the file's SHA-256.
+
+    Parameters
+    ----------
+    path : Path
+    study : Study
+    elements : array of elements
+    combiner : int
+        Its point, 1 to k.
+    list_digest : str
+        SHA-256 of the closing list.
+    signer : SigningKey
+        Its own.
+    """
+    fields: Fields = {"study": study.digest, "combiner": combiner, "list": list_digest}
+    arrays = {"share": np.frombuffer(elements.astype("<u8").tobytes(), dtype=np.uint8)}
+    return write_signed(path, kind=SHARE, fields=fields, arrays=arrays, signer=signer, mode=0o600)
+
+
+def read_combined_share(path: Path, study: Study) -> CombinedShare:
+    """Read a combiner's share of the total, or refuse it with a reason."""
+    member = _find_sender(path, study, SHARE)
+    specs = {"share": TensorSpec("U8", (8 * study.sum_scheme.layout.size,))}
+    found = read_signed(path, kind=SHARE, signed_by=member.signing_key, fields=_FIELDS[SHARE], tensors=lambda _: specs)
+    point = _require_combiner(found.fields, study, member, "the share")
+    elements = found.arrays["share"].view("<u8").astype(np.uint64)
+    if elements.size and int(elements.max()) >= PRIME:
+        raise _refuse("the share", "it holds numbers that no share has")
+    return CombinedShare(member, point, str(found.fields["list"]), elements)
+
+
+def combiner_point(study: Study, name: str) -> int | None:
+    """The point of a participant, 1 to k; None if it is no combiner."""
+    combiners: Sequence[str] = study.sum_scheme.combiners
+    return combiners.index(name) + 1 if name in combiners else None
+
+
+def _find_sender(path: Path, study: Study, kind: str) -> Member:
+    what = f"the {kind} file"
+    with open_plain_file(path, what=what) as file:
+        _, fields = read_signed_header(file, kind=kind, fields=_FIELDS[kind], what=what)
+    member = study.member_with_key(str(fields["signer"]))
+    if member is None:
+        raise _refuse(f"the {kind}", "whoever signed it is not in the study's roster")
+    return member
+
+
+def _require_combiner(fields: Fields, study: Study, member: Member, what: str) -> int:
+    study.require_same(fields, what=what)
+    point = combiner_point(study, member.name)
+    if point is None or fields["combiner"] != point:
+        raise _refuse(what, "whoever signed it is not the combiner that it speaks for")
+    return point
+
+
+def _counted(name: str, width: int, *, most: int) -> Callable[[Fields], Tensors]:
+    def tensors(fields: Fields) -> dict[str, TensorSpec]:
+        count = fields["count"]
+        if not isinstance(count, int) or not 1 <= count <= most:
+            raise _refuse("the file", "it claims more entries than there can be, or none")
+        return {name: TensorSpec("U8", (count, width))}
+
+    return tensors
+
+
+def _encode_value(value: int | None) -> bytes:
+    return (PRIME if value is None else value).to_bytes(8, "little")
+
+
+def _decode_value(data: bytes) -> int | None:
+    value = int.from_bytes(data, "little")
+    if value > PRIME:
+        raise _refuse("the confirmation", "it holds numbers that no share has")
+    return None if value == PRIME else value
+
+
+def _refuse(what: str, reason: str) -> RefusedError:
+    return RefusedError(what, reason=reason, cure="Ask its sender again.")

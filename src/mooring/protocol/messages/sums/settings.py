@@ -1,0 +1,259 @@
+"""What a study of secure sums declares: its guarantee, its features, who combines, and how many of them it takes.
+
+Legend: p participants, of whom c may collude with the analyst; k combiners, of whom t open the total; the quorum is the
+least number of contributions in a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
+from mooring.mechanisms.secure_sum.secret_sharing import Threshold
+from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
+from mooring.tables.schema import Schema
+
+SECURE_SUM = "secure-sum"
+FeatureName = Literal["columns", "pictures"]
+FEATURES: tuple[FeatureName, ...] = ("columns", "pictures")
+MOST_BY_DEFAULT = 15
+"""Combiners of a study that names none: the first of its roster."""
+_MOST_FEATURES_A_ROW = 0.1
+
+
+@dataclass(frozen=True)
+class SumSettings:
+    """The entries of [method] in a study of secure sums.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        For adding or removing one unit; None is no noise and no guarantee.
+    delta : float
+    n_colluders : int
+        c.
+    combiners : tuple of str
+        Participants who hold shares; empty for the first 15 of the roster.
+    threshold : int
+        t; 0 for the least that the number of combiners allows.
+    quorum : int
+        0 for nine tenths of the participants, rounded up.
+    features : {"columns", "pictures"}
+        The public feature map; pictures need the study's image_shape.
+    n_features : int
+        Features of pictures.
+    n_hats : int
+        Hat functions of a number; 0 leaves each column as one feature.
+    log_scaled : tuple of str
+        Numbers that are read on a logarithmic scale.
+    person : str
+        A column that names persons, which stays at home; empty where the unit is a row.
+    rows_per_person : int
+        The most rows a person has at one participant.
+    least_rows : int
+        Who has fewer rows does not share.
+    product_share : float
+        How much of the budget the products of features get.
+    """
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    n_colluders: int = 1
+    combiners: tuple[str, ...] = ()
+    threshold: int = 0
+    quorum: int = 0
+    features: FeatureName = "columns"
+    n_features: int = 128
+    n_hats: int = 5
+    log_scaled: tuple[str, ...] = ()
+    person: str = ""
+    rows_per_person: int = 1
+    least_rows: int = 10
+    product_share: float = PRODUCT_SHARE
+
+    def __post_init__(self) -> None:
+        if self.features not in FEATURES:
+            raise InputError("features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Correct it.")
+        if self.rows_per_person > 1 and not self.person:
+            raise InputError(
+                "rows_per_person",
+                expected="1 where no column names persons",
+                got=str(self.rows_per_person),
+                cure="Name that column with 'person', or leave this out.",
+            )
+        if self.least_rows < 1:
+            raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is usual.")
+        if len(set(self.combiners)) < len(self.combiners):
+            raise InputError("combiners", expected="different names", got="one twice", cure="Take one out.")
+        self.privacy(quorum=self.n_colluders + 1)
+
+    @property
+    def unit(self) -> str:
+        """Whom the guarantee is about."""
+        return "person" if self.person else "row"
+
+    def privacy(self, *, quorum: int) -> SumPrivacy:
+        """The guarantee as the accountant takes it; without noise, with an ε that stands for nothing."""
+        return SumPrivacy(
+            1.0 if self.epsilon is None else self.epsilon,
+            self.delta,
+            quorum,
+            self.n_colluders,
+            self.rows_per_person,
+            self.product_share,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entries of [method], in plain values and a fixed order; what a feature map does not use is left out."""
+        plain: dict[str, Any] = {
+            "name": SECURE_SUM,
+            "epsilon": "none" if self.epsilon is None else float(self.epsilon),
+            "delta": float(self.delta),
+            "colluders": self.n_colluders,
+            "combiners": list(self.combiners),
+            "threshold": self.threshold,
+            "quorum": self.quorum,
+            "features": self.features,
+        }
+        own = {"n_features": self.n_features} if self.features == "pictures" else {"hats": self.n_hats}
+        if self.log_scaled:
+            own["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
+        if self.person:
+            own |= {"person": self.person, "rows_per_person": self.rows_per_person}  # type: ignore[dict-item]
+        return plain | own | {"least_rows": self.least_rows, "product_share": float(self.product_share)}
+
+
+@dataclass(frozen=True)
+class SumScheme:
+    """What a study's settings mean for its columns and roster.
+
+    Attributes
+    ----------
+    settings : SumSettings
+    features : FeatureMap
+    layout : SumLayout
+    combiners : tuple of str
+        In the order of their points, 1 to k.
+    threshold : Threshold
+    quorum : int
+    n_participants : int
+    """
+
+    settings: SumSettings
+    features: FeatureMap
+    layout: SumLayout
+    combiners: tuple[str, ...]
+    threshold: Threshold
+    quorum: int
+    n_participants: int
+
+    @property
+    def privacy(self) -> SumPrivacy:
+        """The guarantee with this quorum."""
+        return self.settings.privacy(quorum=self.quorum)
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows one participant may have before a total could leave the field."""
+        return self.layout.most_rows // self.n_participants
+
+
+def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[int]) -> FeatureMap:
+    """Return the public feature map of a study's columns.
+
+    Parameters
+    ----------
+    settings : SumSettings
+    schema : Schema
+    image_shape : sequence of int
+        Of pictures.
+    """
+    if settings.features == "columns":
+        return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
+    from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+
+    if len(image_shape) not in (2, 3):
+        raise InputError(
+            "image_shape", expected="given for features of pictures", got="none", cure='For example "28x28".'
+        )
+    return PictureFeatures(tuple(image_shape), settings.n_features)
+
+
+def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:
+    """Return which sums are shared; a study without a label is refused.
+
+    Parameters
+    ----------
+    settings : SumSettings
+    schema : Schema
+    features : FeatureMap
+    """
+    if schema.label.kind == "none":
+        raise InputError("label", expected="one to predict", got="none", cure="Sums serve a model of a label.")
+    n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
+    if n_classes == 1:
+        raise InputError("classes", expected="two or more", got="one", cure="There is nothing to tell apart.")
+    if settings.person in schema.names and settings.person:
+        raise InputError(
+            "person",
+            expected="a column that is not shared",
+            got=repr(settings.person),
+            cure="Take it out of the columns.",
+        )
+    return SumLayout(features.n_features, Outcome(n_classes))
+
+
+def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, roster: Sequence[str]) -> SumScheme:
+    """Return what the settings mean for a roster, or refuse thresholds that do not hold.
+
+    Parameters
+    ----------
+    settings : SumSettings
+    layout : SumLayout
+    features : FeatureMap
+    roster : sequence of str
+        Names of all participants.
+    """
+    p, c = len(roster), settings.n_colluders
+    combiners = settings.combiners or tuple(roster[:MOST_BY_DEFAULT])
+    if unknown := [name for name in combiners if name not in set(roster)]:
+        raise InputError(
+            "combiners", expected="participants of the roster", got=repr(unknown[0]), cure="Enrol it, or name another."
+        )
+    k = len(combiners)
+    threshold = Threshold(k, settings.threshold or min(k, max(c + 1, (2 * k + c) // 3 + 1)), c)
+    quorum = settings.quorum or p - p // 10
+    if not c < quorum <= p:
+        raise InputError(
+            "quorum",
+            expected=f"above the number of colluders, {c}, and at most the number of participants, {p}",
+            got=str(quorum),
+            cure="Somebody honest must be in every total, and nobody can be missed who is not enrolled.",
+        )
+    if settings.epsilon is None and layout.n_features > _MOST_FEATURES_A_ROW * quorum * settings.least_rows:
+        raise InputError(
+            "epsilon",
+            expected=f"a number, or {layout.n_features} features at most a tenth of the rows of a quorum",
+            got=f"'none' with {quorum} participants of {settings.least_rows} rows or more",
+            cure="Without noise, sums of few rows tell which rows are in them. State epsilon, raise least_rows, or use "
+            "fewer features.",
+        )
+    return SumScheme(settings, features, layout, combiners, threshold, quorum, p)
+
+
+def settings_from(method: Mapping[str, Any]) -> SumSettings:
+    """Read the entries of [method], whose kinds were checked (`SUM_ENTRIES` of the study's file)."""
+    epsilon = method.get("epsilon", 1.0)
+    names = {"colluders": "n_colluders", "hats": "n_hats"}
+    plain = {names.get(key, key): value for key, value in method.items() if key not in ("name", "epsilon")}
+    for key in ("combiners", "log_scaled"):
+        if key in plain:
+            plain[key] = tuple(plain[key])
+    for key in ("delta", "product_share"):
+        if key in plain:
+            plain[key] = float(plain[key])
+    return SumSettings(None if epsilon == "none" else float(epsilon), **plain)

@@ -1,0 +1,380 @@
+"""A participant of a study of secure sums: its one bundle of sealed shares, and its answers as a combiner.
+
+`share_sums` reads the table once. Sums are exact integers; noise follows from the vault's secret, the study, the noise's
+variances and the exact sums, so that the same rows have the same noise; polynomials are fresh. `answer` opens the combiner's
+box of every bundle: before the list is closed for a confirmation, afterwards, once, for its share of the total. Then the key
+that opens boxes is destroyed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, require_writable
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.mechanisms.secure_sum.guarantee import SumNoise, calibrate_sums
+from mooring.mechanisms.secure_sum.prime_field import Elements, add, encode_signed
+from mooring.mechanisms.secure_sum.sums import Integers, SumAccumulator
+from mooring.protocol.crypto.derivation import derive
+from mooring.protocol.crypto.keys import SealingKey
+from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import (
+    combiner_point,
+    read_closing_list,
+    write_combined_share,
+    write_confirmation,
+)
+from mooring.protocol.messages.sums.bundle import (
+    SumBundle,
+    check_share,
+    open_share,
+    verify_sum_bundle,
+    words_of,
+    write_sum_bundle,
+)
+from mooring.protocol.messages.sums.settings import SumScheme
+from mooring.protocol.participant.membership import find_membership, require_floors
+from mooring.protocol.storage.fingerprints import Fingerprinter
+from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows
+from mooring.protocol.storage.vault import Vault
+from mooring.tables import encoded_batches, read_ahead
+from mooring.typing import Progress
+
+_KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
+_ROWS_AT_ONCE = 2**14
+
+
+@dataclass(frozen=True)
+class SumShareResult:
+    """What was shared; none of it but the digest leaves.
+
+    Attributes
+    ----------
+    n_rows : int
+    bundle_digest : str
+    reissued : bool
+        Whether this is a bundle that was made before.
+    epsilon : float or None
+        Of this study; None without noise.
+    spent : float
+        What these rows have spent in other studies of secure sums.
+    """
+
+    n_rows: int
+    bundle_digest: str
+    reissued: bool
+    epsilon: float | None
+    spent: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "rows": self.n_rows,
+            "bundle_digest": self.bundle_digest,
+            "reissued": self.reissued,
+            "epsilon": self.epsilon,
+            "epsilon_in_all": None if self.epsilon is None or np.isinf(self.spent) else self.epsilon + self.spent,
+        }
+
+
+def share_sums(
+    vault: Vault,
+    study: Study,
+    data: Path,
+    *,
+    output: Path,
+    ignore: Collection[str] = (),
+    progress: Progress | None = None,
+) -> SumShareResult:
+    """Write the one bundle of these rows' sums in this study, or the same bytes again.
+
+    Parameters
+    ----------
+    vault : Vault
+    study : Study
+        Of secure sums.
+    data : Path
+        CSV or Parquet.
+    output : Path
+        Where the bundle goes.
+    ignore : collection of str
+        Columns of the table that are not used.
+    progress : callable, optional
+        Told how much is done, and of how much.
+    """
+    scheme = study.sum_scheme
+    require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
+    member = find_membership(vault, study)
+    require_floors(study, vault.floors)
+    settings, noise = scheme.settings, sum_noise(scheme)
+    with vault.lock():
+        vector, rows = _sum_rows(vault, study, data, ignore, progress)
+        kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
+        spending = Spending(settings.epsilon, bool(settings.person), member.combining_key, vault.floors.most_epsilon)
+        entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending)
+        reissued = entry.bundle is not None
+        if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
+            raise RefusedError(
+                "the bundle",
+                reason="it was issued before, and its copy in the vault is gone: sealing is random, so the same bytes "
+                "cannot be made again",
+                cure="Restore the vault from a backup, or send the copy that was first written.",
+            )
+        if not reissued:
+            noisy = vector if noise is None else vector + _draw_noise(vault, study, scheme, noise, vector)
+            digest = write_sum_bundle(kept, study, encode_signed(noisy), vault.signing_key)
+            ledger.record_bundle(study.digest, digest)
+            entry = ledger.entry(study.digest) or entry
+        clear_partial_copies(output)
+        copy_atomically(kept, output, mode=0o600, what="the bundle")
+        spent = ledger.spent_epsilon(study.digest, rows, persons=bool(settings.person))
+    assert entry.bundle is not None
+    return SumShareResult(entry.n_rows, entry.bundle, reissued, settings.epsilon, spent)
+
+
+def sum_noise(scheme: SumScheme) -> SumNoise | None:
+    """The noise that each participant adds; None in a study without a guarantee."""
+    return None if scheme.settings.epsilon is None else calibrate_sums(scheme.layout, scheme.privacy)
+
+
+def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:
+    """Noise that follows from all that it is for: other sums, another study or another variance have unrelated noise."""
+    known = {
+        "study": study.digest,
+        "variances": [noise.on_products, noise.on_outcomes],
+        "added_to": hashlib.sha256(vector.astype("<i8").tobytes()).hexdigest(),
+    }
+    return noise.draw(scheme.layout, words_of(derive(vault.master, "sum noise", known, version=study.format)))
+
+
+def _sum_rows(
+    vault: Vault, study: Study, data: Path, ignore: Collection[str], progress: Progress | None
+) -> tuple[Integers, RowSummary]:
+    """The exact sums over a table, and what the ledger is told of its rows."""
+    scheme, label = study.sum_scheme, study.label
+    person = scheme.settings.person
+    sums, counts = SumAccumulator(scheme.layout), np.zeros(len(label.classes), dtype=np.int64)
+    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    small = np.min_scalar_type(len(label.classes)) if label.kind == "classes" else np.dtype("<f4")
+    labels: list[npt.NDArray[Any]] = []
+    persons: list[npt.NDArray[np.float64]] = []
+    batches = encoded_batches(
+        study.schema, data, ignore=tuple(ignore), person=person, rows_at_once=_ROWS_AT_ONCE, progress=progress
+    )
+    for block in read_ahead(batches):
+        assert block.labels is not None
+        sums.add(scheme.features.apply(block.rows), scale_labels(study, block.labels))
+        prints.add(block.values[:, : len(study.columns)])
+        labels.append(block.labels.astype(small))
+        if label.kind == "classes":
+            counts += np.bincount(block.labels, minlength=counts.size)
+        persons += [] if block.persons is None else [block.persons]
+    _require_rows(scheme, sums.n_rows, counts, study.smallest_class)
+    if persons:
+        _require_persons(np.concatenate(persons), scheme.settings.rows_per_person)
+    rows, _ = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), np.concatenate(labels))
+    return sums.vector, rows
+
+
+def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Labels as sums take them: codes of classes, or numbers of the declared range as −1 to 1."""
+    if study.label.kind == "classes":
+        return labels
+    low, high = study.label.low, study.label.high
+    return np.clip((2 * labels - low - high) / (high - low), -1.0, 1.0)
+
+
+def _require_rows(scheme: SumScheme, n_rows: int, counts: Integers, smallest_class: int) -> None:
+    if n_rows < scheme.settings.least_rows:
+        raise InputError(
+            "rows",
+            expected=f"{scheme.settings.least_rows} or more, as the study says",
+            got=str(n_rows),
+            cure="Gather more, or stay out of this study.",
+        )
+    if n_rows > scheme.most_rows:
+        raise InputError("rows", expected=f"{scheme.most_rows} at most", got=str(n_rows), cure="Share fewer rows.")
+    if scheme.settings.epsilon is None and ((counts > 0) & (counts < smallest_class)).any():
+        raise RefusedError(
+            "the upload",
+            reason=f"a class has fewer than {smallest_class} rows, and in sums without noise such rows can be read",
+            cure="Leave those rows out, or gather more of them; the study's smallest_class says how many.",
+        )
+
+
+def _require_persons(persons: npt.NDArray[np.float64], most: int) -> None:
+    if (found := int(np.unique(persons, return_counts=True)[1].max())) > most:
+        raise InputError(
+            "rows of a person",
+            expected=f"{most} at most, as the study says",
+            got=f"{found} for some person",
+            cure="Keep the study's number of rows of each person, chosen without looking at the label; rows without a "
+            "person count as one person's.",
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a combiner answered.
+
+    Attributes
+    ----------
+    confirmed : bool
+        Whether this is a confirmation, before the list is closed, and not a share of the total.
+    n_bundles : int
+    unopened : tuple of str
+        Senders of bundles whose box does not hold up.
+    """
+
+    confirmed: bool
+    n_bundles: int
+    unopened: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"confirmed": self.confirmed, "bundles": self.n_bundles, "unopened": list(self.unopened)}
+
+
+def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) -> Answer:
+    """Write a combiner's confirmation: of each bundle in a folder, a value that shows whether its shares fit.
+
+    Parameters
+    ----------
+    vault : Vault
+        A combiner's.
+    study : Study
+    bundles : Path
+        The folder of all bundles.
+    output : Path
+    """
+    point, key = _require_combiner(vault, study)
+    require_writable(output, what="the confirmation")
+    values: dict[str, int | None] = {}
+    unopened = []
+    for bundle in _verified(bundles, study):
+        try:
+            values[bundle.digest] = check_share(bundle, open_share(bundle, study, point, key))
+        except RefusedError:
+            values[bundle.digest] = None
+            unopened.append(bundle.member.name)
+    if not values:
+        raise StorageError("the bundles", reason="there is none of this study in the folder", cure="Check --bundles.")
+    write_confirmation(output, study, values, combiner=point, signer=vault.signing_key)
+    return Answer(True, len(values), tuple(unopened))
+
+
+def combine_shares(
+    vault: Vault, study: Study, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
+) -> Answer:
+    """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again.
+
+    Parameters
+    ----------
+    vault : Vault
+        A combiner's.
+    study : Study
+    bundles : Path
+        The folder of all bundles.
+    closing_list : Path
+        The analyst's.
+    output : Path
+    progress : callable, optional
+        Called with bundles added and bundles in all.
+    """
+    member = find_membership(vault, study)
+    point = _require_point(study, member.name)
+    require_writable(output, what="the share", inputs=(closing_list,))
+    closed = read_closing_list(closing_list, study)
+    ledger = Ledger(vault.folder)
+    own = ledger.entry(study.digest)
+    listed = closed.digests.get(member.signing_key)
+    if listed is not None and (own is None or own.bundle != listed):
+        raise RefusedError(
+            "the closing list",
+            reason="the bundle that it lists as yours is not the one that this vault made",
+            cure="Tell the others: somebody put another in its place, or your vault is an old copy.",
+        )
+    with vault.lock():
+        kept = vault.study_folder(study.folder_name) / _KEPT_SHARE
+        ledger.record_answer(study.digest, closed.digest)  # before anything is opened: a crash leaves one list at most
+        if not kept.exists():
+            key = vault.combining_key(member.combining_key)
+            if key is None:
+                raise _no_key()
+            found = {one.digest: one for one in _verified(bundles, study)}
+            total: Elements = np.zeros(study.sum_scheme.layout.size, dtype=np.uint64)
+            for k, (sender, digest) in enumerate(closed.digests.items(), start=1):
+                bundle = found.get(digest)
+                if bundle is None or bundle.member.signing_key != sender:
+                    raise RefusedError(
+                        "the closing list",
+                        reason=f"the bundle that it lists for {_name(study, sender)} is not in the folder",
+                        cure="Fetch all bundles of the study, and run the command again.",
+                    )
+                total = add(total, open_share(bundle, study, point, key)[:-1])
+                if progress:
+                    progress(k, len(closed.digests))
+            write_combined_share(
+                kept, study, total, combiner=point, list_digest=closed.digest, signer=vault.signing_key
+            )
+        vault.destroy_combining_key(member.combining_key)
+        clear_partial_copies(output)
+        copy_atomically(kept, output, mode=0o600, what="the share")
+    return Answer(False, len(closed.digests))
+
+
+def _require_combiner(vault: Vault, study: Study) -> tuple[int, SealingKey]:
+    member = find_membership(vault, study)
+    point, key = _require_point(study, member.name), vault.combining_key(member.combining_key)
+    if key is None:
+        raise _no_key()
+    return point, key
+
+
+def _require_point(study: Study, name: str) -> int:
+    point = combiner_point(study, name)
+    if point is None:
+        raise InputError(
+            "combiner",
+            expected=f"one of {', '.join(study.sum_scheme.combiners)}, as the study says",
+            got=repr(name),
+            cure="The others have nothing to combine: wait for the result.",
+        )
+    return point
+
+
+def _verified(folder: Path, study: Study) -> Iterator[SumBundle]:
+    """The bundles of a folder that hold up; the closing list says which count."""
+    for path in _list_bundles(folder):
+        try:
+            yield verify_sum_bundle(path, study)
+        except (RefusedError, StorageError):
+            continue
+
+
+def _list_bundles(folder: Path) -> Iterable[Path]:
+    if not folder.is_dir():
+        raise StorageError("the bundles", reason="there is no such folder", cure="Check --bundles.")
+    return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.is_file())
+
+
+def _name(study: Study, key: str) -> str:
+    member = study.member_with_key(key)
+    return member.name if member else "nobody"
+
+
+def _no_key() -> StorageError:
+    return StorageError(
+        "the vault",
+        reason="it does not hold the combining key that the roster has of you: it was used and destroyed, or the card was "
+        "written from another vault",
+        cure="Open the vault that you joined with.",
+    )

@@ -1,0 +1,72 @@
+"""The guarantee of a study of secure sums in sentences that a privacy officer can sign, each true of every such study."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+
+_FALSE_ALARMS = 0.01
+
+
+def describe_guarantee(study: Study) -> dict[str, str]:
+    """Return sentences by what they are about: who is protected, against whom, how much, on what assumptions.
+
+    Parameters
+    ----------
+    study : Study
+        Of secure sums, with its roster.
+    """
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    k, t, c = len(scheme.combiners), scheme.threshold.threshold, settings.n_colluders
+    sealed = (
+        f"Each contribution is split among {k} combiners. Any {t} of them open the total of one list, of at least "
+        f"{scheme.quorum} contributions; fewer than {t} learn nothing of any contribution."
+    )
+    if settings.epsilon is None:
+        return {
+            "guarantee": "None: the sums carry no noise. The total, and the model, may tell whether a given row is in it.",
+            "sealing": sealed,
+            "assumptions": _assumptions(study),
+        }
+    unit = "row" if not settings.person else f"person, with {settings.rows_per_person} rows at one participant at most"
+    whom = "the analyst alone" if c == 0 else f"the analyst and up to {c} participants who help it"
+    return {
+        "protected": f"Every {unit}, of every participant that follows the protocol.",
+        "against": f"{whom[0].upper()}{whom[1:]}, with all that they hold and whatever they do, and everybody who has the "
+        "model, with any further knowledge.",
+        "guarantee": f"({settings.epsilon:g}, {settings.delta:g})-differential privacy for adding or removing one "
+        f"{settings.unit}. {_odds(settings.epsilon, settings.delta, settings.unit)}",
+        "sealing": sealed,
+        "assumptions": _assumptions(study),
+        "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
+        + ("person with rows at several participants counts once at each. A " if settings.person else "")
+        + "participant that shares invented rows can falsify the model, and is not noticed.",
+    }
+
+
+def _odds(epsilon: float, delta: float, unit: str) -> str:
+    """What ε and δ say of any test for membership: its true positive rate is at most e^ε times its false one, plus δ."""
+    factor = math.exp(epsilon) + delta / _FALSE_ALARMS
+    found = min(1.0, factor * _FALSE_ALARMS)
+    return (
+        f"Any test for whether a given {unit} is in the data that is wrong about {_FALSE_ALARMS:.0%} of absent ones finds "
+        f"at most {_round_up(100 * found)} % of present ones: its answer multiplies the odds by {_round_up(factor)} at most."
+    )
+
+
+def _round_up(value: float) -> str:
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    return f"{math.ceil(value * 10**digits) / 10**digits:,.{digits}f}"
+
+
+def _assumptions(study: Study) -> str:
+    scheme = study.sum_scheme
+    settings, t = scheme.settings, scheme.threshold.threshold
+    noise = "" if settings.epsilon is None else "their noise is drawn from secrets that stay in their vaults, "
+    return (
+        f"At most {settings.n_colluders} participants help the analyst; the others follow the protocol, {noise}and the "
+        f"combining keys of {t} combiners do not leak, then or later. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
+    )
