@@ -96,6 +96,10 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
             console.print(f"[yellow]Left out[/yellow] the share of {name}: it does not fit the others'.")
         for remark in found.remarks:
             console.print(f"[yellow]Note:[/yellow] {remark}")
+        if not found.checked:
+            console.print(
+                "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
+            )
         told = (
             "without noise, and without a guarantee"
             if found.epsilon is None

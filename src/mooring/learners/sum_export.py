@@ -47,10 +47,13 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
         square = graph.add("ReduceSum", graph.add("Mul", values, values), along, keepdims=1)
         scores = graph.add("Add", scores, part) if scores else part
         squares = graph.add("Add", squares, square) if squares else square
-    some = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
-    length = graph.add("Sqrt", graph.add("Where", some, squares, graph.hold(np.ones((1, 1)))))
-    share = graph.hold(np.float64(math.sqrt(1 - features.constant_share)))
-    scaled = graph.add("Mul", graph.add("Div", scores, length), share)
+    share = math.sqrt(1 - features.constant_share)
+    if isinstance(features, TableFeatures) and not features.n_hats:
+        scaled = graph.add("Mul", scores, graph.hold(np.float64(share / features.largest_norm)))
+    else:
+        some = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
+        length = graph.add("Sqrt", graph.add("Where", some, squares, graph.hold(np.ones((1, 1)))))
+        scaled = graph.add("Mul", graph.add("Div", scores, length), graph.hold(np.float64(share)))
     scores = graph.add("Add", scaled, graph.hold(model.intercept))
     _add_output(graph, model, scores, limits)
     return write_graph(graph, features_in(features), WHOLE if model.n_classes else SINGLE)

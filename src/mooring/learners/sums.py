@@ -99,14 +99,15 @@ class SumModel:
 def check_sums(sums: Sums) -> list[str]:
     """Return what about a total is not plausible, in sentences; rows invented within the bounds are not noticed.
 
-    Every row has ‖φ‖ = 1, so S has the trace n and no eigenvalue below zero, and T is bounded by both, all up to noise.
+    Every row has ‖φ‖ ≤ 1, so the trace of S is between c₀ n and n; S has no eigenvalue below zero, and T is bounded by both,
+    all up to noise.
     """
     S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
     noise_S, noise_T = sums.noise_scales
     slack = 6 * noise_S * (1 / sums.constant_share + math.sqrt(D))
     found = []
-    if n < -slack or not -slack <= n - float(np.trace(S)) <= 0.2 * max(n, 0) + slack:
-        found.append("The trace of the products is not the number of rows, as it is for features of norm one.")
+    if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
+        found.append("The trace of the products is above the number of rows, or below zero, as no rows' can be.")
     if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise_S * math.sqrt(D):
         found.append("The products have an eigenvalue further below zero than their noise explains.")
     lengths = np.sqrt(np.maximum(np.diag(S) + 6 * noise_S, 0) * (max(n, 0) + slack))

@@ -4,6 +4,8 @@ Legend: x an encoded number in [−1, 1]; u the features of a row before they ar
 
     φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
 
+Without hats u is divided by the largest norm that it can have instead, so that a linear model of φ is one of the columns.
+
 Everything here follows from the declared columns, so features cost no privacy. A number gives 2x and five hat functions, of
 which a linear model makes any piecewise linear curve; one that is declared as log-scaled gives 2z and four, z in [0, 1]
 being the logarithm's place in the range. A category of two levels gives ±½, one of L levels its indicators less 1/L. The
@@ -111,8 +113,20 @@ class TableFeatures:
                 phi[:, place : place + part.shape[1]] = part
                 place += part.shape[1]
             start += column.width
-        scale_to_unit(phi, self.constant_share)
+        scale_to_unit(phi, self.constant_share, largest=None if self.n_hats else self.largest_norm)
         return phi
+
+    @property
+    def largest_norm(self) -> float:
+        """Of u without hats."""
+        squares = 0.0
+        for column in self.schema.columns:
+            if column.kind != "category":
+                squares += _LINEAR_WEIGHT**2
+            else:
+                squares += 0.25 if len(column.categories) == 2 else 1.0
+            squares += 0.25 * (column.missing == "indicate")
+        return math.sqrt(squares)
 
     def describe(self) -> TableArrays:
         """The same features as arrays, for who computes them elsewhere (`mooring.learners.sum_export`)."""
@@ -262,9 +276,21 @@ class TableArrays:
     curves: tuple[CurveArrays, ...]
 
 
-def scale_to_unit(phi: Matrix, constant_share: float) -> None:
-    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place."""
+def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
+    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place.
+
+    Parameters
+    ----------
+    phi : array of shape (n, D)
+    constant_share : float
+        c₀.
+    largest : float, optional
+        Divide every row by this, which no norm exceeds, instead of by its own norm.
+    """
     own = phi[:, :-1]
-    norms = np.sqrt(np.einsum("ij,ij->i", own, own))[:, None]
-    own *= math.sqrt(1 - constant_share) / np.where(norms > 0, norms, 1.0)
+    if largest is not None:
+        own *= math.sqrt(1 - constant_share) / largest
+    else:
+        norms = np.sqrt(np.einsum("ij,ij->i", own, own))[:, None]
+        own *= math.sqrt(1 - constant_share) / np.where(norms > 0, norms, 1.0)
     phi[:, -1] = math.sqrt(constant_share)

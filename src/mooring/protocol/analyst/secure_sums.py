@@ -178,12 +178,15 @@ class Total:
         Combiners whose shares do not fit the others', and were left out.
     remarks : tuple of str
         What about the total is not plausible.
+    checked : bool
+        Whether there were more shares than the threshold: of just as many, a wrong one shifts the total and is not told.
     """
 
     sums: Sums
     participants: tuple[str, ...]
     wrong: tuple[str, ...]
     remarks: tuple[str, ...]
+    checked: bool
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
@@ -235,7 +238,8 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
         scales = noise.scales(scheme.layout, len(closed.digests))
     sums = Sums(S, T, scheme.features.constant_share, scheme.layout.outcome.n_classes, scales)
     names = tuple(one.name for one in study.participants if one.signing_key in closed.digests)
-    return Total(sums, names, wrong, tuple(check_sums(sums)))
+    checked = len(elements) > scheme.threshold.threshold
+    return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
 
 
 @dataclass(frozen=True)
@@ -246,7 +250,7 @@ class SumTraining:
     ----------
     learner : {"discriminant", "least-squares"}
     kind : {"classes", "number"}
-    participants, wrong, remarks : tuple of str
+    participants, wrong, remarks, checked
         As of `Total`.
     epsilon, delta : float or None
         None without noise.
@@ -266,6 +270,7 @@ class SumTraining:
     unit: str
     rows: int
     model_digest: str
+    checked: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -279,6 +284,7 @@ class SumTraining:
             "delta": self.delta,
             "unit": self.unit,
             "rows": self.rows,
+            "checked": self.checked,
             "model_digest": self.model_digest,
             "holds_rows": False,
         }
@@ -331,6 +337,7 @@ def train_sums(
         settings.unit,
         round(total.sums.n_rows),
         hashlib.sha256(data).hexdigest(),
+        total.checked,
     )
     record = {"command": command, **found.as_dict(), "study": study.digest, "list": _read_list(study, folder).digest}
     write_atomically(folder / MODEL_FILE, data, what="the model")

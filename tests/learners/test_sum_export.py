@@ -1,0 +1,63 @@
+"""The ONNX model of sums says what the fitted one says, whatever the columns."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.learners.sum_export import sums_to_onnx
+from mooring.learners.sums import SumModel
+from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.protocol.messages.model import Model
+from mooring.tables.schema import Column, Schema
+
+KINDS = {
+    "number": lambda name, missing: Column(name, "number", 0, 10, missing=missing),
+    "two": lambda name, missing: Column(name, "category", categories=("a", "b"), missing=missing),
+    "four": lambda name, missing: Column(name, "category", categories=("a", "b", "c", "d"), missing=missing),
+}
+
+
+def draw_rows(schema: Schema, n: int, rng: np.random.Generator) -> np.ndarray:
+    parts = []
+    for column in schema.columns:
+        flag = rng.integers(2, size=(n, 1)) if column.missing == "indicate" else np.zeros((n, 0))
+        if column.kind == "category":
+            part = np.eye(len(column.categories))[rng.integers(len(column.categories), size=n)]
+            part = part * (1 - flag) if flag.size else part
+        else:
+            part = rng.uniform(-1, 1, size=(n, 1))
+        parts += [part, flag]
+    return np.hstack(parts)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    columns=st.lists(st.tuples(st.sampled_from(list(KINDS)), st.booleans(), st.booleans()), min_size=1, max_size=5),
+    n_hats=st.sampled_from([0, 3, 5]),
+    n_classes=st.sampled_from([0, 2, 3]),
+    seed=st.integers(0, 99),
+)
+def test_the_written_model_predicts_what_the_fitted_one_does(
+    columns: list[tuple[str, bool, bool]], n_hats: int, n_classes: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    made = [KINDS[kind](f"c{k}", "indicate" if missing else "refuse") for k, (kind, missing, _) in enumerate(columns)]
+    logs = frozenset(one.name for one, (_, _, log) in zip(made, columns, strict=True) if log and one.kind == "number")
+    features = TableFeatures(Schema(tuple(made)), logs, n_hats)
+    width = n_classes if n_classes > 2 else 1
+    model = SumModel(rng.normal(size=(features.n_features - 1, width)), rng.normal(size=width), n_classes)
+    rows = draw_rows(features.schema, 60, rng).astype(np.float32).astype(np.float64)
+    data = sums_to_onnx(model, features, limits=(-0.5, 0.75))
+    kind = "classes" if n_classes else "number"
+    found = Model.load(data, n_components=rows.shape[1], kind=kind, n_classes=n_classes).predict(rows)
+    scores = model.scores(features.apply(rows))
+    if n_classes:
+        assert (found == model.predict(features.apply(rows))).mean() > 0.98
+    else:
+        np.testing.assert_allclose(found, np.clip(scores[:, 0], -0.5, 0.75), atol=1e-5)
+
+
+def test_features_that_are_not_moorings_are_refused() -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - an InputError is one
+        sums_to_onnx(SumModel(np.zeros((1, 1)), np.zeros(1), 2), object())  # type: ignore[arg-type]

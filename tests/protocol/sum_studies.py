@@ -1,0 +1,110 @@
+"""Studies of secure sums for tests: vaults, tables, bundles, answers."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.secure_sums import Closing, close_list
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.settings import SumSettings
+from mooring.protocol.participant.membership import make_member
+from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.storage.vault import Floors, Vault
+from mooring.tables.schema import Column, Label
+
+LABELS = {"classes": Label("y", "classes", ("a", "b", "c")), "number": Label("y", "number", low=-3.0, high=5.0)}
+
+
+@dataclass(frozen=True, eq=False)
+class SumStudy:
+    """A study in a folder; names are p0, p1, …; all participants combine."""
+
+    folder: Path
+    study: Study
+    vaults: tuple[Vault, ...]
+    analyst: Vault
+    kind: str = "classes"
+    inbox: Path = field(init=False)
+    work: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inbox", self.folder / "inbox")
+        object.__setattr__(self, "work", self.folder / "analysis")
+        self.inbox.mkdir(exist_ok=True)
+
+    def rows(self, i: int, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of participant i, encoded between −1 and 1, and labels that can be learnt."""
+        rng = np.random.default_rng(i)
+        rows = rng.uniform(-1, 1, size=(n, 2)).round(3)
+        if self.kind == "number":
+            return rows, (1 + 2 * rows[:, 0] - rows[:, 1]).round(3)
+        return rows, np.digitize(rows.sum(axis=1), [-0.4, 0.4])
+
+    def table(self, i: int, n: int = 30, persons: Sequence[Any] = ()) -> Path:
+        """The table of participant i."""
+        path = self.folder / f"table-{i}-{n}.csv"
+        rows, labels = self.rows(i, n)
+        words = [LABELS["classes"].classes[k] for k in labels] if self.kind == "classes" else labels.tolist()
+        named = [[word] for word in persons] or [[] for _ in words]
+        lines = [
+            ",".join(map(str, [*(100 * row), word, *who])) for row, word, who in zip(rows, words, named, strict=True)
+        ]
+        path.write_text("\n".join(["x0,x1,y" + (",who" if persons else ""), *lines]) + "\n")
+        return path
+
+    def share(self, i: int, **rest: Any) -> Path:
+        """Write the bundle of participant i to the inbox."""
+        path = self.inbox / f"p{i}.bundle"
+        share_sums(self.vaults[i], self.study, rest.pop("data", None) or self.table(i), output=path, **rest)
+        return path
+
+    def confirm(self, i: int) -> Path:
+        """Write the confirmation of combiner i."""
+        confirm_bundles(self.vaults[i], self.study, self.inbox, output=(path := self.inbox / f"p{i}.confirmation"))
+        return path
+
+    def close(self, **rest: Any) -> Closing:
+        """Close the list of what is in the inbox."""
+        found = collect(self.study, self.inbox, self.work)
+        return close_list(self.study, found.sum_bundles, self.work, self.analyst.signing_key, **rest)
+
+    def combine(self, i: int, *, vault: Vault | None = None, closing: Path | None = None, name: str = "") -> Path:
+        """Write the share of combiner i."""
+        path = self.inbox / f"{name or f'p{i}'}.share"
+        given = closing or self.work / "closing.list"
+        combine_shares(vault or self.vaults[i], self.study, self.inbox, given, output=path)
+        return path
+
+    def copy_vault(self, i: int) -> Vault:
+        """A copy of a vault as it is now, as a backup would be."""
+        folder = self.folder / f"copy-{i}"
+        shutil.copytree(self.vaults[i].folder, folder)
+        return replace(self.vaults[i], folder=folder)
+
+
+def make_sum_study(
+    folder: Path, p: int = 6, *, kind: str = "classes", floors: Floors | None = None, **settings: Any
+) -> SumStudy:
+    """A study of p participants; settings are those of `SumSettings`."""
+    vaults = tuple(Vault.create(folder / f"v{i}", floors=floors or Floors(without_noise=True)) for i in range(p))
+    analyst = Vault.create(folder / "va")
+    study = Study(
+        name="sums",
+        nonce="0123456789abcdef" * 2,
+        columns=(Column("x0", "number", -100, 100), Column("x1", "number", -100, 100)),
+        label=LABELS[kind],
+        method="secure-sum",
+        n_components=2,
+        n_anchor_rows=0,
+        sums=SumSettings(**({"n_hats": 0, "least_rows": 5} | settings)),
+    ).with_members(
+        [make_member(f"p{i}", vault, combines=True) for i, vault in enumerate(vaults)],
+        Member("lab", analyst.signing_key.public),
+    )
+    return SumStudy(folder, study, vaults, analyst, kind)

@@ -1,0 +1,556 @@
+"""Secure sums between organisations: what opens is the total of one list and nothing else, whatever a party does."""
+
+import itertools
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
+from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
+from mooring.mechanisms.secure_sum.sums import SumAccumulator
+from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.secure_sums import open_total, train_sums
+from mooring.protocol.messages.signed_file import read_signed_header, write_signed
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums import bundle as bundles
+from mooring.protocol.messages.sums.answers import (
+    read_combined_share,
+    read_confirmation,
+    write_closing_list,
+    write_combined_share,
+    write_confirmation,
+)
+from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
+from mooring.protocol.participant import secure_sums
+from mooring.protocol.participant.prediction import predict_rows
+from mooring.protocol.participant.secure_sums import combine_shares, share_sums
+from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import Floors
+from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.sites import vaulted_study
+
+
+def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.ndarray:
+    scheme = given.study.sum_scheme
+    sums = SumAccumulator(scheme.layout)
+    for i in people:
+        rows, labels = given.rows(i, n)
+        sums.add(scheme.features.apply(rows), labels if given.kind == "classes" else (labels - 1) / 4)
+    return sums.vector
+
+
+def through(given: SumStudy, people: range | list[int], combiners: range | list[int] | None = None) -> None:
+    """Share, close and combine."""
+    for i in people:
+        given.share(i)
+    given.close()
+    for i in range(len(given.vaults)) if combiners is None else combiners:
+        given.combine(i)
+
+
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_pooled_rows(
+    folder: Path, kind: str
+) -> None:
+    given = make_sum_study(folder, epsilon=None, kind=kind)
+    through(given, range(6))
+    total = open_total(given.study, given.work, given.inbox)
+    S, T = given.study.sum_scheme.layout.unpack(exact_sums(given, range(6)))
+    np.testing.assert_array_equal(total.sums.products, S)
+    np.testing.assert_array_equal(total.sums.outcomes, T)
+    assert total.remarks == ()
+    assert total.wrong == ()
+    assert total.participants == tuple(f"p{i}" for i in range(6))
+
+    found = train_sums(given.study, given.work, given.inbox)
+    assert found.epsilon is None
+    assert found.rows == 180
+    deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
+    predicted = predict_rows(given.vaults[5], given.study, given.table(9, 40), result=folder / "results" / "p5")
+    rows, labels = given.rows(9, 40)
+    phi = given.study.sum_scheme.features.apply(rows)
+    pooled = Sums(S, T, given.study.sum_scheme.features.constant_share, 3 if kind == "classes" else 0)
+    if kind == "classes":
+        expected = np.array(list("abc"))[fit_discriminant(pooled).predict(phi)]
+        assert (predicted.values == expected).all()
+        assert np.mean(expected == np.array(list("abc"))[labels]) > 0.8
+    else:
+        np.testing.assert_allclose(predicted.values, 1 + 4 * fit_least_squares(pooled).predict(phi), atol=1e-4)
+        np.testing.assert_allclose(predicted.values, labels, atol=0.2)
+
+
+def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_same(folder: Path) -> None:
+    given = make_sum_study(folder, epsilon=2.0)
+    drawn: list[np.ndarray] = []
+    actual = secure_sums._draw_noise
+
+    def seen(*args: Any) -> np.ndarray:
+        drawn.append(actual(*args))
+        return drawn[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secure_sums, "_draw_noise", seen)
+        through(given, range(6))
+    total = open_total(given.study, given.work, given.inbox)
+    layout = given.study.sum_scheme.layout
+    S, _ = layout.unpack(exact_sums(given, range(6)) + sum(drawn))
+    np.testing.assert_array_equal(total.sums.products, S)
+    noise = secure_sums.sum_noise(given.study.sum_scheme)
+    assert noise is not None
+    assert total.sums.noise_scales == noise.scales(layout, 6)
+
+    # A noise key without vector or variance would repeat noise: the difference of two bundles would have none.
+    scheme, vault = given.study.sum_scheme, given.vaults[0]
+    vector = exact_sums(given, [0])
+    first = actual(vault, given.study, scheme, noise, vector)
+    others = [
+        actual(vault, given.study, scheme, noise, vector + np.eye(1, vector.size, dtype=np.int64)[0]),
+        actual(vault, given.study, scheme, replace(noise, on_outcomes=noise.on_outcomes + 1), vector),
+        actual(given.vaults[1], given.study, scheme, noise, vector),
+        actual(vault, replace(given.study, nonce="f" * 32), scheme, noise, vector),
+    ]
+    assert all((other != first).mean() > 0.9 for other in others)
+    assert (actual(vault, given.study, scheme, noise, vector) == first).all()
+
+
+def test_the_same_rows_are_the_same_bytes_and_other_rows_are_refused(folder: Path) -> None:
+    given = make_sum_study(folder)
+    first = given.share(0).read_bytes()
+    lines = given.table(0).read_text().splitlines()
+    (turned := folder / "turned.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    assert given.share(0, data=turned).read_bytes() == first
+    with pytest.raises(RefusedError) as caught:
+        given.share(0, data=given.table(0, 31))
+    assert caught.value.what == "a second upload"
+    shutil.rmtree(given.vaults[0].folder / "studies")
+    with pytest.raises(RefusedError) as caught:
+        given.share(0)
+    assert caught.value.what == "the bundle"
+
+
+def test_nothing_about_the_rows_is_in_the_open_part_of_a_bundle(folder: Path) -> None:
+    given = make_sum_study(folder)
+    small, large = (given.share(i, data=given.table(i, n)) for i, n in ((0, 20), (1, 200)))
+    assert small.stat().st_size == large.stat().st_size
+    for path in (small, large):
+        with path.open("rb") as file:
+            _, fields = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="the bundle")
+        assert set(fields) == {"study", "nonce", "signer", "data"}
+
+
+def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path) -> None:
+    given = make_sum_study(folder)
+    vector = encode_signed(exact_sums(given, [0]))
+    keys = [vault.combining_key(given.study.member(f"p{i}").combining_key) for i, vault in enumerate(given.vaults)]
+    shares = []
+    for k in range(2):
+        write_sum_bundle(path := folder / f"{k}.bundle", given.study, vector, given.vaults[0].signing_key)
+        bundle = verify_sum_bundle(path, given.study)
+        shares.append([open_share(bundle, given.study, j, key) for j, key in enumerate(keys, start=1) if key])
+    for first, second in zip(*shares, strict=True):
+        assert (first != second).all()  # the last is that of u
+        assert (first[:-1] != vector).mean() > 0.99
+
+
+def _resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
+    """Put the boxes of one bundle into another participant's, properly signed."""
+    with source.open("rb") as file:
+        header, _ = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
+        data = file.read()
+    assert header.data_start
+    arrays, position = {}, 0
+    for name, spec in sum_bundle_tensors(given.study).items():
+        arrays[name] = spec.decode(data[position : position + spec.n_bytes])
+        position += spec.n_bytes
+    fields = {"study": given.study.digest, "nonce": given.study.nonce}
+    write_signed(target, kind=bundles.KIND, fields=fields, arrays=arrays, signer=given.vaults[signer].signing_key)
+
+
+def test_copied_boxes_double_nobody(folder: Path) -> None:
+    given = make_sum_study(folder, quorum=5)
+    for i in range(5):
+        given.share(i)
+    _resign(given, given.inbox / "p0.bundle", given.inbox / "p5.bundle", 5)
+    given.close()  # the analyst cannot see it
+    with pytest.raises(RefusedError) as caught:
+        given.combine(1)
+    assert caught.value.what == "the bundle"
+    for i in range(5):
+        given.confirm(i)
+    shutil.rmtree(given.work)
+    closing = given.close(confirmations=given.inbox)
+    assert closing.left_out.keys() == {"p5"}
+    assert not closing.doubted
+    for i in (0, 2, 3, 4, 5):  # the second combiner has answered the first list
+        given.combine(i)
+    assert open_total(given.study, given.work, given.inbox).participants == ("p0", "p1", "p2", "p3", "p4")
+
+
+def signed_list(given: SumStudy, entries: list[tuple[str, str]]) -> Path:
+    path = given.folder / "crafted.list"
+    rows = np.frombuffer(b"".join(bytes.fromhex(a + b) for a, b in entries), dtype=np.uint8).reshape(len(entries), 64)
+    fields = {"study": given.study.digest, "count": len(entries)}
+    write_signed(path, kind="closing list", fields=fields, arrays={"entries": rows}, signer=given.analyst.signing_key)
+    return path
+
+
+def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answered_by_nobody(folder: Path) -> None:
+    given = make_sum_study(folder, quorum=4)
+    digests = {i: verify_sum_bundle(given.share(i), given.study).digest for i in range(6)}
+    keys = [vault.signing_key.public for vault in given.vaults]
+    whole = [(keys[i], digests[i]) for i in range(6)]
+    crafted = {
+        "a name twice": [*whole[:4], (keys[0], digests[4])],
+        "a bundle twice": [*whole[:4], (keys[4], digests[0])],
+        "quorum minus one": whole[:3],
+        "a stranger": [*whole[:4], (given.analyst.signing_key.public, digests[5])],
+        "another's bundle": [*whole[:3], (keys[3], digests[4])],
+        "a bundle never seen": [*whole[1:4], (keys[4], "0" * 64)],
+        "own bundle replaced": [*whole[1:4], (keys[0], digests[5])],
+    }
+    for name, entries in crafted.items():
+        vault = given.copy_vault(0) if name != "a name twice" else given.vaults[0]
+        with pytest.raises(RefusedError) as caught:
+            given.combine(0, vault=vault, closing=signed_list(given, entries))
+        assert caught.value.what == "the closing list", name
+        if vault is not given.vaults[0]:
+            shutil.rmtree(vault.folder)
+    unsigned = write_closing_list(given.folder / "own.list", given.study, dict(whole[:4]), given.vaults[1].signing_key)
+    assert unsigned
+    with pytest.raises(RefusedError):
+        given.combine(0, closing=given.folder / "own.list")
+    given.combine(0, closing=signed_list(given, whole))
+
+
+def test_a_bundle_that_was_exchanged_is_not_added(folder: Path) -> None:
+    given = make_sum_study(folder)
+    for i in range(6):
+        given.share(i)
+    given.close()
+    path = given.inbox / "p3.bundle"
+    data = bytearray(path.read_bytes())
+    data[-2000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RefusedError) as caught:
+        given.combine(0)
+    assert caught.value.what == "the closing list"
+
+
+def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None:
+    given = make_sum_study(folder, quorum=4)
+    for i in range(5):
+        given.share(i)
+    given.close()
+    first = given.combine(0).read_bytes()
+    assert given.combine(0, name="again").read_bytes() == first
+    member = given.study.member("p0")
+    assert given.vaults[0].combining_key(member.combining_key) is None
+    given.share(5)
+    keys = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
+    entries = [(key, entry.bundle or "") for key, entry in keys.items() if entry]
+    other = signed_list(given, entries)
+    with pytest.raises(RefusedError) as caught:
+        given.combine(0, closing=other)
+    assert caught.value.what == "a second list"
+    with pytest.raises(RefusedError) as caught:
+        given.close()
+    assert caught.value.what == "a second list"
+
+
+def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
+    ledger = Ledger(folder)
+    assert ledger.entries() == ()
+
+    def answer(k: int) -> bool:
+        try:
+            Ledger(folder).record_answer("study", f"list {k}")
+        except RefusedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(answer, range(32))) == 1
+
+
+def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
+    given = make_sum_study(folder, quorum=4)
+    for i in range(6):
+        given.share(i)
+    restored = given.copy_vault(1)
+    given.close()
+    for i in range(1, 6):
+        given.combine(i)
+    assert open_total(given.study, given.work, given.inbox).participants == tuple(f"p{i}" for i in range(6))
+
+    bundles_of = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
+    less = [(key, entry.bundle or "") for key, entry in bundles_of.items() if entry][:5]
+    second = given.folder / "second"
+    second.mkdir()
+    shutil.copy(signed_list(given, less), second / "closing.list")
+    given.combine(1, vault=restored, closing=second / "closing.list", name="restored")
+    given.combine(0, closing=second / "closing.list", name="colluder")
+    with pytest.raises(InputError) as caught:  # two shares of this list; those of the first are not mixed in
+        open_total(given.study, second, given.inbox)
+    assert caught.value.what == "shares"
+
+
+@pytest.mark.parametrize("spare", [2, 1, 0])
+def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> None:
+    given = make_sum_study(folder, p=7, n_colluders=0)
+    t = given.study.sum_scheme.threshold.threshold
+    assert t == 5
+    through(given, range(7), combiners=range(t + spare))
+    assert open_total(given.study, given.work, given.inbox).checked == (spare > 0)
+    wrong = read_combined_share(given.inbox / "p2.share", given.study)
+    forged = np.random.default_rng(0).integers(PRIME, size=wrong.elements.size, dtype=np.uint64)
+    write_combined_share(
+        given.inbox / "p2.share",
+        given.study,
+        forged,
+        combiner=3,
+        list_digest=wrong.list_digest,
+        signer=given.vaults[2].signing_key,
+    )
+    if spare == 2:
+        assert open_total(given.study, given.work, given.inbox).wrong == ("p2",)
+        return
+    with pytest.raises(RefusedError) as caught:
+        open_total(given.study, given.work, given.inbox)
+    assert caught.value.what == "the total"
+
+
+def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) -> None:
+    given = make_sum_study(folder, p=9, quorum=8)
+    scheme = given.study.sum_scheme
+    assert scheme.threshold.threshold == 7
+    for i in range(8):
+        given.share(i)
+
+    def bend(*args: Any) -> Any:
+        shares = actual(*args)
+        shares[-1] = (shares[-1] + np.uint64(7)) % np.uint64(PRIME)  # the last combiner's
+        return shares
+
+    actual = bundles.split
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "split", bend)
+        given.share(8)
+    for i in range(9):
+        given.confirm(i)
+    own = read_confirmation(given.inbox / "p3.confirmation", given.study)
+    lies = {digest: (value or 0) ^ 1 for digest, value in own.values.items()}
+    write_confirmation(
+        given.inbox / "p3.confirmation", given.study, lies, combiner=4, signer=given.vaults[3].signing_key
+    )
+    closing = given.close(confirmations=given.inbox)
+    assert closing.left_out.keys() == {"p8"}
+    assert closing.doubted == ("p3",)
+    for i in (0, 1, 2, 4, 5, 6, 8):
+        given.combine(i)
+    total = open_total(given.study, given.work, given.inbox)
+    assert total.participants == tuple(f"p{i}" for i in range(8))
+    assert not total.wrong
+
+
+def test_absent_combiners_and_late_participants(folder: Path) -> None:
+    given = make_sum_study(folder, p=7, quorum=5)
+    assert given.study.sum_scheme.threshold.threshold == 6
+    through(given, range(5), combiners=range(5))
+    with pytest.raises(InputError) as caught:
+        train_sums(given.study, given.work, given.inbox)
+    assert caught.value.what == "shares"
+    given.combine(6)  # shared nothing itself
+    train_sums(given.study, given.work, given.inbox)
+    assert given.share(5)  # too late for the list
+    deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
+    for i in (5, 6):
+        assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
+
+
+def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
+    given = make_sum_study(folder, floors=Floors(most_epsilon=4.0), epsilon=1.5)
+    assert share_sums(given.vaults[0], given.study, given.table(0), output=folder / "a.bundle").spent == 0
+
+    def again(nonce: str, **changes: Any) -> Study:
+        member = replace(given.study.member("p0"), combining_key=given.vaults[0].draw_combining_key())
+        return replace(
+            given.study,
+            nonce=nonce * 32,
+            participants=(member, *given.study.participants[1:]),
+            sums=replace(given.study.sums or 0, **changes),
+        )
+
+    with pytest.raises(RefusedError) as caught:
+        share_sums(given.vaults[0], replace(given.study, nonce="1" * 32), given.table(0), output=folder / "b.bundle")
+    assert caught.value.what == "the study"  # the combining key of another study
+    second = share_sums(given.vaults[0], again("1"), given.table(0, 30), output=folder / "b.bundle")
+    assert second.spent == 1.5
+    assert second.as_dict()["epsilon_in_all"] == 3.0
+    with pytest.raises(RefusedError) as caught:
+        share_sums(given.vaults[0], again("2"), given.table(0), output=folder / "c.bundle")
+    assert caught.value.what == "the upload"
+    fresh = share_sums(given.vaults[0], again("3"), given.table(7), output=folder / "d.bundle")
+    assert fresh.spent == 0
+    for study, what in ((again("4", epsilon=5.0), "the study"), (again("5", epsilon=None, least_rows=40), "the study")):
+        with pytest.raises(RefusedError) as caught:
+            share_sums(given.vaults[0], study, given.table(8), output=folder / "e.bundle")
+        assert caught.value.what == what
+
+
+def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: Path, small_study: Any) -> None:
+    given = make_sum_study(folder / "own")
+    named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
+    rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
+    from mooring.protocol.participant.membership import deal_anchor
+
+    deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
+    share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle")
+    with pytest.raises(RefusedError) as caught:
+        given.share(1)
+    assert caught.value.what == "the upload"
+    given.share(2)
+    with pytest.raises(RefusedError) as caught:
+        share_rows(given.vaults[2], rotated, given.table(2), anchor=anchor, output=folder / "r.bundle")
+    assert caught.value.what == "a second upload"
+
+
+def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) -> None:
+    given = make_sum_study(folder, person="who", rows_per_person=2)
+    fine = [f"id {k // 2}" for k in range(30)]
+    path = given.table(0, persons=fine)
+    assert given.share(0, data=path)
+    for persons in (["id 1", *fine[1:-1], "ID 1 "], [*fine[:-3], "", "", ""]):
+        with pytest.raises(InputError) as caught:
+            given.share(1, data=given.table(1, persons=persons))
+        assert caught.value.what == "rows of a person"
+    with pytest.raises(InputError):
+        given.share(1)  # no such column
+    wider = make_sum_study(folder / "wider", person="who", rows_per_person=3)
+    two, three = (secure_sums.sum_noise(one.study.sum_scheme) for one in (given, wider))
+    assert two
+    assert three
+    assert three.on_products / two.on_products == pytest.approx(9 / 4, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"quorum": 1}, "quorum"),
+        ({"quorum": 7}, "quorum"),
+        ({"threshold": 1}, "threshold"),
+        ({"threshold": 4}, "threshold"),  # 3t > 2k + c
+        ({"combiners": ("p0", "nobody")}, "combiners"),
+        ({"combiners": ("p0", "p0")}, "combiners"),
+        ({"epsilon": None, "least_rows": 1}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"person": "x0"}, "person"),
+        ({"rows_per_person": 2}, "rows_per_person"),
+        ({"features": "pictures"}, "image_shape"),
+        ({"log_scaled": ("y",)}, "log_scaled"),
+    ],
+)
+def test_studies_that_cannot_hold_are_refused_when_they_are_read(
+    folder: Path, settings: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        make_sum_study(folder, **settings)
+    assert caught.value.what == what
+
+
+def test_a_study_is_read_as_it_was_written(folder: Path) -> None:
+    given = make_sum_study(
+        folder, epsilon=None, person="who", rows_per_person=4, log_scaled=("x1",), n_hats=4, least_rows=20
+    )
+    given.study.write(path := folder / "study.toml")
+    assert Study.read(path) == given.study
+    path.write_text(path.read_text().replace('epsilon = "none"', 'epsilon = "nought"'))
+    with pytest.raises(InputError):
+        Study.read(path)
+
+
+@pytest.mark.parametrize("kind", ["confirmation", "share", "list", "bundle"])
+def test_files_that_are_cut_or_changed_anywhere_are_refused(folder: Path, kind: str) -> None:
+    given = make_sum_study(folder, p=3, n_colluders=1)
+    through(given, range(3), combiners=[0])
+    paths = {"list": given.work / "closing.list", "confirmation": None, "share": given.inbox / "p0.share"}
+    path = given.confirm(1) if kind == "confirmation" else paths.get(kind) or given.inbox / "p1.bundle"
+    read: dict[str, Callable[[Path, Study], object]] = {
+        "confirmation": read_confirmation,
+        "share": read_combined_share,
+        "list": lambda one, study: combine_shares(given.vaults[2], study, given.inbox, one, output=folder / "x.share"),
+        "bundle": verify_sum_bundle,
+    }
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in [*range(0, 40, 9), *rng.integers(len(whole), size=12).tolist()]:
+        bent = bytearray(whole)
+        bent[at] ^= 1 << int(rng.integers(8))
+        for content in (bytes(bent), whole[:at]):
+            path.write_bytes(content)
+            with pytest.raises(MooringError) as caught:
+                read[kind](path, given.study)
+            assert isinstance(caught.value, RefusedError | StorageError | InputError)
+    path.write_bytes(whole)
+    read[kind](path, given.study)
+
+
+def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:
+    given = make_sum_study(folder)
+    noisy: list[np.ndarray] = []
+    actual = secure_sums.write_sum_bundle
+
+    def seen(path: Path, study: Study, sums: np.ndarray, signer: Any) -> str:
+        noisy.append(sums)
+        return actual(path, study, sums, signer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secure_sums, "write_sum_bundle", seen)
+        for i in range(6):
+            given.share(i)
+    for i in range(6):
+        given.confirm(i)
+    given.close(confirmations=given.inbox)
+    for i in range(6):
+        given.combine(i)
+    train_sums(given.study, given.work, given.inbox)
+    deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
+    places = [given.inbox, given.work, folder / "results", given.vaults[0].folder, given.analyst.folder]
+    held = b"".join(path.read_bytes() for place in places for path in place.rglob("*") if path.is_file())
+    exact = [exact_sums(given, [i]) for i in range(6)]
+    for vector in itertools.chain(noisy[1:], exact[1:]):
+        for start in range(0, vector.size - 2, 2):
+            for form in ("<u8", "<i8", "<f8"):
+                assert vector[start : start + 2].astype(form).tobytes() not in held
+    counts = [f'"rows": {n}' for n in (30,)]
+    assert not any(word.encode() in held for word in counts)
+
+
+def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
+    folder: Path, exit_code: Callable[[Callable[[], object]], int]
+) -> None:
+    import os
+
+    given = make_sum_study(folder, p=4)
+    for i in range(4):
+        given.share(i)
+    given.close()
+    expected = given.combine(1, vault=given.copy_vault(1)).read_bytes()
+    for name in ("open_share", "write_combined_share", "copy_atomically"):
+
+        def action(name: str = name) -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(secure_sums, name, lambda *_, **__: os._exit(77))
+                given.combine(1)
+
+        assert exit_code(action) == 77
+    assert given.combine(1).read_bytes() == expected
+    assert given.vaults[1].combining_key(given.study.member("p1").combining_key) is None
