@@ -29,6 +29,7 @@ PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol"
 EXTRA_TESTS = {
     "mechanisms": ("theorems", "test_estimators.py", "protocol/participant"),
     "alignment": ("theorems", "protocol/analyst"),
+    "attacks": ("audit/test_decoding.py",),
     "protocol": ("cli/test_study.py", "cli/test_whole_way.py"),
 }
 BASELINE_PROCESSES = 4
@@ -107,18 +108,23 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
 
 
 def find_tests(module: str) -> list[str]:
-    """The tests of a module's package; those of its own folder, and those that name it, first."""
+    """The tests of a module's package, those that name most of what it defines first, and the record of constants last."""
     package, *below = Path(module).with_suffix("").parts
     places = [f"tests/{package}", *(f"tests/{extra}" for extra in EXTRA_TESTS.get(package, ()))]
     files = [path for place in places for path in sorted((ROOT / place).rglob("test_*.py"))]
     files += [ROOT / place for place in places if place.endswith(".py")]
-    name = below[-1] if below else package
+    source = ROOT / "src" / "mooring" / module
+    body = ast.parse(source.read_text(encoding="utf-8")).body
+    defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {source.stem}
+    names = defined | {name.replace("_", "-") for name in defined}  # attacks are run by name
 
-    def distance(path: Path) -> tuple[bool, bool]:
+    def distance(path: Path) -> tuple[bool, int, bool]:
         own = bool(below[:-1]) and below[0] in path.parts
-        return not (name in path.stem or f"{name} import" in path.read_text(encoding="utf-8")), not own
+        text = path.read_text(encoding="utf-8")
+        return source.stem not in path.stem, -sum(name in text for name in names), not own
 
-    return [path.relative_to(ROOT).as_posix() for path in sorted(dict.fromkeys(files), key=distance)]
+    files = [*sorted(dict.fromkeys(files), key=distance), ROOT / "tests" / "architecture" / "test_constants.py"]
+    return [path.relative_to(ROOT).as_posix() for path in files]
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ def run_tests(sources: Path, tests: list[str], *options: str, limit: float | Non
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *options, *tests]
     paths = (str(sources), str(ROOT / "studies"), str(ROOT), os.environ.get("PYTHONPATH", ""))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "STRICT_RECORDS": "1"}
     try:
         ran = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=False
@@ -152,6 +158,8 @@ def measure_baseline(package: str, copies: SimpleQueue[Path]) -> Baseline:
         failing = run_tests(place, find_tests(f"{package}/__init__.py"), "-n", str(BASELINE_PROCESSES))
     finally:
         copies.put(place)
+    if failing == ["pytest itself"]:
+        raise RuntimeError(f"the tests of {package} cannot be run without a change")
     return Baseline(BASELINE_PROCESSES * (time.monotonic() - began), tuple(failing or ()))
 
 

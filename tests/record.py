@@ -5,7 +5,7 @@ A change that nobody meant shows as another figure. Whoever means one renews the
 
 The records were made on a processor of the kind `MACHINE`. Another kind rounds otherwise, and what hangs on rounding (which
 of two equal attacks is named, on which side of a limit a row falls) may differ there: numbers are then compared loosely,
-and nothing else is.
+and nothing else is, unless STRICT_RECORDS is set.
 """
 
 import json
@@ -32,8 +32,8 @@ def check_record(path: Path, name: str, found: Any, *, rel: float = 1e-3, abs: f
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         return
     got, expected = dict(_leaves(plain)), dict(_leaves(record[name]))
-    if platform.machine() != MACHINE:
-        rel, abs = _ELSEWHERE
+    if platform.machine() != MACHINE and not os.environ.get("STRICT_RECORDS"):
+        rel, abs = max(rel, _ELSEWHERE[0]), max(abs, _ELSEWHERE[1])
         expected = {place: value for place, value in expected.items() if isinstance(value, float)}
         got = {place: value for place, value in got.items() if place in expected}
     assert list(got) == list(expected)

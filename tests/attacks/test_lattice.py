@@ -58,6 +58,25 @@ def recovered(view: CollusionView) -> np.ndarray:
     return rows
 
 
+def test_a_few_rows_span_a_lattice_whose_parts_are_found_without_a_draw() -> None:
+    rng = np.random.default_rng(0)
+    basis = lattice_basis(np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]]), rng=rng)
+    assert sorted(np.abs(basis).sum(axis=1)) == pytest.approx([2.0, 3.0])
+    before = rng.bit_generator.state
+    assert [part.shape for part in orthogonal_parts(basis, rng=rng)] == [(1, 2)] * 2
+    assert rng.bit_generator.state == before
+
+
+@pytest.mark.parametrize(("step", "fine"), [(1.1e-4, True), (0.9e-4, False)])
+def test_a_grid_finer_than_a_ten_thousandth_of_the_widest_difference_is_none(step: float, fine: bool) -> None:
+    rows = step * np.array([0, 1, 3, 7, round(1 / step)])[:, None]
+    if fine:
+        assert np.abs(lattice_basis(rows, rng=np.random.default_rng(0))).item() == pytest.approx(step)
+    else:
+        with pytest.raises(DoesNotApply):
+            lattice_basis(rows, rng=np.random.default_rng(0))
+
+
 def check_exact(parts: Sequence[np.ndarray], **options: object) -> None:
     np.testing.assert_allclose(recovered(viewed(parts, **options)), parts[1], atol=1e-9)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from scipy.linalg import expm
 from mooring import RigidMap
 from mooring.attacks import DoesNotApply, run
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
+from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
@@ -165,6 +165,17 @@ def test_few_values_are_classes_whatever_their_type(names: np.ndarray) -> None:
     order = np.argsort(np.argsort(names))
     for codes, part in zip(simulation.view().class_codes(), labels, strict=True):
         assert np.array_equal(codes, order[part])
+
+
+@pytest.mark.parametrize(("n_values", "kind", "n_codes"), [(20, float, 20), (21, float, 5), (21, int, 21)])
+def test_numbers_of_more_than_twenty_values_are_cut_into_five_groups_of_a_size(
+    n_values: int, kind: type, n_codes: int
+) -> None:
+    labels = (np.arange(5 * n_values) % n_values).astype(kind)
+    view = simulate([np.ones((labels.size, 2))] * 2, [labels] * 2, method="i-gdp", rng=np.random.default_rng(0)).view()
+    sizes = np.bincount(view.class_codes()[0])
+    assert sizes.size == n_codes
+    assert np.ptp(sizes) <= 5
 
 
 def test_without_labels_all_rows_are_of_one_class() -> None:
@@ -338,6 +349,19 @@ def test_a_turn_beyond_the_limit_is_shortened_to_it_and_its_shift_alike() -> Non
 def test_rows_that_do_not_vary_within_classes_have_a_ridge_of_one(rows: np.ndarray) -> None:
     flat = ClassMoments.of(rows, np.zeros(6, dtype=int), 1)
     assert MomentMatch(flat, flat, None).ridge == 1.0
+
+
+@pytest.mark.parametrize("h", [1, 2, 7])
+def test_the_ridge_is_that_of_oracle_approximating_shrinkage(h: int) -> None:
+    """Chen et al. 2010, eq. 23, by eigenvalues; and a share of the mean variance beside it."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((30, h)) @ np.diag(np.linspace(1.0, 4.0, h))
+    both = ClassMoments.of(rows, np.zeros(30, dtype=int), 1)
+    values = np.linalg.eigvalsh(both.within)
+    spherical = (1 - 2 / h) * (values**2).sum() + values.sum() ** 2
+    shrinkage = min(0.9, spherical / ((60 + 1 - 2 / h) * h * values.var())) if h > 1 else 0.9
+    expected = shrinkage / (1 - shrinkage) + _UNTRUSTED * h / 60
+    assert MomentMatch(both, both, None).ridge == pytest.approx(expected * values.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("n_colluder", "n_target"), [(2, 2), (1, 2), (2, 1)])

@@ -247,8 +247,9 @@ def test_independent_components_find_columns_of_very_different_variance() -> Non
 
 
 def test_independent_components_need_rows_and_variation() -> None:
-    with pytest.raises(DoesNotApply):
+    with pytest.raises(DoesNotApply) as refusal:
         attacked("independent-components", simulated("i-gdp", n_rows=H + 1).view())
+    assert {str(H + 1), str(H)} <= set(re.findall(r"\d+", refusal.value.reason))
     rng = np.random.default_rng(4)
     rows = [rng.standard_normal((50, 4)) * [1, 1, 1, 0] for _ in range(2)]
     flat = simulate(rows, method="i-gdp", n_components=4, rng=rng)

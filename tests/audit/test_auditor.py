@@ -81,6 +81,11 @@ def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResul
     for name, result in (("every", every), ("one", one)):
         check_record(RECORD, name, figures_of_audit(result), rel=3e-3, abs=1e-4)
         check_record(RECORD, f"{name}, scores", scores_of_audit(result), abs=0.02)
+        check_record(RECORD, f"{name}, description", described(result))
+
+
+def described(result: AuditResult) -> dict[str, Any]:
+    return {key: value for key, value in result.description.items() if key not in ("mooring", "machine")}
 
 
 @pytest.mark.parametrize("kind", ["category", "number"])
@@ -95,6 +100,7 @@ def test_figures_of_persons_and_attributes_are_as_on_record(parts: Parts, kind: 
     check_record(
         RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples["rows"]], rel=3e-3, abs=2e-3
     )
+    assert (found.description["attribute"], len(found.description["targets"])) == ("attribute", 2)
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
@@ -645,9 +651,9 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     for part in rows:
         part[:, 4] = 77.123  # a canary in every row
     options: dict[str, Any] = {**QUICK, "attacks": ["procrustes"]}
-    with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=3), **options)
+    with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=7), **options)
     assert "77.123" in with_rows.to_json()
-    assert len(with_rows.points[0].examples["rows"]["original"]) == 3
+    assert len(with_rows.points[0].examples["rows"]["original"]) == 7
     without = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=0), folder=tmp_path, **options)
     assert without.points[0].examples is None
     drawn = [figure.to_json() for figure in draw_audit(without).values()]
@@ -786,3 +792,6 @@ def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() ->
     """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
     found = _mean([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)
+    ends = [_mean([Score(name, value, -9.0, 1.0, 9) for value in (-0.9, 0.0, 0.9)]) for name in ("R²", "accuracy")]
+    assert [one.low for one in ends] == [pytest.approx(-1.018, abs=1e-3), 0.0]
+    assert [one.high for one in ends] == [1.0, 1.0]

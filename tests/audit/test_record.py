@@ -29,6 +29,7 @@ from mooring.audit.hazards import (
     state_exposure,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
+    warn_of_linked_rows,
 )
 from mooring.audit.plan import Plan, _Search
 from mooring.audit.result import AttackOutcome
@@ -49,7 +50,13 @@ def figure(value: float, **beside: Any) -> Figure:
 
 
 def search(
-    error: Callable[[OperatingPoint], float], limit: str, *, m: int = 40, r: int | None = None, scored: bool = True
+    error: Callable[[OperatingPoint], float],
+    limit: str,
+    *,
+    m: int = 40,
+    r: int | None = None,
+    scored: bool = True,
+    n_public: int | None = None,
 ) -> _Search:
     """A search over audits whose error is a function of the point; more noise and fewer components score less."""
 
@@ -62,7 +69,8 @@ def search(
         outcome = AttackOutcome("moments", {"centred_error": figure(error(at))})
         return PointResult(at, 2 * at.data_noise_level, (outcome,), deployed, None, gain=gain)
 
-    partition, settings = SimpleNamespace(n_features=m, public=None), SimpleNamespace(projection="auto")
+    public = None if n_public is None else np.zeros((n_public, m))
+    partition, settings = SimpleNamespace(n_features=m, public=public), SimpleNamespace(projection="auto")
     auditor: Any = SimpleNamespace(partition=partition, settings=settings, title=str, audit=audit)
     return _Search(auditor, LeakageLimit.parse(limit), None, r)
 
@@ -76,6 +84,7 @@ LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] 
     "few features": (lambda at: at.data_noise_level, {"limit": "error at least 0.5", "m": 4}),
     "out of reach": (lambda at: 0.1, {"limit": "error at least 0.5"}),
     "at once": (lambda at: 0.9, {"limit": "error at least 0.5", "scored": False}),
+    "few public rows": (lambda at: at.data_noise_level, {"limit": "error at least 0.5", "n_public": 11}),
 }
 
 
@@ -95,7 +104,7 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     frontier = [places.index(one) for one in plan.frontier]
     tried = [list(vars(point).values())[1:] for point in found.tried]
     chosen = [None if one is None else places.index(one) for one in (best, recommended)]
-    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told[-1], NUMBER.findall(words)])
+    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told, NUMBER.findall(words)])
 
 
 def test_rules_of_hazards_are_on_record() -> None:
@@ -179,6 +188,28 @@ def test_warnings_begin_where_they_say() -> None:
     assert warn_of_linkage(0.19, 0.1) is None
     assert "2.0 times" in (warn_of_linkage(0.2, 0.1) or "")
     assert warn_of_linkage(0.5, 0.0) is None
+    far, near = (point(centred_error=figure(0.9), linkage=linked(share)) for share in (0.5, 0.15))
+    assert "5.0 times" in (warn_of_linked_rows(far) or "")
+    assert [warn_of_linked_rows(one) for one in (near, point(centred_error=figure(0.9)), None)] == [None] * 3
+
+
+def test_a_verdict_says_where_linkage_was_not_measured() -> None:
+    error = figure(0.9)
+    rules = [judge_leakage(point(centred_error=error, **more))[1] for more in ({}, {"linkage": linked(0.2)})]
+    assert ["was not measured" in rule for rule in rules] == [True, False]
+
+
+@pytest.mark.parametrize(("noise_scale", "wide"), [(0.0, 2), (2.0, 2), (6.0, 1), (12.0, 0)])
+def test_noise_adds_its_variance_to_those_that_are_told_apart(noise_scale: float, wide: int) -> None:
+    """Variances of 64, 16 and 4; with noise of 2, 68, 20 and 8; of 6, 100, 52 and 40."""
+    rows = np.random.default_rng(0).standard_normal((4000, 3))
+    rows = (rows - rows.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(rows.T))).T * [8.0, 4.0, 2.0]
+    assert separated_variances(rows, noise_scale=noise_scale) == (wide, 2)
+
+
+def test_a_value_of_nothing_has_no_sign() -> None:
+    spec = EvaluationSpec(feature_scales=((0.0, 2.0), (10.0, 4.0)))
+    assert [spec.value_name(0, -0.0), spec.value_name(1, -2.5)] == ["1 = 0", "2 = 0"]
 
 
 DOCS = Path(__file__).parents[2] / "docs"

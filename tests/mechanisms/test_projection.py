@@ -181,3 +181,6 @@ def test_no_passes_and_negative_oversampling_are_refused(
 ) -> None:
     refused(lambda: public_svd_projection(public_rows, 3, rng=rng, n_passes=0), "n_passes", "at least 1", "0")
     refused(lambda: public_svd_projection(public_rows, 3, rng=rng, oversampling=-1), "oversampling", "", "-1")
+    assert public_svd_projection(public_rows, 3, rng=rng, oversampling=0).n_components == 3
+    steep = np.diag([1.0, 1e-11, 0.9e-11])  # of rank one to ten digits
+    refused(lambda: public_svd_projection(steep, 2, rng=rng), "public_rows", "rank 2", "rank 1")

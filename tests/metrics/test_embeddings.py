@@ -213,7 +213,7 @@ def test_the_schedule_is_the_papers_by_default() -> None:
 
 def test_two_images_of_a_digit_are_enough_where_one_is_held_out(torch: ModuleType, rng: np.random.Generator) -> None:
     images, labels = rng.random((12, 16)), np.array([0, 0] + [1] * 10)
-    options = {"seed": 0, "device": "cpu", "epochs": 1, "validation_fraction": 0.5}
+    options = {"seed": 0, "device": "cpu", "epochs": 1, "batch_size": 1, "validation_fraction": 0.5}
     assert train_digit_auditor(images, labels, **options).best_epoch == 1
 
 
@@ -221,7 +221,11 @@ def test_unusable_digits_are_refused(refused: Refused, torch: ModuleType) -> Non
     images, labels = np.ones((20, 16)), np.arange(20) % 2
     refused(lambda: train_digit_auditor(np.ones((20, 15)), labels, seed=0), "images", "square", "15")
     refused(lambda: train_digit_auditor(np.ones((20, 9)), labels, seed=0), "images", "4 × 4", "9")
-    refused(lambda: train_digit_auditor(np.ones((20, 16)), labels, seed=0, epochs=0), "epochs", "at least 1", "0")
+    for name, least in (("seed", 0), ("epochs", 1), ("batch_size", 1)):
+        refused(
+            lambda given={"seed": 0, name: least - 1}: train_digit_auditor(images, labels, **given),
+            *(name, f"at least {least}", str(least - 1)),
+        )
     for some in (np.zeros(20), np.arange(20), np.arange(20) == 3):
         refused(
             lambda some=some: train_digit_auditor(images, some, seed=0), "labels", "two or more digits", "20 images"

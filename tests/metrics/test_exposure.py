@@ -74,6 +74,16 @@ def test_attacks_that_agree_do_not_hide_the_one_carrier_that_they_find() -> None
     assert (found[1].value, found[1].n) == (1.0, 1)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_values_found_alike_the_rarer_is_named_whichever_attack_comes_first(order: tuple[int, int]) -> None:
+    rows = np.column_stack([np.arange(N) < 12, np.arange(N) >= N - 4]).astype(float)
+    tries = [("many", rows * [1, 0]), ("few", rows * [0, 1])]
+    chosen = [tries[k] for k in order]
+    found = find_exposed_value(Carriers.of(rows), chosen, guessed=[rows @ [[-1, 0], [0, -1]]], name_of=named)
+    assert found is not None
+    assert (found[0], found[1].name, found[1].value) == ("few", "carriers of 1 = 1", 1.0)
+
+
 def test_carriers_counts_ties_in_part_and_asks_for_no_common_value() -> None:
     asked = Carriers.of(np.array([[0.0], [0.0], [0.0], [1.0]]))
     assert asked.values.tolist() == [1.0]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import mooring.metrics.linkage
 from mooring import RigidMap
 from mooring.metrics import Galleries, build_galleries, build_identity_galleries, link, wilson
+from mooring.metrics.linkage import linked_shares
 
 Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
@@ -199,6 +200,26 @@ def test_where_every_gallery_is_a_hit_the_interval_still_has_a_width() -> None:
     identities = np.arange(12)
     galleries = build_identity_galleries(identities, identities, galleries_per_query=5, seed=0)
     assert link(np.eye(12), np.eye(12), galleries).interval == wilson(12, 12)
+
+
+def test_one_gallery_has_the_interval_of_one_trial() -> None:
+    rows = np.eye(3)
+    one = Galleries(np.array([0]), np.array([[0, 1, 2]]), np.array([0]), 0, 0)
+    assert link(rows, rows, one).interval == wilson(1, 1)
+    assert link(rows, rows[[1, 0, 2]], one).interval == wilson(0, 1)
+
+
+def test_shares_of_many_reconstructions_are_those_of_each_by_the_metric_that_links_most(
+    rng: np.random.Generator,
+) -> None:
+    rows, galleries = rng.standard_normal((30, 4)), build_galleries(None, n_rows=30, seed=0)
+    longer = rows * rng.uniform(0.2, 5, (30, 1))
+    rebuilt = np.stack([rows + rng.standard_normal(rows.shape), longer, rng.standard_normal(rows.shape)])
+    each = [
+        [link(one, rows, galleries, metric=metric).hits.mean() for metric in ("euclidean", "cosine")] for one in rebuilt
+    ]
+    assert each[1][1] == 1.0 > each[1][0]
+    assert np.allclose(linked_shares(rebuilt, rows, galleries), np.max(each, axis=1))
 
 
 def test_a_linkage_becomes_a_figure() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mooring import MissingExtraError
 from mooring.metrics import centred_error, error_figure, feature_r2, mean_figure, psnr, relative_error, ssim
+from mooring.metrics.reconstruction import relative_errors
 
 Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
@@ -36,6 +37,7 @@ def test_known_errors() -> None:
     assert relative_error(truth, np.zeros_like(truth)) == pytest.approx(1.0)
     assert centred_error(truth, found) == pytest.approx(1 / math.sqrt(8))
     assert feature_r2(truth, found)[0] == pytest.approx(1 - 1 / 8)
+    assert relative_errors(truth, np.stack([found, 0 * found])) == pytest.approx([1 / math.sqrt(34), 1.0])
 
 
 @given(seeds, st.floats(0.01, 100.0))

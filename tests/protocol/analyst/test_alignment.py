@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
     sites = sent(study, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work)
     assert aligned.set_aside == ()
+    assert stat.S_IMODE(work.stat().st_mode) == 0o700
     assert spread_of(aligned.space, sites, range(4)) < 0.02
     table = pq.read_table(work / "collaboration.parquet")
     assert table.column_names == ["participant", "label", *(f"z{k + 1}" for k in range(6))]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mooring import make_anchor
+from mooring.protocol.analyst import outliers
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.outliers import (
@@ -135,6 +136,31 @@ def test_fits_and_what_is_too_low_are_as_on_record() -> None:
     low = [fits.find_low(np.linspace(0, 1, 401).tolist(), spread) for spread in (0.0, 1e-3, 0.02, 0.05, 0.1)]
     found = [fits.values, fits.garbage, fits.spread, spreads, [None if one is None else sum(one) for one in low]]
     check_record(RECORD, "fits", found)
+
+
+@pytest.mark.parametrize(
+    ("spread", "honest_spread", "low"),
+    [
+        (0.11, 0.0, None),
+        (0.09, 0.0, [True, True, False]),
+        (0.0, 0.07, None),
+        (0.0, 0.05, [True, False, False]),
+        (0.0, 0.01, [True, True, False]),
+    ],
+)
+def test_what_is_too_low_by_hand(spread: float, honest_spread: float, low: list[bool] | None) -> None:
+    """Garbage at 0.5 and a median of 0.9: near garbage is below 0.66; scatter may be an eighth of the rest."""
+    fits = Fits(np.array([0.89, 0.9, 0.95]), 0.5, spread)
+    assert fits.find_low([0.65, 0.7, 0.9], honest_spread) == low
+
+
+@pytest.mark.parametrize(("doubted", "found"), [([2], [2]), ([1, 3], []), ([0, 1, 2], []), ([], [])])
+def test_where_half_or_more_are_in_doubt_nobody_is_found(
+    doubted: list[int], found: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outliers, "_doubt", lambda *given: np.isin(np.arange(4), doubted))
+    owners = np.repeat(np.arange(4), 5)
+    assert find_disagreeing(np.zeros((20, 2)), owners % 2, owners, kind="classes", seed=0).tolist() == found
 
 
 def test_how_well_labels_go_with_rows_is_as_on_record() -> None:

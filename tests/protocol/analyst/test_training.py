@@ -17,7 +17,7 @@ from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.training import _can_learn_alone, train
+from mooring.protocol.analyst.training import _can_learn_alone, score_participants, train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
@@ -108,3 +108,11 @@ def test_auto_predicts_a_number_as_well_as_linear(noise: float, tmp_path: Path) 
 )
 def test_a_model_alone_needs_ten_rows_and_two_classes(labels: np.ndarray, kind: Any, can: bool) -> None:
     assert _can_learn_alone(labels, kind) == can
+
+
+def test_each_participant_is_scored_on_its_own_rows() -> None:
+    truth, owners = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 2, 2, 2, 2])
+    predicted = np.array([0, 1, 0, 0, 0, 0])
+    overall, each = score_participants("abc", owners, truth, predicted, kind="classes", rng=np.random.default_rng(0))
+    assert [(name, one.value, one.n) for name, one in each] == [("a", 1.0, 2), ("c", 0.5, 4)]
+    assert (overall.value, overall.n) == (pytest.approx((1 + 1 / 3) / 2), 6)

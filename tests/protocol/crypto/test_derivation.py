@@ -136,13 +136,14 @@ def test_keys_depend_on_everything_they_are_derived_from():
     assert len({one.reveal() for one in (base, *others)}) == 8
 
 
-def test_normal_numbers_are_normal():
+@pytest.mark.parametrize("version", [1, 2])
+def test_normal_numbers_are_normal(version):
     """n = 400,000. Kolmogorov and Smirnov's p > 1e-4; the distribution function would be found wrong by 0.4 %.
 
     Moments within 4.5 standard errors: a mean off by 0.01, a standard deviation by 0.7 %, tails by a tenth are found.
     """
     n = 400_000
-    numbers = Stream(secret(11)).normals(0, n)
+    numbers = Stream(secret(11), version).normals(0, n)
     assert stats.kstest(numbers, "norm").pvalue > 1e-4
     for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
         assert abs((numbers**power).mean() - mean) < 4.5 * np.sqrt(variance / n)

@@ -14,11 +14,13 @@ from onnx import helper
 from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.messages import bundle, model_reader
+from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.bundle_bounds import bound_norm, bound_row, bound_singular_values
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
 from mooring.protocol.messages.model_reader import read_model
+from mooring.protocol.messages.result import bound_result_files
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study
@@ -136,6 +138,13 @@ def test_a_card_is_read_up_to_4_096_bytes(tmp_path: Path) -> None:
     assert read_card(path) == ("participant", member)
     path.write_text(text + "#" * (4097 - len(text)))
     assert not taken(lambda: read_card(path))
+
+
+def test_files_of_a_study_are_read_up_to_what_they_can_hold() -> None:
+    """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
+    study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
+    assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
+    assert bound_result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.onnx": 64 * 2**20}
 
 
 def test_a_header_is_read_up_to_64_kb(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_a_roster_cannot_put_one_members_sealing_key_beside_anothers_signing_key
         Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
 
 
+def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
+    enrolled = AGREED.with_members([KEYLESS])
+    assert enrolled.with_members([KEYLESS]).participants == enrolled.participants
+    namesake = Member(KEYLESS.name, "2" * 64)
+    for roster in ([namesake], [KEYLESS, namesake]):
+        with raising(InputError, "roster", got=repr(KEYLESS.name)):
+            (enrolled if len(roster) == 1 else AGREED).with_members(roster)
+
+
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
     text = render_study(AGREED.as_dict())
     assert 'names = ["age", "weight"]\nkind = "number"\nrange = [0, 120]\n' in text

@@ -11,8 +11,8 @@ def test_periods_and_places_that_cannot_be_signed_for() -> None:
     for period in ("8d", "0m", "7", "d", "-1d", "1w", ""):
         with raising(InputError, "expires", expected="from 1m to 7d"):
             parse_period(period)
-    for place in ("inbox", "memory://inbox", "file:///inbox"):
-        with raising(InputError, "bundles", expected="presign"):
+    for place, got in (("inbox", "a folder"), ("memory://inbox", "memory://"), ("file:///inbox", "file://")):
+        with raising(InputError, "bundles", expected="presign", got=got):
             invite(make_study(), place)
     with raising(InputError, "participant", got="nobody"):
         invite(make_study(), "s3://ward/inbox", only=["nobody"])

@@ -1,0 +1,64 @@
+"""What solvers do on record (see tests/record.py), and where their settings change."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring import Termination, align_batch
+from mooring.alignment import trace_objective
+from mooring.alignment.problem import make_problem
+from mooring.alignment.rank_relaxation import relaxed_maps
+from mooring.alignment.result import BatchSolution
+from mooring.geometry import sample_orthogonal
+from tests.record import check_record
+
+RECORD = Path(__file__).parent / "record.json"
+CASES = {"easy": (5, 4, 16, 0.05), "noisy": (6, 8, 32, 0.25), "hard": (8, 6, 24, 0.5), "beyond": (5, 10, 20, 1.0)}
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "gpm"])
+@pytest.mark.parametrize("name", CASES)
+def test_solutions_are_as_on_record(name: str, solver: str, make_study: Callable[..., Any]) -> None:
+    *shape, noise = CASES[name]
+    uploads = np.stack([make_study(*shape, noise=noise, seed=seed).uploads for seed in range(6)])
+    found = align_batch(uploads, solver=solver, certify=True)
+    values = {"objective": [one.objective for one in found], "misfit": [one.misfit for one in found]}
+    values["certified"] = [one.certificate.certified for one in found if one.certificate]
+    check_record(RECORD, f"{name}, {solver}", values, rel=1e-4, abs=1e-4)
+    check_record(RECORD, f"{name}, {solver}, iterations", float(sum(one.iterations for one in found)), rel=0.12)
+
+
+def test_a_relaxation_is_as_on_record(make_study: Callable[..., Any]) -> None:
+    problem = make_problem(make_study(6, 5, 20, noise=0.6).uploads)
+    start = sample_orthogonal(5, rng=np.random.default_rng(3), batch_shape=(1, 6))
+    for limit in (2, 20):
+        maps, iterations = relaxed_maps(problem, start, max_iterations=limit)
+        found = [float(iterations[0]), problem.objective(maps).item()]
+        check_record(RECORD, f"relaxed, {limit}", found, rel=0.01, abs=0.1)
+
+
+@pytest.mark.parametrize(("n_rows", "size"), [(8, 1), (12, 2), (20, 4), (80, 7)])
+def test_the_memory_takes_no_more_than_the_data(n_rows: int, size: int, make_study: Any, monkeypatch: Any) -> None:
+    """A remembered pair takes p d² numbers and another slot is kept free; the data take r p d."""
+    monkeypatch.setattr(trace_objective, "_SMALLEST_MEMORY", 1)
+    problem = make_problem(make_study(3, 4, n_rows).uploads)
+    maps = sample_orthogonal(4, rng=np.random.default_rng(0), batch_shape=(1, 3))
+    assert trace_objective.trace_optimiser(problem, maps)._memory._slots == size + 1
+
+
+@pytest.mark.parametrize(("factor", "single"), [(4.0, True), (4.001, False)])
+def test_scales_up_to_the_limit_are_solved_in_single_precision(factor: float, single: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr("mooring.alignment.problem._LARGEST_SPREAD_IN_FLOAT32", 4.0)
+    block = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    problem = make_problem([block, block, factor * block])
+    assert (problem.working_precision() is np.float32) == single
+
+
+def test_maps_that_rest_exactly_have_converged_with_their_last_iteration() -> None:
+    block = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    maps = np.broadcast_to(np.eye(2), (1, 3, 2, 2))
+    found = BatchSolution(maps, [Termination.ITERATION_LIMIT], np.ones(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+    assert found.alignments(make_problem([block] * 3))[0].converged

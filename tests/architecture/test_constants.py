@@ -1,0 +1,82 @@
+"""Numbers that a module states (limits, tuning constants, defaults) are as on record.
+
+Other parties meet the limits, documentation states the defaults, and published figures hang on the rest. Most have a test
+of what they do; this one notices a slip of the hand in the others. Whoever means a change renews the record and reads the
+difference: `RENEW_RECORDS=1 python -m pytest tests/architecture/test_constants.py`.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import mooring
+
+RECORD = Path(__file__).with_name("constants.json")
+PACKAGES = ("alignment", "attacks", "audit", "mechanisms", "metrics", "protocol")
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(mooring.__path__, "mooring.")
+    if module.name.split(".")[1] in PACKAGES and not module.ispkg
+]
+
+
+def numbers_in(value: Any) -> Iterator[float]:
+    """The numbers of a value, in order; of an array how many, and their sum."""
+    if isinstance(value, bool | int | float | np.generic):
+        yield float(value)
+    elif isinstance(value, np.ndarray):
+        yield from (float(value.size), float(f"{value.sum():.9g}"))
+    elif isinstance(value, Mapping):
+        yield from (number for pair in value.items() for number in numbers_in(pair))
+    elif isinstance(value, tuple | list | set | frozenset):
+        found = [number for part in value for number in numbers_in(part)]
+        yield from sorted(found) if isinstance(value, set | frozenset) else found
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from (number for part in dataclasses.fields(value) for number in numbers_in(getattr(value, part.name)))
+
+
+def stated_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Names and values of a module's constants, and of the defaults of its functions and classes."""
+    body = ast.parse(inspect.getsource(module)).body
+    targets = [node.targets[0] for node in body if isinstance(node, ast.Assign)]
+    targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    for part in (part for target in targets for part in ast.walk(target)):
+        if isinstance(part, ast.Name) and part.id.isupper():
+            yield part.id, getattr(module, part.id)
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) != module.__name__ or not callable(value):
+            continue
+        parts = {
+            name: value,
+            **({f"{name}.{own}": part for own, part in vars(value).items()} if isinstance(value, type) else {}),
+        }
+        for place, function in parts.items():
+            if inspect.isfunction(function):
+                arguments = inspect.signature(function).parameters.values()
+                yield from ((f"{place}({one.name})", one.default) for one in arguments if one.default is not one.empty)
+
+
+def test_constants_and_defaults_are_as_on_record() -> None:
+    found = {}
+    for name in MODULES:
+        own = {key: list(numbers_in(value)) for key, value in stated_in(importlib.import_module(name))}
+        found[name.removeprefix("mooring.")] = {key: numbers for key, numbers in own.items() if numbers}
+    if os.environ.get("RENEW_RECORDS"):
+        lines = (f"{json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(found.items()) if own)
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    for name in record.keys() & found.keys():
+        changed = {
+            key: found[name].get(key) for key, numbers in record[name].items() if found[name].get(key) != numbers
+        }
+        assert changed == {}, f"{name}: recorded {[record[name][key] for key in changed]}"
