@@ -208,7 +208,8 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
     keys = [vault.signing_key.public for vault in given.vaults]
     whole = [(keys[i], digests[i]) for i in range(6)]
     crafted = {
-        "a name twice": [*whole[:4], (keys[0], digests[4])],
+        "an entry twice": [*whole[:3], whole[0]],
+        "a name twice": [*whole[:3], (keys[0], digests[4])],
         "a bundle twice": [*whole[:4], (keys[4], digests[0])],
         "quorum minus one": whole[:3],
         "a stranger": [*whole[:4], (given.analyst.signing_key.public, digests[5])],
@@ -217,11 +218,11 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
         "own bundle replaced": [*whole[1:4], (keys[0], digests[5])],
     }
     for name, entries in crafted.items():
-        vault = given.copy_vault(0) if name != "a name twice" else given.vaults[0]
-        with pytest.raises(RefusedError) as caught:
-            given.combine(0, vault=vault, closing=signed_list(given, entries))
-        assert caught.value.what == "the closing list", name
-        if vault is not given.vaults[0]:
+        for combiner in (0, 5):
+            vault = given.copy_vault(combiner)
+            with pytest.raises(RefusedError) as caught:
+                given.combine(combiner, vault=vault, closing=signed_list(given, entries))
+            assert caught.value.what == "the closing list", name
             shutil.rmtree(vault.folder)
     unsigned = write_closing_list(given.folder / "own.list", given.study, dict(whole[:4]), given.vaults[1].signing_key)
     assert unsigned

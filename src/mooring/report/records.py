@@ -49,9 +49,18 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "note": _WORD,
             },
         ),
+        "closing": (
+            "mooring align",
+            {"participants": [str], "left_out": {}, "doubted": [str], "confirmed_by": [str], "list": _WORD},
+        ),
         "training": (
             "mooring train",
             {
+                "contributors": [str],
+                "wrong": [str],
+                "remarks": [str],
+                "checked": _FLAG,
+                "epsilon": _NUMBER,
                 "learner": _WORD,
                 "kind": _WORD,
                 "score": _SCORE,
@@ -76,7 +85,10 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "verdict": _WORD,
             },
         ),
-        "share": ("mooring share", {"rows": int, "bundle_digest": str, "reissued": _FLAG}),
+        "share": (
+            "mooring share",
+            {"rows": int, "bundle_digest": str, "reissued": _FLAG, "epsilon": _NUMBER, "epsilon_in_all": _NUMBER},
+        ),
         "predict": ("mooring predict", {"rows": int, "score": _SCORE, "local_only": _SCORE, "gain": _GAIN}),
     }
 )

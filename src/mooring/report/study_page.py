@@ -9,6 +9,7 @@ from mooring.report import charts
 from mooring.report.audit_page import describe_audit, list_attacks
 from mooring.report.frame import embed_chart, render_page
 from mooring.report.numbers import describe_score, score_from, significant
+from mooring.report.sum_page import describe_sum_report
 from mooring.report.summary import summarise
 from mooring.report.verdict import read_result
 
@@ -25,6 +26,8 @@ _DRAWN = {
 
 def render_report(summary: Mapping[str, Any]) -> str:
     """The page, as HTML; everything in the summary is taken for text that anybody may have written."""
+    if summary["study"] is not None and summary["study"]["method"] == "secure-sum":
+        return render_page("sum_report.html.jinja", describe_sum_report(summary), charts=False)
     return render_page("report.html.jinja", describe_report(summary))
 
 

@@ -32,7 +32,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
             "assumptions": _assumptions(study),
         }
     unit = "row" if not settings.person else f"person, with {settings.rows_per_person} rows at one participant at most"
-    whom = "the analyst alone" if c == 0 else f"the analyst and up to {c} participants who help it"
+    whom = "the analyst alone" if c == 0 else f"the analyst and up to {_count(c)} who help it"
     return {
         "protected": f"Every {unit}, of every participant that follows the protocol.",
         "against": f"{whom[0].upper()}{whom[1:]}, with all that they hold and whatever they do, and everybody who has the "
@@ -45,6 +45,10 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         + ("person with rows at several participants counts once at each. A " if settings.person else "")
         + "participant that shares invented rows can falsify the model, and is not noticed.",
     }
+
+
+def _count(n: int) -> str:
+    return f"{n} participant{'' if n == 1 else 's'}"
 
 
 def _odds(epsilon: float, delta: float, unit: str) -> str:
@@ -67,6 +71,6 @@ def _assumptions(study: Study) -> str:
     settings, t = scheme.settings, scheme.threshold.threshold
     noise = "" if settings.epsilon is None else "their noise is drawn from secrets that stay in their vaults, "
     return (
-        f"At most {settings.n_colluders} participants help the analyst; the others follow the protocol, {noise}and the "
+        f"At most {_count(settings.n_colluders)} help the analyst; the others follow the protocol, {noise}and the "
         f"combining keys of {t} combiners do not leak, then or later. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
     )

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult
 from mooring.report.records import RECORDS
+from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_leakage
 from mooring.report.verdict import judge
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 Records = Mapping[str, Mapping[str, Any]]
-_ANALYST, _PARTICIPANT = ("intake", "alignment", "training", "delivery"), ("check", "share", "predict")
+_ANALYST, _PARTICIPANT = ("intake", "alignment", "closing", "training", "delivery"), ("check", "share", "predict")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "plotly", "cryptography", "pyrage", "onnx", "onnxruntime")
 
 
@@ -38,13 +39,13 @@ def summarise(
     made : str or None
         When the report was made; now, if None.
     """
+    if study is not None and study.sums is not None:
+        return _summarise_sums(study, records, made=made)
     audits = _audits(study, records, audit)
     noisy = study is not None and study.data_noise_scale > 0
     scores = _scores(records, audits, noisy=noisy)
     return {
-        "title": "What joining gives, and what it gives away",
-        "role": _role(records),
-        "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        **_frame(records, made),
         "study": None if study is None else _described(study),
         "verdict": judge(records, audits, scores, noisy=noisy),
         "participants": _participants(study, records),
@@ -53,6 +54,34 @@ def summarise(
         "utility": scores,
         "own_rows": _own_rows(records),
         "audits": audits,
+    }
+
+
+def _summarise_sums(study: Study, records: Records, *, made: str | None) -> dict[str, Any]:
+    scores = _scores(records, [], noisy=False)
+    verdict = judge(records, [], scores, noisy=False)
+    leakage, attention = state_leakage(study), list_attention(records)
+    sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
+    if not verdict["joining_measured"]:
+        sentences["joining"] = [NOT_SCORED]
+    own = _own_rows(records)
+    return {
+        **_frame(records, made),
+        "study": describe_sum_study(study),
+        "verdict": verdict | {"sentences": sentences, "leakage": [], "leakage_measured": True, "attention": {}},
+        "participants": describe_contributors(study, records),
+        "training": records.get("training"),
+        "utility": scores,
+        "own_rows": own and own | {"epsilon_in_all": records.get("share", {}).get("epsilon_in_all")},
+    }
+
+
+def _frame(records: Records, made: str | None) -> dict[str, Any]:
+    """What every report says of itself."""
+    return {
+        "title": "What joining gives, and what it gives away",
+        "role": _role(records),
+        "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "commands": [
             {"record": f"{name}.json", "command": str(records[name].get("command") or f"{RECORDS[name][0]} …")}
             for name in RECORDS

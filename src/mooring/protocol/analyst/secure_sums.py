@@ -277,7 +277,7 @@ class SumTraining:
         return {
             "learner": self.learner,
             "kind": self.kind,
-            "participants": list(self.participants),
+            "contributors": list(self.participants),
             "wrong": list(self.wrong),
             "remarks": list(self.remarks),
             "epsilon": self.epsilon,

@@ -1,0 +1,100 @@
+"""The report of a study of secure sums: who is protected against whom, who took part, what joining gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mooring.report.numbers import describe_score, score_from
+from mooring.report.sum_guarantee import describe_guarantee
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+
+Records = Mapping[str, Mapping[str, Any]]
+NOT_SCORED = (
+    "What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's own on the same "
+    "labelled rows. The analyst has no rows to score it on."
+)
+_STATES = {
+    True: "in the total",
+    False: "not in the total",
+    None: "on the roster; whether it is in the total is not known to this role",
+}
+
+
+def describe_sum_study(study: Study) -> dict[str, Any]:
+    """What was agreed, in plain values."""
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    return {
+        "name": study.name,
+        "fingerprint": study.fingerprint,
+        "digest": study.digest,
+        "method": study.method,
+        "analyst": None if study.analyst is None else study.analyst.name,
+        "columns": len(study.columns),
+        "features": scheme.layout.n_features,
+        "feature_map": settings.features,
+        "sums": scheme.layout.size,
+        "epsilon": settings.epsilon,
+        "delta": settings.delta,
+        "unit": settings.unit,
+        "rows_per_person": settings.rows_per_person,
+        "colluders": settings.n_colluders,
+        "combiners": list(scheme.combiners),
+        "threshold": scheme.threshold.threshold,
+        "quorum": scheme.quorum,
+        "participants": len(study.participants),
+        "guarantee": describe_guarantee(study),
+    }
+
+
+def describe_contributors(study: Study, records: Records) -> list[dict[str, Any]]:
+    """Every participant: whether its sums are in the total, whether it combines, whether it has the model."""
+    closing, intake, delivery = (records.get(name) for name in ("closing", "intake", "delivery"))
+    digests = {entry["name"]: entry.get("digest") for entry in (intake or {}).get("accepted") or ()}
+    found = []
+    for member in study.participants:
+        inside = None if closing is None else member.name in (closing.get("participants") or ())
+        reason = ((closing or {}).get("left_out") or {}).get(member.name)
+        found.append(
+            {
+                "name": member.name,
+                "state": _STATES[inside] + (f": {reason}" if reason else ""),
+                "combines": member.name in study.sum_scheme.combiners,
+                "delivered": None if delivery is None else member.name in (delivery.get("delivered") or ()),
+                "digest": digests.get(member.name),
+            }
+        )
+    return found
+
+
+def state_leakage(study: Study) -> list[str]:
+    """What an upload gives away, first: the guarantee, or that there is none."""
+    said = describe_guarantee(study)
+    protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []
+    return [said["guarantee"], *protected, "On the assumptions stated below."]
+
+
+def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the page of a study of secure sums shows."""
+    scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
+    return {**summary, "scores": scores}
+
+
+def list_attention(records: Records) -> list[str]:
+    """What to look at before signing."""
+    closing, training = records.get("closing", {}), records.get("training", {})
+    found = [f"{name} was left out: {reason}." for name, reason in (closing.get("left_out") or {}).items()]
+    found += [f"The combiner {name} contradicted the others." for name in closing.get("doubted") or ()]
+    found += [f"The share of {name} did not fit the others'." for name in training.get("wrong") or ()]
+    found += [str(remark) for remark in training.get("remarks") or ()]
+    if training and not training.get("checked", True):
+        found.append("There was no share to spare: had a combiner answered wrongly, nobody could tell.")
+    if closing and not closing.get("confirmed_by"):
+        found.append("Combiners did not confirm the bundles before the list was closed.")
+    return found
+
+
+def _describe_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": entry["name"], "source": entry["source"], "score": describe_score(score_from(entry["score"]))}
