@@ -109,6 +109,14 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
             f"[bold]Trained[/bold] {found.learner!r} on sums over about {found.rows:,} rows of "
             f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
         )
+        if found.coefficients:
+            table = Table(title="What the prediction changes by, all else equal (least squares)")
+            for heading in ("column", "for", "change", "standard error", "of it by noise"):
+                table.add_column(heading, justify="left" if heading in ("column", "for") else "right")
+            for one in found.coefficients:
+                numbers = (one.value, one.standard_error, one.noise_error)
+                table.add_row(one.name, one.per, *(f"{number:.3g}" for number in numbers))
+            console.print(table)
         console.print(
             f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
             highlight=False,

@@ -132,8 +132,8 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     >>> model.predict(x)
     array([1, 0])
     """
-    centred, crossed, m, y_mean = _centred(sums, shrink=shrink)
-    weights = _solve(centred, _ridge(sums), crossed)
+    centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
+    weights = _solve(centred, find_ridge(sums), crossed)
     return SumModel(weights, y_mean - m @ weights, sums.n_classes)
 
 
@@ -152,27 +152,28 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     K = sums.n_classes
     if K < 2:
         raise InputError("sums", expected="of classes", got="of a number", cure="Use fit_least_squares.")
-    centred, crossed, m, y_mean = _centred(sums, shrink=shrink)
+    centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
     shares = (1 + np.array([-y_mean[0], y_mean[0]])) / 2 if K == 2 else y_mean + 1 / K
     shares = np.clip(shares, 1 / (sums.n_rows + K), 1.0)
     shares = shares / shares.sum()
     deviations = np.hstack([-crossed, crossed]) / 2 if K == 2 else crossed  # Σ (x − m) over each class
     means = deviations / (sums.n_rows * shares)
     between = (means * (sums.n_rows * shares)) @ means.T
-    axes = _solve(centred - between, _ridge(sums), means) * sums.n_rows
+    axes = _solve(centred - between, find_ridge(sums), means) * sums.n_rows
     offsets = np.log(shares) - np.einsum("ik,ik->k", means, axes) / 2 - m @ axes
     if K == 2:
         return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K)
     return SumModel(axes, offsets, K)
 
 
-def _ridge(sums: Sums) -> float:
+def find_ridge(sums: Sums) -> float:
+    """Return λ."""
     D = sums.products.shape[0]
     return float(sums.noise_scales[0] * math.sqrt(D) + _RIDGE * sums.n_rows / D)
 
 
-def _centred(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """C and Σ (x − m)(y − ȳ)ᵀ, and the means m and ȳ."""
+def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Return C and Σ (x − m)(y − ȳ)ᵀ, and the means m and ȳ; with `shrink`, correlations are shrunk."""
     n, (m, y_mean) = sums.n_rows, sums.means
     centred = sums.products[:-1, :-1] - n * np.outer(m, m)
     crossed = sums.outcomes[:-1] - n * np.outer(m, y_mean)

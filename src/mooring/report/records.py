@@ -21,6 +21,7 @@ _FLAG = (bool, type(None))
 _SCORE = {"metric": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n": int}
 _GAIN = {**_SCORE, "n_needed": _NUMBER}
 _NAMED_SCORE = {"name": str, "score": _SCORE}
+_COEFFICIENT = ("value", "standard_error", "noise_error")
 _ALIGNED = {"name": str, "rows": int, "fit": _NUMBER, "flagged": _FLAG, "late": _FLAG}
 
 RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
@@ -61,6 +62,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "remarks": [str],
                 "checked": _FLAG,
                 "epsilon": _NUMBER,
+                "coefficients": [{"name": str, "per": str, **dict.fromkeys(_COEFFICIENT, _NUMBER)}],
                 "learner": _WORD,
                 "kind": _WORD,
                 "score": _SCORE,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,7 @@ class SumNoise:
         return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.resolution * layout.outcome.unit)
 
 
+@lru_cache(maxsize=64)
 def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     """Return the least noise that keeps a promise; variances are rounded up to whole numbers.
 

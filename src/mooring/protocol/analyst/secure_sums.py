@@ -18,8 +18,10 @@ import numpy as np
 
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel, Sums, check_sums, fit_discriminant, fit_least_squares
+from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import calibrate_sums
 from mooring.mechanisms.secure_sum.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.secure_sum.secret_sharing import find_wrong, find_wrong_values, recombine
@@ -258,6 +260,8 @@ class SumTraining:
     rows : int
         About how many, read off the noisy total.
     model_digest : str
+    coefficients : tuple of Coefficient
+        Of least squares, where features are the columns themselves and there are two classes or a number.
     """
 
     learner: str
@@ -271,6 +275,7 @@ class SumTraining:
     rows: int
     model_digest: str
     checked: bool
+    coefficients: tuple[Coefficient, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -287,6 +292,7 @@ class SumTraining:
             "checked": self.checked,
             "model_digest": self.model_digest,
             "holds_rows": False,
+            "coefficients": [one.as_dict() for one in self.coefficients],
         }
 
 
@@ -338,11 +344,20 @@ def train_sums(
         round(total.sums.n_rows),
         hashlib.sha256(data).hexdigest(),
         total.checked,
+        _coefficients(study, total),
     )
     record = {"command": command, **found.as_dict(), "study": study.digest, "list": _read_list(study, folder).digest}
     write_atomically(folder / MODEL_FILE, data, what="the model")
     write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
     return found
+
+
+def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
+    features = study.sum_scheme.features
+    if not isinstance(features, TableFeatures) or features.n_hats or features.log_scaled or total.sums.n_classes > 2:
+        return ()
+    spread = study.label.high - study.label.low if study.label.kind == "number" else 1.0
+    return fit_coefficients(total.sums, features, spread=spread)
 
 
 def require_analyst(study: Study, signing_key: SigningKey) -> None:

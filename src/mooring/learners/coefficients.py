@@ -1,0 +1,111 @@
+"""Coefficients of a linear model from sums, with standard errors, and how much of these the noise adds.
+
+Legend: C, c centred sums of products and of products with the outcome; λ the ridge; A = (C + λI)⁻¹; β = Ac; s² the
+variance of the residuals; σ_S, σ_T the noise on the total.
+
+    Cov β = s² A C A   (other rows)   +   A diag(σ_T² + ½ σ_S² (‖β‖² + β_i²)) A   (other noise, to first order)
+
+Only features that are the columns themselves, without hats, have coefficients to speak of. Σy² is not shared: of two
+classes it follows from the number of rows, of a number it is bounded by the declared range, and errors are upper bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.learners.sums import Sums, centre_sums, find_ridge
+from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.tables.schema import Column
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """What the prediction changes by.
+
+    Attributes
+    ----------
+    name : str
+        Of the feature.
+    per : str
+        For which change of it.
+    value : float
+        In units of the label, or of the second class's probability.
+    standard_error : float
+        Over other rows and other noise.
+    noise_error : float
+        The part of it that the study's noise makes.
+    """
+
+    name: str
+    per: str
+    value: float
+    standard_error: float
+    noise_error: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0) -> tuple[Coefficient, ...]:
+    """Return the coefficients of least squares, of two classes or of a number.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of `features`.
+    features : TableFeatures
+        Without hats.
+    spread : float
+        Of a number: the length of its declared range.
+    """
+    if features.n_hats or features.log_scaled or sums.n_classes > 2:
+        raise InputError(
+            "features",
+            expected="the columns themselves, and an outcome of two classes or a number",
+            got="hats, a logarithmic scale, or more classes",
+            cure="Draft the study with --hats 0.",
+        )
+    C, c, _, y_mean = centre_sums(sums, shrink=False)
+    n, (noise_S, noise_T) = sums.n_rows, sums.noise_scales
+    values, vectors = np.linalg.eigh((C + C.T) / 2)
+    values = np.maximum(values, 0)
+    A = (vectors / (values + find_ridge(sums))) @ vectors.T
+    beta = (A @ c)[:, 0]
+    explained = float(2 * beta @ c[:, 0] - beta @ ((vectors * values) @ (vectors.T @ beta)))
+    left = max(n * (1 - float(y_mean[0]) ** 2) - explained, 0.0)
+    s2 = left / max(n - len(beta) - 1, 1.0)
+    sampled = s2 * np.einsum("ij,j,ij->i", A @ vectors, values, A @ vectors)
+    of_entries = noise_T**2 + noise_S**2 / 2 * (beta @ beta + beta**2)
+    noisy = np.einsum("ij,j,ij->i", A, of_entries, A)
+    units, words = _units(features)
+    units = units * (spread / 2)  # from −1 … 1 to the label's range; of classes, to a probability
+    return tuple(
+        Coefficient(name, per, float(b * u), float(abs(u) * math.sqrt(v + w)), float(abs(u) * math.sqrt(w)))
+        for name, per, b, u, v, w in zip(features.names[:-1], words, beta, units, sampled, noisy, strict=True)
+    )
+
+
+def _units(features: TableFeatures) -> tuple[Matrix, list[str]]:
+    """What a change of each column by one of its units changes φ by, and that unit in words."""
+    scale = math.sqrt(1 - features.constant_share) / features.largest_norm
+    found: list[tuple[float, str]] = []
+    for column in features.schema.columns:
+        found += _units_of(column, scale)
+    return np.array([unit for unit, _ in found]), [words for _, words in found]
+
+
+def _units_of(column: Column, scale: float) -> list[tuple[float, str]]:
+    if column.kind != "category":
+        own = [(scale * 2 / column.spread, "one more")]
+    elif len(column.categories) == 2:
+        own = [(scale, f"instead of {column.categories[0]}")]
+    else:
+        own = [(scale, "against the mean of all")] * len(column.categories)
+    return own + ([(scale, "if missing")] if column.missing == "indicate" else [])
