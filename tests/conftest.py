@@ -20,6 +20,13 @@ settings.register_profile("mooring", derandomize=True, database=None, deadline=N
 settings.load_profile("mooring")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip on Windows what needs POSIX: tests marked so, and those whose fixtures fork."""
+    for item in items if os.name == "nt" else ():
+        if item.get_closest_marker("posix") or "start" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """An anchor, the participants' secret maps, and what they upload of the anchor (p × r × d)."""

@@ -1,7 +1,6 @@
 """The examples run as they are, for somebody who has `mooring` on the PATH."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BESIDE = ROOT.parent / "shared" / "data" / "tabular" / "heart_disease"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("bash") is None, reason="the examples are shell scripts, and there is no bash"
-)
+pytestmark = pytest.mark.posix  # shell scripts
 
 
 @pytest.fixture

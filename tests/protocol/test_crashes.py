@@ -5,7 +5,6 @@ import errno
 import hashlib
 import os
 import random
-import resource
 import shutil
 import signal
 import sqlite3
@@ -26,6 +25,7 @@ from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising
 
+pytestmark = pytest.mark.posix
 KILLED = 77
 MOST_POINTS = 400
 WRITES = {"open", "write", "flush", "truncate", "fsync", "replace", "link", "mkdir", "chmod"}
@@ -263,6 +263,8 @@ def test_files_that_may_not_grow_give_a_clear_error_and_lose_nothing(small_study
     data = small_study.table(1)
 
     def share() -> None:
+        import resource
+
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
         small_study.share(vault, data, output=output)

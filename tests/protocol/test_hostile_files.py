@@ -24,6 +24,7 @@ from tests.raising import raising
 from . import hostile_anchors, hostile_bundles, hostile_containers, hostile_results
 from .hostile import CORPUS, Hostile, World, build_world
 
+pytestmark = pytest.mark.posix  # pipes, sockets and links among them
 KINDS = ("bundle", "anchor", "map", "model")
 MOST_SECONDS, MOST_MEMORY = 1.0, 8 * 2**20
 MOST_PROCESS_SECONDS = 10.0  # of a model that is admitted, and fails in its own process

@@ -333,6 +333,7 @@ def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path)
     assert {"kind": "plan", "words": "Joining does not pay here."} in summary["verdict"]["leakage"]
 
 
+@pytest.mark.posix
 def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:
     folder = write_records(tmp_path / "work", analyst_records(NAMES) | {"audit": audit})
     out = tmp_path / "report.html"

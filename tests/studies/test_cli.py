@@ -299,6 +299,7 @@ def test_two_runs_do_not_write_the_same_files_at_once(
     run("reproduce", "mnist", "--quick", *words, "--output", tmp_path)
 
 
+@pytest.mark.posix
 def test_a_run_that_is_asked_to_end_says_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
     def ended(spec: Any, *, store: Any, progress: Any, **given: Any) -> None:
         store.append(rows_of(spec, "c-gdp", [0]))

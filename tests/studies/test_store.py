@@ -339,7 +339,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+@pytest.mark.posix
 @pytest.mark.parametrize(("when", "there"), [("between", {0, 1, 2}), ("writing", {0, 1})])
 def test_a_run_that_is_killed_loses_no_finished_chunk(when: str, there: set[int], tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), when], check=False)
@@ -484,7 +484,6 @@ def test_files_beside_the_chunks_are_no_chunks(stray: str, tmp_path: Path) -> No
     assert (place / stray).exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no lock there")
 def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         with raising(StorageError, reason="another run") as caught:

@@ -421,6 +421,7 @@ def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monke
 # Settings, policy, job.
 
 
+@pytest.mark.posix
 def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
     site = SiteSettings(
         Path("/s.toml"), Path("/v"), Path('/a "quoted" table.csv'), labels=True, folder=Path("/f"), ignore=("ward",)

@@ -13,6 +13,7 @@ from tests.raising import raising
 from tests.sites import numeric_study
 
 
+@pytest.mark.posix
 def test_what_holds_up_is_taken_and_everything_else_is_set_aside_with_its_reason(tmp_path: Path) -> None:
     study = numeric_study(p=5)
     inbox = tmp_path / "inbox"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -395,9 +394,11 @@ def wide(width: int) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no bound on processor time there")
+@pytest.mark.posix
 def test_a_model_that_takes_longer_than_its_multiplications_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with numbers too small for the fast way; here, what a multiplication may take is set too low instead."""
+    import resource
+
     monkeypatch.setattr(model_process, "_FIRST_SECONDS", 1.0)
     monkeypatch.setattr(model_process, "_BLOCK_SECONDS", 0.0)
     monkeypatch.setattr(model_process, "_SLOWEST", 1e15)
@@ -425,6 +426,7 @@ def test_a_model_of_more_work_than_the_largest_honest_one_is_refused() -> None:
         check_model(model.SerializeToString(), n_components=16, kind="number", n_classes=0)
 
 
+@pytest.mark.posix
 def test_the_process_of_a_model_ends_with_the_model_and_with_its_parent() -> None:
     model = Model.load(wide(8), n_components=16, kind="number")
     process = model._process._process

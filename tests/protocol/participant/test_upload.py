@@ -110,6 +110,7 @@ def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sen
             np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
 
 
+@pytest.mark.posix
 def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(small_study: SmallStudy) -> None:
     output = small_study.folder / "out [1].bundle"
     with patch("mooring.atomic_io.os.replace", side_effect=KeyboardInterrupt), patch("mooring.atomic_io.os.unlink"):

@@ -35,6 +35,7 @@ def test_a_vault_opens_to_what_was_made(folder):
     assert Vault.open(folder / "vault") == made
 
 
+@pytest.mark.posix
 def test_everything_in_a_vault_is_its_owners_only(small_study):
     """Also with a umask that lets everybody read."""
     before = os.umask(0)
@@ -76,6 +77,7 @@ def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, start
         assert card.read_text() == Vault.open(shared).signing_key.public
 
 
+@pytest.mark.posix
 def test_a_passphrase_locks_the_vault(folder):
     made = Vault.create(folder / "vault", passphrase=PASSPHRASE)
     assert [path.name for path in (folder / "vault").glob("identity*")] == ["identity.age"]
@@ -261,11 +263,13 @@ def test_refusals_are_errors_of_mooring(folder):
         assert issubclass(error, MooringError)
 
 
+@pytest.mark.posix
 def test_a_folder_that_others_could_read_is_closed_to_them(folder):
     (folder / "vault").mkdir(mode=0o755)
     assert stat.S_IMODE(Vault.create(folder / "vault").folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.posix
 def test_a_signed_file_is_for_nobody_else_to_write(folder):
     """Also with a umask that lets everybody write."""
     before = os.umask(0)

@@ -79,6 +79,7 @@ def test_no_try_relies_on_what_a_listing_told_before(
     assert steps == ["forget", "open"] * 4
 
 
+@pytest.mark.posix
 def test_results_travel_through_a_store_unchanged(
     inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
