@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,34 @@ ROOT = Path(__file__).parents[2]
 LINES = {"src/mooring": 35_550, "studies": 11_950, "tests": 38_300}
 MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
 ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
+# Windows has none of these, or another thing of that name.
+POSIX = {
+    "fcntl",
+    "grp",
+    "pwd",
+    "resource",
+    "termios",
+    "fork",
+    "geteuid",
+    "getuid",
+    "killpg",
+    "mkfifo",
+    "setsid",
+    "sysconf",
+}
+POSIX |= {
+    "statvfs",
+    "pread",
+    "chown",
+    "O_DIRECTORY",
+    "O_NOFOLLOW",
+    "SIGKILL",
+    "SIGHUP",
+    "SIGALRM",
+    "SIGXFSZ",
+    "AF_UNIX",
+}
+POSIX_IN_TESTS = POSIX | {"S_IMODE", "st_mode", "symlink_to", "umask", "capset"}
 FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
 
 
@@ -23,9 +52,24 @@ def sources(folder: str) -> list[Path]:
     return [path for path in sorted((ROOT / folder).rglob("*.py")) if "build" not in path.parts]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """Attributes and imported modules."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {one.name for one in node.names} | {getattr(node, "module", None) or ""}
+    return found
 
 
 def n_lines(path: Path) -> int:
@@ -68,7 +112,7 @@ def test_the_studies_use_public_names_of_mooring_alone() -> None:
     """`mooring` itself and its packages, by the names in their `__all__`; never a module inside one."""
     used = []
     for path in sources("studies"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mooring":
                 module = __import__(node.module, fromlist=["__all__"])
                 private = [
@@ -76,6 +120,36 @@ def test_the_studies_use_public_names_of_mooring_alone() -> None:
                 ]
                 used += [f"{path.relative_to(ROOT)}: {node.module}.{name}" for name in private]
     assert used == []
+
+
+def test_an_attacker_is_shown_what_a_simulation_shows() -> None:
+    """One function makes views, so that audits, plans and studies attack the same thing."""
+    made = [
+        path.name
+        for folder in ("src/mooring", "studies")
+        for path in sources(folder)
+        if "CollusionView(" in path.read_text(encoding="utf-8")
+    ]
+    assert made == ["simulation.py"]
+
+
+def test_what_windows_lacks_is_used_where_the_system_is_known() -> None:
+    paths = [*sources("src/mooring"), *sources("studies")]
+    used = {path.name: found for path in paths if (found := POSIX & names_in(parsed(path)))}
+    assert used == {"model_process.py": {"resource", "sysconf"}}  # behind sys.platform
+
+
+def test_tests_that_windows_must_skip_are_marked() -> None:
+    unmarked = []
+    for path in [path for path in sources("tests") if "distributed" not in path.parts]:
+        text = path.read_text("utf-8")
+        is_marked = "pytestmark = pytest.mark.posix" in text or not any(name in text for name in POSIX_IN_TESTS)
+        for node in () if is_marked else parsed(path).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and POSIX_IN_TESTS & names_in(node):
+                forks = {"start", "exit_code"} & {one.arg for one in node.args.args}
+                marked = any(ast.unparse(one) == "pytest.mark.posix" for one in node.decorator_list)
+                unmarked += [] if forks or marked else [f"{path.relative_to(ROOT)}:{node.name}"]
+    assert unmarked == []
 
 
 def test_mooring_and_its_help_load_no_cryptography() -> None:
@@ -93,7 +167,7 @@ def test_every_generator_has_a_seed() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("src/mooring", "studies")
         for path in sources(folder)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and not node.args
     ]
     assert unseeded == []

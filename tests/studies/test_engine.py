@@ -81,7 +81,6 @@ def prepared_for(deployment: Deployment) -> PreparedDeployment:
     return PreparedDeployment(
         deployment=deployment,
         evaluator=evaluator,
-        projection=no_projection(H),
         architecture=DIGITS,
         identities_each=None,
         rms=1.0,
@@ -321,8 +320,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
     monkeypatch.setattr(leakage.Findings, "add", record)
     coupled = coupled_draws(deployment, scales, [0, 1])
     uploads = coupled.target_common if attack == "known-secret" else coupled.target_anchored
-    projection = no_projection(H).moved_to(deployment.rows)
-    attacker = Attacker(deployment, prepared_for(deployment).evaluator, projection)
+    attacker = Attacker(deployment, prepared_for(deployment).evaluator)
     attacker.on_known_map(method, uploads, Levels(np.zeros(2), scales, np.array([True, True])))
     own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
     known = deployment.rows[own]
@@ -333,7 +331,7 @@ def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
             method=METHODS[method],
             data_noise_scale=float(sigma),
             anchor_noise_scale=0.0,
-            projection=projection,
+            projection=no_projection(H).moved_to(known),
             uploads=(Upload(secrets[COLLUDER].apply(known), None), Upload(uploads[k], None)),
             labels=(deployment.labels[own], deployment.labels[deployment.query_places]),
             alignment=None,

@@ -22,11 +22,9 @@ from mooring_studies.images.representations import (
 from mooring_studies.roles import COLLUDER, TARGET
 
 from mooring import attacks
-from mooring.alignment import align_batch
-from mooring.attacks import Colluder, CollusionView
-from mooring.mechanisms.kernel import Upload
-from mooring.mechanisms.methods import METHODS
-from mooring.mechanisms.projection import no_projection
+from mooring.attacks import CollusionView
+from mooring.audit import SimulationSettings, simulate
+from mooring.mechanisms import ArrayNoise, UploadNoise
 from mooring.metrics import Galleries, build_galleries
 from mooring.randomness import Streams
 from tests.studies.support import dealt_images, image_deployment, image_evaluator
@@ -49,8 +47,7 @@ def auditing_of(deployment: Deployment) -> ImageEvaluator:
 
 
 def attacker_on(deployment: Deployment, **options: Any) -> Attacker:
-    projection = no_projection(H).moved_to(deployment.rows)
-    return Attacker(deployment, auditing_of(deployment), projection, **options)
+    return Attacker(deployment, auditing_of(deployment), **options)
 
 
 def aligned(deployment: Deployment, scales: Any = SCALES, draws: Any = (0, 1, 2)) -> AlignedDraws:
@@ -255,26 +252,18 @@ def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tupl
     deployment = deployment_of()
     attacker, draws = attacker_on(deployment), aligned(deployment)
     on_noisy_anchor(attacker, draws, strong=[False] * 3)
-    own = deployment.uploaded()
+    places = [deployment.own("train", 0), deployment.query_places, deployment.own("train", 2)]
     for k, v in enumerate(SCALES):
         noise = [STREAMS.named(f"anchor-noise/{k}/{i}").standard_normal((R, H)) for i in range(3)]
-        B = deployment.anchor_uploads() + v * torch.as_tensor(np.stack(noise))
-        (alignment,) = align_batch(B[None], solver="gpm", max_iterations=500, tolerance=1e-7)
-        rows = deployment.rows[deployment.own("train", COLLUDER)]
-        secret = deployment.map_of(COLLUDER)
-        places = [deployment.own("train", 0), deployment.query_places, deployment.own("train", 2)]
-        view = CollusionView(
-            method=METHODS[ANCHORED],
-            data_noise_scale=0.0,
+        secrets = [(deployment.map_of(i), UploadNoise(anchor=ArrayNoise(W))) for i, W in enumerate(noise)]
+        view = simulate(
+            [deployment.rows[where] for where in places],
+            [deployment.labels[where] for where in places],
+            method=ANCHORED,
             anchor_noise_scale=float(v),
-            projection=attacker.projection,
-            uploads=tuple(Upload(own[where], B[i]) for i, where in enumerate(places)),
-            labels=tuple(deployment.labels[where] for where in places),
-            alignment=alignment,
-            target=TARGET,
-            colluders=(Colluder(COLLUDER, rows, rows, secret),),
-            anchor=deployment.anchor,
-        )
+            rng=STREAMS,
+            settings=SimulationSettings(anchor=deployment.anchor, secrets=secrets, solver="gpm"),
+        ).view(colluders=[COLLUDER], target=TARGET)
         for attack in ("procrustes", "pseudoinverse", "alignment-map"):
             alone = attacks.run(attack, view, rng=np.random.default_rng(0)).rows
             torch.testing.assert_close(rebuilt[attack, k], alone, rtol=0, atol=1e-8, msg=attack)

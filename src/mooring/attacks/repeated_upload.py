@@ -40,9 +40,8 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
     uploads = [view.target_upload, *view.repeated_uploads]
     less = 1 / np.sqrt(len(uploads))
     merged = _averaged(uploads, data_noise_scale=view.data_noise_scale, anchor_noise_scale=view.anchor_noise_scale)
-    averaged = replace(
-        view,
-        uploads=tuple(merged if i == view.target else upload for i, upload in enumerate(view.uploads)),
+    averaged = view.with_target_upload(
+        merged,
         data_noise_scale=view.data_noise_scale * less,
         anchor_noise_scale=view.anchor_noise_scale * less,
         repeated_uploads=(),

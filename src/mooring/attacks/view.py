@@ -7,7 +7,8 @@ keeps to itself (its rows, its rigid map, its noise) cannot be reached from a vi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +137,11 @@ class CollusionView:
     def target_upload(self) -> Upload:
         """The upload under attack."""
         return self.uploads[self.target]
+
+    def with_target_upload(self, upload: Upload, **changes: Any) -> CollusionView:
+        """The same attacker's view, had the target uploaded this; `changes` are other fields, such as the noise scales."""
+        uploads = tuple(upload if i == self.target else one for i, one in enumerate(self.uploads))
+        return replace(self, uploads=uploads, **changes)
 
     @property
     def colluder_rows(self) -> Array | None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.geometry import RigidMap
-from mooring.mechanisms import NoiseStream, Projection, make_anchor, map_rows, represent_anchor
+from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.randomness import Streams
 from mooring.typing import Array, Indices, Matrix
 from mooring_studies.images.evaluator import ImageEvaluator
@@ -188,7 +188,6 @@ class PreparedDeployment:
     ----------
     deployment : Deployment
     evaluator : ImageEvaluator
-    projection : Projection
     architecture : Architecture
     identities_each : int or None
     rms : float
@@ -202,7 +201,6 @@ class PreparedDeployment:
 
     deployment: Deployment
     evaluator: ImageEvaluator
-    projection: Projection
     architecture: Architecture
     identities_each: int | None
     rms: float

@@ -114,7 +114,6 @@ class DigitStudy:
         return PreparedDeployment(
             deployment=deployment,
             evaluator=evaluator,
-            projection=projection,
             architecture=DIGITS,
             identities_each=None,
             rms=root_mean_square(parts["train"]),

@@ -112,7 +112,6 @@ class FaceStudy:
         return PreparedDeployment(
             deployment=deployment,
             evaluator=evaluator,
-            projection=self.projection,
             architecture=FACES,
             identities_each=identities_each,
             rms=root_mean_square(parts["train"]),

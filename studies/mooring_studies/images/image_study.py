@@ -74,7 +74,6 @@ class ImageStudy:
         self.attacker = Attacker(
             prepared.deployment,
             prepared.evaluator,
-            prepared.projection.moved_to(self.deployment.rows),
             unaudited=unaudited,
             found_before={} if found_before is None else found_before,
         )

@@ -10,16 +10,15 @@ with many small participants, none is run here: for networks of images they take
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks import Colluder, CollusionView, Reconstruction, reconstruct
-from mooring.audit import run_attack, run_attack_batch, run_denoising
-from mooring.mechanisms import METHODS, Projection, Upload, map_rows
+from mooring.attacks import CollusionView, Reconstruction, reconstruct
+from mooring.audit import SimulationSettings, run_attack, run_attack_batch, run_denoising, simulate
+from mooring.mechanisms import METHODS, Upload, UploadNoise
 from mooring.typing import Array, Matrix
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels
 from mooring_studies.images.evaluator import ImageEvaluator
@@ -92,7 +91,6 @@ class Attacker:
     ----------
     deployment : Deployment
     evaluator : ImageEvaluator
-    projection : Projection
     unaudited : frozenset of str
         Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
     found_before : dict of draw to Reconstruction, or None where the attack failed
@@ -102,7 +100,6 @@ class Attacker:
 
     deployment: Deployment = field(repr=False)
     evaluator: ImageEvaluator = field(repr=False)
-    projection: Projection = field(repr=False)
     unaudited: frozenset[str] = frozenset()
     found_before: dict[int, Reconstruction | None] = field(default_factory=dict, repr=False)
 
@@ -118,10 +115,11 @@ class Attacker:
         """
         findings, scales = Findings(len(levels), self.evaluator), levels.data
         attack = "known-secret" if METHODS[method].transform == "common" else "known-anchor"
-        anchor = {} if attack == "known-secret" else {"anchor_upload": self.deployment.anchor_uploads()[TARGET]}
+        B = None if attack == "known-secret" else self.deployment.anchor_uploads()[TARGET]
+        view = self._view(method, self.deployment.query_places)
 
         def seen(k: int) -> CollusionView:
-            return self._view_of_queries(method, queries[k], data_noise_scale=float(scales[k]), **anchor)
+            return view.with_target_upload(Upload(queries[k], B), data_noise_scale=float(scales[k]))
 
         found = self._run(attack, seen(0), self.deployment.streams.named("attack"))
         if found is None:
@@ -158,20 +156,18 @@ class Attacker:
 
         unaudited = self.unaudited if queries.ndim == 2 else self.unaudited | NOT_SHOWN
         findings = Findings(len(levels), self.evaluator, unaudited=unaudited)
-        known = [
-            {
-                "anchor_upload": B,
-                "anchor_noise_scale": float(v),
-                "data_noise_scale": float(sigma),
-                "alignment": aligned.alignments[k],
-                "anchor_mean": aligned.origins[k, TARGET],
-            }
-            for k, (B, v, sigma) in enumerate(zip(aligned.target_anchor, levels.anchor, levels.data, strict=True))
-        ]
-        on_queries = [
-            self._view_of_queries(method, queries if queries.ndim == 2 else queries[k], **of_draw)
-            for k, of_draw in enumerate(known)
-        ]
+
+        def seen(view: CollusionView, rows: Array, k: int) -> CollusionView:
+            return view.with_target_upload(
+                Upload(rows, aligned.target_anchor[k]),
+                anchor_noise_scale=float(levels.anchor[k]),
+                data_noise_scale=float(levels.data[k]),
+                alignment=aligned.alignments[k],
+                anchor_mean=aligned.origins[k, TARGET],
+            )
+
+        of_queries = self._view(method, self.deployment.query_places)
+        on_queries = [seen(of_queries, queries if queries.ndim == 2 else queries[k], k) for k in range(len(levels))]
         rng = self.deployment.streams.named("attack")
         for attack in CLOSED_FORM:
             attempts = run_attack_batch(attack, on_queries, rng=rng)
@@ -179,7 +175,8 @@ class Attacker:
             if found:
                 findings.add(attack, torch.stack(list(found.values())), np.array(list(found)))
         chosen = [int(k) for k in np.flatnonzero(levels.strong)]
-        views = [self._view(method, uploaded_rows(k), self._labels(), **known[k]) for k in chosen]
+        of_labelled = self._view(method, self.labelled_places)
+        views = [seen(of_labelled, uploaded_rows(k), k) for k in chosen]
         if queries.ndim == 2:  # all draws share the target's rows, and its moments
             new = [(draws[k], view) for k, view in zip(chosen, views, strict=True) if draws[k] not in self.found_before]
             if new:
@@ -196,10 +193,11 @@ class Attacker:
 
     def without_anchor(self) -> Findings:
         """Attack I-GDP, to which the paper assigns no leakage: nothing but the moments of what was uploaded."""
-        Y = self.deployment.uploaded()
-        view = self._view("i-gdp", Y[self.labelled_places], self._labels())
-        findings = Findings(1, self.evaluator)
-        seen = self._view_of_queries("i-gdp", Y[self.deployment.query_places])
+        Y, findings = self.deployment.uploaded(), Findings(1, self.evaluator)
+        view, seen = (
+            self._view("i-gdp", places).with_target_upload(Upload(Y[places], None))
+            for places in (self.labelled_places, self.deployment.query_places)
+        )
         if _WITHOUT_ANCHOR not in self.found_before:
             rng = self.deployment.streams.named("attack")
             self.found_before[_WITHOUT_ANCHOR] = self._run("moments", view, rng)
@@ -222,45 +220,21 @@ class Attacker:
         """What an attack finds in one draw, not denoised; None where it does not apply, or fails."""
         return next(run_attack(attack, view, rng=rng)).found
 
-    def _labels(self) -> npt.NDArray[np.int64]:
-        """Labels of these rows."""
-        return self.deployment.labels[self.labelled_places]
+    def _view(self, method: str, places: npt.NDArray[np.int64]) -> CollusionView:
+        """What the audit shows an attacker before noise, if the target has the rows in these places.
 
-    @cached_property
-    def _colluder(self) -> tuple[Colluder, Upload, npt.NDArray[np.int64]]:
-        """The colluder, what it uploaded, and its labels: the same in every view."""
-        own, secret = self.deployment.places(COLLUDER, SPLITS), self.deployment.map_of(COLLUDER)
-        rows = self.deployment.rows[own]
-        upload = Upload(map_rows(rows, secret), None)
-        return Colluder(COLLUDER, rows, rows, secret), upload, self.deployment.labels[own]
-
-    def _view_of_queries(self, method: str, queries: Array, **known: Any) -> CollusionView:
-        """The view in which the queries are what the target uploaded."""
-        return self._view(method, queries, self.deployment.labels[self.deployment.query_places], **known)
-
-    def _view(
-        self,
-        method: str,
-        rows: Array,
-        labels: npt.NDArray[np.int64],
-        *,
-        anchor_upload: Array | None = None,
-        anchor_noise_scale: float = 0.0,
-        data_noise_scale: float = 0.0,
-        **known: Any,
-    ) -> CollusionView:
-        """Colluder first, target second: the two whose uploads these attacks look at."""
-        colluder, upload, colluder_labels = self._colluder
-        return CollusionView(
-            method=METHODS[method],
-            data_noise_scale=data_noise_scale,
-            anchor_noise_scale=anchor_noise_scale,
-            projection=self.projection,
-            uploads=(upload, Upload(rows, anchor_upload)),
-            labels=(colluder_labels, labels),
-            alignment=known.pop("alignment", None),
-            target=TARGET,
-            colluders=(colluder,),
-            anchor=None if anchor_upload is None else self.deployment.anchor,
-            **known,
+        Of colluder and target alone: these attacks look at nobody else's upload. Noise and alignment come draw by draw; the
+        colluder's own upload stays as it is, since its rows and map are known anyway.
+        """
+        deployment, chosen = self.deployment, METHODS[method]
+        own = deployment.places(COLLUDER, SPLITS)
+        maps = [deployment.map_of(COLLUDER if chosen.transform == "common" else i) for i in (COLLUDER, TARGET)]
+        quiet = "c-gdp" if chosen.transform == "common" else "aa-i-gdp" if chosen.uses_anchor else "i-gdp"
+        simulation = simulate(
+            [deployment.rows[own], deployment.rows[places]],
+            [deployment.labels[own], deployment.labels[places]],
+            method=quiet,
+            rng=deployment.streams,
+            settings=SimulationSettings(anchor=deployment.anchor, secrets=[(m, UploadNoise()) for m in maps]),
         )
+        return replace(simulation.view(colluders=[COLLUDER], target=TARGET), method=chosen)
