@@ -20,7 +20,7 @@ from mooring import METHODS
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learn_decoder
 from mooring.audit import DENOISED, AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult
-from mooring.audit.utility import _mean
+from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
@@ -790,7 +790,7 @@ def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, m
 
 def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() -> None:
     """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
-    found = _mean([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
+    found = mean_score([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)
     ends = [_mean([Score(name, value, -9.0, 1.0, 9) for value in (-0.9, 0.0, 0.9)]) for name in ("R²", "accuracy")]
     assert [one.low for one in ends] == [pytest.approx(-1.018, abs=1e-3), 0.0]

@@ -17,6 +17,7 @@ from tests.commands import flat, run
 
 Result = Any  # of typer.testing, which keeps its type to itself
 AUDIT = ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1", "--learner", "linear", "--components", "3"]
+SUMS = ["--epsilon", "none", "--epsilon", "4"]
 PLAN = ["--learner", "linear", "--components", "3", "--limit", "error at least 0.2"]
 SHORT_PLAN = [*PLAN[:-1], "error at least 0.001"]  # which the least noise keeps to
 CANARY = 8642.1357  # planted in rows; standardised, it stays far outside of anything else
@@ -55,7 +56,7 @@ def small_search() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def audited(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     folder = tmp_path_factory.mktemp("audit") / "new" / "report"
-    return run("audit", csv, "--label", "ill", *AUDIT, "--output", folder), folder
+    return run("audit", csv, "--label", "ill", *AUDIT, *SUMS, "--output", folder), folder
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,9 @@ def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tup
     plain = json.loads((audited[1] / "audit.json").read_text(encoding="utf-8"))
     assert plain["headline"] in printed
     assert plain["joining"] in printed
-    for words in ("lower bound", "local only", "pooled raw", "Open", "report.html"):
+    for words in ("lower bound", "local only", "pooled raw", "Open", "report.html", "no guarantee", "Sums, ε = 4"):
         assert words in printed
+    assert [one["point"]["epsilon"] for one in plain["sums"]["results"]] == [None, 4.0]
     assert printed.index("At the chosen setting") < printed.index("Every operating point")
     assert plain["description"]["n_participants"] == 5
     assert plain["description"]["n_features"] == 4
@@ -84,6 +86,7 @@ def test_a_plan_prints_its_verdict_and_names_the_page_to_open(planned: tuple[Res
     for words in ("Frontier", "local only", "pooled raw", "Open", "report.html"):
         assert words in printed
     assert plain["target"] == "error at least 0.2"
+    assert [one["point"]["epsilon"] for one in plain["audit"]["sums"]["results"]] == [None, 8.0, 2.0, 1.0]
 
 
 def attacks_named(plain: dict[str, Any]) -> set[str]:
@@ -113,7 +116,7 @@ def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: p
 
 
 def test_json_is_all_that_goes_to_standard_output(csv: Path, audited: tuple[Result, Path], tmp_path: Path) -> None:
-    result = run("audit", csv, "--label", "ill", *AUDIT, "--output", tmp_path, "--format", "json")
+    result = run("audit", csv, "--label", "ill", *AUDIT, *SUMS, "--output", tmp_path, "--format", "json")
     plain = json.loads(result.stdout)
     assert plain["trustworthy"]
     assert result.stdout == (tmp_path / "audit.json").read_text(encoding="utf-8") + "\n"
@@ -269,6 +272,7 @@ def test_bad_methods_limits_files_and_folders_are_one_clear_sentence(csv: Path, 
         words = (command, csv, "--label", "ill", "--auditor", "digits", "--output", tmp_path)
         assert "--auditor" in run(*words, code=2).stderr  # these are no images
     refused("audit", csv, "--label", "ill", "--method", "dp-sgd", "--output", tmp_path, what="method")
+    refused("audit", csv, "--label", "ill", *AUDIT, "--epsilon", "much", "--output", tmp_path, what="--epsilon")
     refused("plan", csv, "--label", "ill", "--limit", "be nice", "--output", tmp_path, what="limit")
     refused(
         "audit", csv, "--label", "ill", "--anchor-noise", -1, *AUDIT, "--output", tmp_path, what="anchor_noise_scale"
@@ -398,7 +402,7 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
     assert drafted == plain["method"]
     refused(*words, "--force", "--data-noise", "0.3", what="--from-plan")
-    for changed in ({"data_noise_scale": None}, {"anchor_rows": "many"}, {"projection": None}):
+    for changed in ({"data_noise_scale": None}, {"anchor_rows": "many"}, {"projection": None}, {"name": "secure-sum"}):
         (out / "other.json").write_text(json.dumps(plain | {"method": plain["method"] | changed}), encoding="utf-8")
         refused(*words[:4], out / "other.json", *words[5:], "--force", what="the plan")
 

@@ -4,11 +4,20 @@ from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, point_with_noise
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.plan import Plan, plan_study
-from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, LeakageLimit, PointResult, find_strongest
+from mooring.audit.result import (
+    HEADLINE,
+    AttackOutcome,
+    AuditResult,
+    LeakageLimit,
+    PointResult,
+    SumAudit,
+    SumResult,
+    find_strongest,
+)
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
-from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind
+from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind, SumSpec
 from mooring.audit.utility import References
 
 __all__ = [
@@ -33,6 +42,10 @@ __all__ = [
     "References",
     "Simulation",
     "SimulationSettings",
+    "SumAudit",
+    "SumPoint",
+    "SumResult",
+    "SumSpec",
     "find_strongest",
     "make_galleries",
     "make_linkage_test",

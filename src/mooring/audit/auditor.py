@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,11 @@ from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.linkage import CachedEmbedding
 from mooring.audit.operating_points import OperatingPoint, PointGrid
-from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.result import AuditResult, PointResult, SumAudit
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, ProjectionKind
-from mooring.audit.utility import References, measure_references, measure_utility
+from mooring.audit.sums import SumAuditor
+from mooring.audit.utility import References, find_label_kind, measure_references, measure_utility
 from mooring.errors import InputError, MissingExtraError
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.tables import Partition
@@ -81,8 +82,9 @@ def run_audit(
     for k, point in enumerate(points):
         tell(k + 1, total, auditor.title(point))
         results.append(auditor.audit(point))
+    sums = auditor.audit_sums(lambda words: tell(len(points), total, words))
     tell(total, total, "done")
-    return auditor.result(scores, results, chosen=None if chosen is None else points.index(chosen))
+    return auditor.result(scores, results, chosen=None if chosen is None else points.index(chosen), sums=sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +191,37 @@ class Auditor:
         store.save(result)
         return result
 
+    def sum_auditor(self) -> SumAuditor | None:
+        """What audits secure sums on the same data; None where there is nothing to learn."""
+        if find_label_kind(self.partition) is None:
+            return None
+        scores, predicted = self._references
+        alone = None if scores.local_only is None or predicted is None else (scores.local_only, predicted)
+        return SumAuditor(self.partition, self.settings, alone)
+
+    def audit_sums(self, tell: Callable[[str], None]) -> SumAudit | None:
+        """Secure sums at every ε of the settings; None where they ask for none, or there is nothing to learn."""
+        auditor = self.sum_auditor()
+        if self.settings.sums is None or auditor is None:
+            return None
+        results = []
+        for epsilon in self.settings.sums.epsilons:
+            tell(auditor.point(epsilon).title)
+            results.append(auditor.audit(auditor.point(epsilon)))
+        return auditor.result(results)
+
     def result(
-        self, scores: References, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any
+        self,
+        scores: References,
+        results: Sequence[PointResult],
+        *,
+        chosen: int | None = None,
+        sums: SumAudit | None = None,
+        **more: Any,
     ) -> AuditResult:
         """All that was found, described, with warnings."""
         warnings = (*find_hazards(self.partition, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
-        return AuditResult(self.describe() | more, scores, tuple(results), warnings, chosen)
+        return AuditResult(self.describe() | more, scores, tuple(results), warnings, chosen, sums)
 
     def describe(self) -> dict[str, Any]:
         """What is audited, and with which attacks, in plain values."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit.result import PointResult
+from mooring.audit.result import PointResult, SumResult
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.tables import Partition
@@ -187,6 +187,27 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
             f"{figure.chance:.2f})"
         )
     return tuple(found)
+
+
+def state_sums(one: SumResult) -> str:
+    """What the joint model from sums scores, what the strongest attack tells of members, and the ε measured."""
+    words = []
+    if one.deployed is not None:
+        words.append(f"the joint model scores {one.deployed.with_interval()} ({one.deployed.metric}).")
+    if one.gain is not None:
+        words.append(f"{one.gain.sentence()}")
+    if (told := one.worst("membership_at_1_percent")) is not None:
+        attack, figure = told
+        allowed = (
+            "" if one.epsilon is None else f", and at most {min(1.0, math.exp(one.epsilon.claimed) / 100):.0%} may be"
+        )
+        words.append(
+            f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at 1 % false "
+            f"alarms{allowed}."
+        )
+    if one.epsilon is not None:
+        words.append(f"Measured by canaries, ε is at least {one.epsilon.measured.gaussian:.2g}.")
+    return " ".join(words)
 
 
 def judge_leakage(point: PointResult) -> tuple[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS, get_method
+from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
 from mooring.serialization import Serializable
 
 
@@ -78,6 +81,71 @@ class OperatingPoint(Serializable):
         noises = [f"σ = {data_noise_scale:.3g}"] if METHODS[self.method].data_noise else []
         noises += [f"v = {self.anchor_noise_scale:.3g}"] if METHODS[self.method].anchor_noise else []
         return ", ".join([METHODS[self.method].title, *noises])
+
+
+@dataclass(frozen=True)
+class SumPoint(Serializable):
+    """Secure sums and their settings.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        For adding or removing one row; None for sums without noise, which carry no guarantee.
+    delta : float
+    quorum : int
+        The least number of contributions in a total.
+    n_colluders : int
+    product_share : float
+        How much of the budget the products of features get.
+    """
+
+    epsilon: float | None
+    delta: float
+    quorum: int
+    n_colluders: int
+    product_share: float = PRODUCT_SHARE
+
+    @property
+    def privacy(self) -> SumPrivacy | None:
+        """The guarantee; None without noise."""
+        if self.epsilon is None:
+            return None
+        settings = self.quorum, self.n_colluders
+        return SumPrivacy(self.epsilon, self.delta, *settings, product_share=self.product_share)
+
+    @property
+    def title(self) -> str:
+        """The mechanism and its ε, in a few words."""
+        return "Sums without noise, no guarantee" if self.epsilon is None else f"Sums, ε = {self.epsilon:g}"
+
+    def state_guarantee(self) -> str:
+        """Who is protected against whom, and what ε means, in sentences."""
+        if self.epsilon is None:
+            return "No guarantee: the sums carry no noise."
+        odds = f"by a factor of {math.exp(self.epsilon):.3g} at most"
+        return (
+            f"ε = {self.epsilon:g}, δ = {self.delta:g}: having one row in the sums or not changes the odds of anything that "
+            f"can be made of them {odds}, but for a probability of δ. {self.state_scope()}"
+        )
+
+    def state_scope(self) -> str:
+        """Against whom the guarantee holds, in a sentence."""
+        colluding = f"{self.n_colluders} participant{'' if self.n_colluders == 1 else 's'}"
+        return (
+            f"The guarantee is about adding or removing one row, against the analyst and {colluding} colluding with it, "
+            f"where at least {self.quorum} contribute."
+        )
+
+    def as_method(self) -> dict[str, Any]:
+        """These settings as the [method] table of a study."""
+        return {
+            "name": "secure-sum",
+            "epsilon": "none" if self.epsilon is None else self.epsilon,
+            "delta": self.delta,
+            "colluders": self.n_colluders,
+            "quorum": self.quorum,
+            "product_share": self.product_share,
+        }
 
 
 def point_with_noise(

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from mooring.audit.auditor import Auditor
+from mooring.audit.hazards import state_sums
 from mooring.audit.operating_points import OperatingPoint, point_with_noise
-from mooring.audit.result import AuditResult, LeakageLimit, PointResult
+from mooring.audit.result import AuditResult, LeakageLimit, PointResult, SumAudit, SumResult
 from mooring.audit.specification import AuditSettings
 from mooring.errors import InputError
 from mooring.learners import Answer, Score
@@ -24,6 +25,7 @@ _ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
 _BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
 _MOST_NOISE = 5.0
 _HALVINGS = 3
+_CONTRAST = 0.5  # the private-data noise of the point that secure sums are shown beside
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Plan:
     method : dict or None
         What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
         by a study, and do not tell its unit.
+    sums : SumResult or None
+        Secure sums that are recommended instead of a point, where the limit is of ε.
     """
 
     limit: LeakageLimit
@@ -50,16 +54,18 @@ class Plan:
     recommended: PointResult | None
     verdict: str
     method: dict[str, Any] | None = None
+    sums: SumResult | None = None
 
     @property
     def answer(self) -> Answer | None:
         """Whether joining pays at the recommended point; None where that was not measured, or nothing is recommended."""
-        gain = None if self.recommended is None else self.recommended.gain
+        best = self.recommended or self.sums
+        gain = None if best is None else best.gain
         return None if gain is None else gain.answer
 
     def method_lines(self) -> str | None:
         """The [method] table as lines to paste into a study's file; None where nothing is recommended."""
-        if self.recommended is None or self.method is None:
+        if self.method is None:
             return None
         entries = {
             name: f'"{value}"' if isinstance(value, str) else f"{value:.6g}"
@@ -67,7 +73,7 @@ class Plan:
             if value is not None
         }
         lines = ["[method]", *(f"{name} = {value}" for name, value in entries.items())]
-        if self.method["data_noise_scale"] is None:
+        if self.recommended is not None and self.method["data_noise_scale"] is None:
             scale = self.recommended.data_noise_scale
             lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
         return "\n".join(lines)
@@ -88,6 +94,7 @@ class Plan:
             "answer": self.answer,
             "method": self.method,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "sums": None if self.sums is None else self.sums.as_dict(),
             "frontier": [
                 {"title": one.title, **one.point.as_dict(), "data_noise_scale": one.data_noise_scale}
                 for one in self.frontier
@@ -115,7 +122,7 @@ def plan_study(
         As for `run_audit`: rows like those of the study to come.
     limit : LeakageLimit or str
         What the strongest attack may recover, such as "error at least 0.5" or "linkage at most 20 %". It must hold at the
-        worse end of the figure's interval.
+        worse end of the figure's interval. "epsilon at most 2" asks for a guarantee, which secure sums carry.
     n_components : int or sequence of int, optional
         h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
         the best point found. A projection in the settings fixes it.
@@ -133,6 +140,8 @@ def plan_study(
     """
     limit = LeakageLimit.parse(limit) if isinstance(limit, str) else limit
     auditor = Auditor.of(datasets, labels, settings or AuditSettings())
+    if limit.measure == "epsilon":
+        return _plan_sums(auditor, limit, progress)
     fixed = n_components is not None or isinstance(auditor.settings.projection, Projection)
     widths = _widths(n_components, auditor)
     search = _Search(auditor, limit, progress, n_anchor_rows)
@@ -142,10 +151,56 @@ def plan_study(
         search.over_noise(h)
     search.over_shape(widen=not fixed)
     best, recommended, verdict = search.conclude(scores.local_only)
+    sums = auditor.audit_sums(search.say)
     search.finish()
     tried = tuple(search.tried.values())
-    audit = auditor.result(scores, tried, chosen=None if best is None else tried.index(best), target=str(limit))
+    chosen = None if best is None else tried.index(best)
+    audit = auditor.result(scores, tried, chosen=chosen, sums=sums, target=str(limit))
+    verdict += "" if sums is None else _beside(sums)
     return Plan(limit, audit, recommended, verdict, None if recommended is None else _tabulate(recommended, auditor))
+
+
+def _plan_sums(auditor: Auditor, limit: LeakageLimit, progress: Progress | None) -> Plan:
+    """Secure sums at the ε asked for, with the split of the budget that scores best, beside one point that uploads rows."""
+    h = auditor.default_n_components
+    contrast = point_with_noise(0.0, _CONTRAST, n_components=h, n_anchor_rows=4 * h)
+    sums = auditor.sum_auditor()
+    if sums is None or limit.bound <= 0:
+        raise InputError(
+            "limit",
+            expected="above zero, and of rows with labels and test rows" if sums is None else "above zero",
+            got=str(limit),
+            cure="A guarantee is about what is learnt: name a label.",
+        )
+    asked = dict.fromkeys((*sums.spec.epsilons, limit.bound))
+    tell = progress or (lambda done, total, words: None)
+    results = []
+    for k, epsilon in enumerate(asked):
+        point = sums.point(epsilon)
+        tell(k, len(asked) + 1, point.title)
+        results.append(sums.audit(sums.split_budget(point) if epsilon == limit.bound else point))
+    tell(len(asked), len(asked) + 1, auditor.title(contrast))
+    audited = auditor.audit(contrast)
+    tell(len(asked) + 1, len(asked) + 1, "done")
+    best = next(one for one in results if one.point.epsilon == limit.bound)
+    found = sums.result(results)
+    audit = auditor.result(auditor.references(), [audited], sums=found, target=str(limit), contrast=True)
+    answer = None if best.gain is None else best.gain.answer
+    named = {"pays": "Recommended", "does not pay": "Nothing is recommended. Within the limit"}
+    words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {best.point.state_guarantee()}"
+    verdict = f"{words} At ε = {limit.bound:g} {state_sums(best)}"
+    pays = answer != "does not pay"
+    return Plan(limit, audit, None, verdict, best.point.as_method() if pays else None, best if pays else None)
+
+
+def _beside(sums: SumAudit) -> str:
+    """What sums that carry a guarantee would give instead, in a sentence."""
+    able = [one for one in sums.results if one.point.epsilon is not None and one.gain is not None]
+    paying = [one for one in able if one.gain is not None and one.gain.answer == "pays"]
+    if not paying:
+        return " Secure sums, which carry a guarantee, were not shown to pay either." if able else ""
+    least = min(paying, key=lambda one: one.point.epsilon or math.inf)
+    return f" Secure sums carry a guarantee instead: at ε = {least.point.epsilon:g} {state_sums(least)}"
 
 
 def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:

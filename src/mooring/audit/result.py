@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import REGISTRY
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint, SumPoint
 from mooring.audit.utility import References
 from mooring.errors import InputError
 from mooring.learners import Gain, Score
-from mooring.metrics import Figure, strongest_value
+from mooring.metrics import EpsilonAudit, Figure, strongest_value
 from mooring.serialization import Serializable
 
 FORMAT = 1
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
+MEMBERSHIP = "membership_auc"
+"""The measure by which attacks on sums are ranked."""
 _MEASURES = {
     "error": "centred_error",
     "reconstruction error": "centred_error",
@@ -32,6 +34,7 @@ _MEASURES = {
     "identity linkage": "identity_linkage",
     "exact source linkage": "exact_source_linkage",
     "attribute": "attribute",
+    "epsilon": "epsilon",
 }
 _SHAPE = re.compile(
     r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
@@ -120,6 +123,67 @@ class PointResult(Serializable):
 
 
 @dataclass(frozen=True)
+class SumResult(Serializable):
+    """Secure sums at one ε: what attackers tell from the total, and what the joint model scores.
+
+    Attributes
+    ----------
+    point : SumPoint
+    outcomes : tuple of AttackOutcome
+        Membership among the honest rows, by the colluders that the guarantee allows for.
+    one_honest : tuple of AttackOutcome
+        Membership in one participant, where all others collude: beyond what the guarantee allows for.
+    epsilon : EpsilonAudit or None
+        The ε claimed beside the one measured; None without noise.
+    usable : bool
+        Whether a study may have it: without noise, features must be few against rows.
+    deployed : Score or None
+        The joint model's score.
+    gain : Gain or None
+        That over training alone, with the columns or with the same features, whichever is better.
+    """
+
+    point: SumPoint
+    outcomes: tuple[AttackOutcome, ...]
+    one_honest: tuple[AttackOutcome, ...]
+    epsilon: EpsilonAudit | None
+    usable: bool
+    deployed: Score | None = None
+    gain: Gain | None = None
+
+    @property
+    def title(self) -> str:
+        """The mechanism and its ε, in a few words."""
+        return self.point.title
+
+    def worst(self, measure: str = MEMBERSHIP) -> tuple[str, Figure] | None:
+        """The strongest attack's name and figure by a measure; None if no attack could be run."""
+        outcome = find_strongest(self.outcomes, measure)
+        return None if outcome is None else (outcome.attack, outcome.figures[measure])
+
+
+@dataclass(frozen=True)
+class SumAudit(Serializable):
+    """Secure sums at every ε that was asked for.
+
+    Attributes
+    ----------
+    n_features : int
+        D.
+    n_rows : int
+        Behind the total.
+    alone : Score or None
+        Training alone with the same features; the mean over participants.
+    results : tuple of SumResult
+    """
+
+    n_features: int
+    n_rows: int
+    alone: Score | None
+    results: tuple[SumResult, ...]
+
+
+@dataclass(frozen=True)
 class LeakageLimit:
     """A bound on what the strongest attack may recover.
 
@@ -174,8 +238,8 @@ class LeakageLimit:
 
     def __str__(self) -> str:
         name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
-        if self.at_least:
-            return f"{name} at least {self.bound:g}"
+        if self.at_least or self.measure == "epsilon":
+            return f"{name} at {'least' if self.at_least else 'most'} {self.bound:g}"
         return f"{name} at most {100 * self.bound:.6g}%"
 
     def met_by(self, figure: Figure) -> bool:
@@ -189,6 +253,10 @@ class LeakageLimit:
         """Whether the strongest attack at a point keeps to it; no attack, no trust."""
         worst = result.worst(self.measure)
         return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
+
+    def met_by_sums(self, result: SumResult) -> bool:
+        """Whether secure sums carry a guarantee within the limit; other limits than of ε say nothing of sums."""
+        return self.measure == "epsilon" and result.point.epsilon is not None and result.point.epsilon <= self.bound
 
 
 @dataclass(frozen=True)
@@ -206,6 +274,8 @@ class AuditResult(Serializable):
         What makes this data easy to break, and what this audit could not do.
     chosen : int or None
         The place among the points of the one that a study has, or is to have.
+    sums : SumAudit or None
+        Secure sums beside the uploads of rows; None where they were not asked for, or there is nothing to learn.
     """
 
     description: dict[str, Any]
@@ -213,6 +283,7 @@ class AuditResult(Serializable):
     points: tuple[PointResult, ...]
     warnings: tuple[str, ...] = ()
     chosen: int | None = None
+    sums: SumAudit | None = None
 
     @property
     def noise_unit(self) -> NoiseUnit:
@@ -262,6 +333,8 @@ class AuditResult(Serializable):
         """Which point a headline is about, and why it."""
         if not one.point.usable:
             return f"At worst ({one.title}, a method that no study can use)"
+        if self.description.get("contrast"):
+            return f"For contrast, where rows are uploaded ({one.title})"
         if self.chosen is not None or len(self.points) == 1:
             return f"At the chosen setting ({one.title})"
         n_usable = sum(other.point.usable for other in self.points)
@@ -300,6 +373,7 @@ class AuditResult(Serializable):
             "warnings": list(self.warnings),
             "points": [result.as_dict() | {"title": result.title} for result in self.points],
             "chosen": self.chosen,
+            "sums": None if self.sums is None else self.sums.as_dict(),
         }
 
     def to_json(self) -> str:

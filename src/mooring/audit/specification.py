@@ -15,6 +15,7 @@ from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
 from mooring.learners import require_learner
 from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.secure_sum.feature_map import FeatureMap
 from mooring.metrics import Embedding
 from mooring.tables import Partition
 from mooring.typing import Matrix
@@ -97,6 +98,33 @@ class EvaluationSpec:
 
 
 @dataclass(frozen=True, eq=False)
+class SumSpec:
+    """How secure sums are audited beside uploads of rows.
+
+    Attributes
+    ----------
+    epsilons : tuple of float or None
+        One operating point each; None for sums without noise.
+    delta : float
+    quorum : int, optional
+        By default nine tenths of the participants, rounded up.
+    feature_map : FeatureMap, optional
+        By default the rows themselves, scaled to one length.
+    shrink : bool
+        As for `mooring.learners.sums.fit_discriminant`: False for features that are dense and decorrelated.
+    n_runs : int
+        Of canaries, at every ε.
+    """
+
+    epsilons: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
+    delta: float = 1e-5
+    quorum: int | None = None
+    feature_map: FeatureMap | None = None
+    shrink: bool = True
+    n_runs: int = 10_000
+
+
+@dataclass(frozen=True, eq=False)
 class AuditSettings:
     """Everything an audit is asked but for its data and operating points.
 
@@ -123,6 +151,8 @@ class AuditSettings:
         Where finished points are kept; an audit that was interrupted goes on from there.
     noise_unit : NoiseUnit
         What the rows' numbers are, and so what σ is measured in; for the reader alone.
+    sums : SumSpec, optional
+        Whether, and how, secure sums are audited as well.
     """
 
     attacks: Sequence[str] | None = None
@@ -137,6 +167,7 @@ class AuditSettings:
     device: str | None = None
     folder: str | Path | None = None
     noise_unit: NoiseUnit = NoiseUnit.GIVEN
+    sums: SumSpec | None = None
 
     @property
     def attack_names(self) -> tuple[str, ...]:

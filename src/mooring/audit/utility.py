@@ -87,7 +87,7 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> tupl
     alone = [train_learner(pooled.learner, partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
     predicted = [fitted.predict(test) for fitted in (*alone, pooled)]
     scores = [score(truth, guesses, kind=kind, rng=rng) for guesses in predicted]
-    references = References(_mean(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
+    references = References(mean_score(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
     return references, np.stack(predicted[:-1])
 
 
@@ -155,7 +155,7 @@ def find_label_kind(partition: Partition) -> Kind | None:
     return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
 
 
-def _mean(scores: list[Score]) -> Score:
+def mean_score(scores: list[Score]) -> Score:
     """The mean of several models' scores; its interval is over participants, where there are enough of them."""
     values = np.array([one.value for one in scores])
     if values.size < 3:

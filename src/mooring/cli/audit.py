@@ -41,6 +41,13 @@ def audit(
             rich_help_panel="Study",
         ),
     ] = None,
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Audit secure sums beside, with this ε or 'none', which is no guarantee; may be given again.",
+            rich_help_panel="Study",
+        ),
+    ] = None,
     known_rows: Annotated[
         int, typer.Option(min=0, help="Grant the attacker so many of the target's rows.", rich_help_panel="Attacker")
     ] = 0,
@@ -56,12 +63,14 @@ def audit(
 
     Example: mooring audit --study study.toml patients.csv
 
+    Example: mooring audit patients.csv --label outcome --participants 8 --epsilon none --epsilon 2
+
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
     with run_command(format) as console:
         from mooring.audit import OperatingPoint, PointGrid, run_audit
-        from mooring.cli.audit_output import points_table, print_findings, write_page
-        from mooring.cli.inputs import read_and_partition
+        from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
+        from mooring.cli.inputs import parse_epsilons, read_and_partition
         from mooring.cli.study_records import points_of, refuse_beside_a_study
         from mooring.report import render_audit
 
@@ -86,7 +95,13 @@ def audit(
                 data_noise_scales=data_noise or (),
             )
             chosen = points[0]
-        settings = given.settings(options, output, n_known_rows=known_rows, n_repeated_uploads=repeated_uploads)
+        settings = given.settings(
+            options,
+            output,
+            n_known_rows=known_rows,
+            n_repeated_uploads=repeated_uploads,
+            sums=given.sum_spec(parse_epsilons(epsilon)) if epsilon else None,
+        )
         with count_progress() as tell:
             result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
         where = write_page(output, render_audit, result, "audit.json")
@@ -96,4 +111,6 @@ def audit(
         print_findings(console, result, notes=given.records.notes)
         console.print(result.joining(), style="bold", markup=False)
         console.print(points_table(result))
+        if result.sums is not None:
+            console.print(sums_table(result))
         console.print(where)

@@ -16,12 +16,17 @@ from mooring.audit import PointResult
 from mooring.audit.hazards import state_exposure
 from mooring.cli.execution import quote_command
 from mooring.metrics import Figure
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
 _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
     "links: rows told from nine look-alikes. score: as deployed; (noisy): with noise on test rows too, as in the paper."
+)
+_SUMS_CAPTION = (
+    "AUC: how often a row behind the sums scores above another, 0.5 by chance; told: such rows found at so many false "
+    "alarms; lower bounds on leakage. ε at least: measured by canaries; more than the ε stated would be a fault."
 )
 _SHORT = {
     "c-gdp": "C-GDP",
@@ -103,6 +108,30 @@ def points_table(
     for name, score in (("local only", result.references.local_only), ("pooled raw", result.references.pooled_raw)):
         if score is not None:
             table.add_row(name, "", "", "", "", str(score), "", style="bold")
+    return table
+
+
+def sums_table(result: AuditResult) -> Table:
+    """One line an ε: what the strongest attack tells of members, the ε measured, and what the joint model scores."""
+    assert result.sums is not None
+    table = Table(title="Secure sums", caption=_SUMS_CAPTION, box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("secure sums", "strongest attack"):
+        table.add_column(heading)
+    for heading in ("AUC", "told at 1 %", "at 0.1 %", "ε at least", "score"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in result.sums.results:
+        figures = [one.worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
+        table.add_row(
+            one.title + ("" if one.usable else ", refused"),
+            "none could be run: do not trust" if figures[0] is None else figures[0][0],
+            "" if figures[0] is None else _with_interval(figures[0][1]),
+            *("" if found is None else f"{found[1].value:.1%}" for found in figures[1:]),
+            "" if one.epsilon is None else f"{one.epsilon.measured.gaussian:.2g}",
+            "" if one.deployed is None else str(one.deployed),
+        )
+    if result.sums.alone is not None:
+        table.add_section()
+        table.add_row("local only, same features", "", "", "", "", "", str(result.sums.alone), style="bold")
     return table
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from mooring import EvaluationSpec, InputError, Projection
-from mooring.audit import AuditSettings, NoiseUnit, ProjectionKind
+from mooring.audit import AuditSettings, NoiseUnit, ProjectionKind, SumSpec
 from mooring.cli.options import AuditOptions
 from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
+from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.metrics import onnx_embedding, train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_records
 
@@ -49,6 +50,11 @@ class AuditInputs:
             return NoiseUnit.ENCODED
         return NoiseUnit.DEVIATION if self.records.image_shape is None else NoiseUnit.PIXEL
 
+    def sum_spec(self, epsilons: Sequence[float | None] = SumSpec.epsilons) -> SumSpec:
+        """How secure sums are audited on these rows: with the features that a study of these columns has."""
+        features = None if self.studied is None else TableFeatures(self.studied.study.schema)
+        return SumSpec(tuple(epsilons), feature_map=features)
+
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""
         return AuditSettings(
@@ -63,6 +69,16 @@ class AuditInputs:
             noise_unit=self.noise_unit,
             **more,
         )
+
+
+def parse_epsilons(words: Sequence[str]) -> tuple[float | None, ...]:
+    """Read each ε as people write it: a number, or 'none'."""
+    try:
+        return tuple(None if word.strip().lower() == "none" else float(word) for word in words)
+    except ValueError:
+        raise InputError(
+            "--epsilon", expected="numbers, or 'none'", got=", ".join(words), cure="Write --epsilon 2."
+        ) from None
 
 
 def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:

@@ -18,7 +18,8 @@ def plan(
     limit: Annotated[
         str,
         typer.Option(
-            help="What the strongest attack may recover: 'error at least 0.5', 'linkage at most 20 %'.",
+            help="What the strongest attack may recover: 'error at least 0.5', 'linkage at most 20 %'; or the guarantee "
+            "that secure sums must carry: 'epsilon at most 2'.",
             rich_help_panel="Study",
         ),
     ] = "reconstruction error at least 0.5",
@@ -31,12 +32,14 @@ def plan(
 
     Example: mooring plan --study study.toml patients.csv --limit "error at least 0.5"
 
+    Example: mooring plan patients.csv --label outcome --participants 8 --limit "epsilon at most 2"
+
     Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "linkage at most 20 %"
     """
     with run_command(format) as console:
         from mooring.audit import plan_study
         from mooring.audit.hazards import warn_of_linked_rows
-        from mooring.cli.audit_output import points_table, print_findings, write_page
+        from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
         from mooring.cli.inputs import read_and_partition
         from mooring.report import render_plan
 
@@ -47,7 +50,7 @@ def plan(
                 limit=limit,
                 n_components=options.components,
                 n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
-                settings=given.settings(options, output),
+                settings=given.settings(options, output, sums=given.sum_spec()),
                 progress=tell,
             )
         where = write_page(output, render_plan, found, "plan.json")
@@ -55,14 +58,18 @@ def plan(
             typer.echo(found.to_json())
             return
         title = "Frontier: no point tried beats these in both"
-        console.print(points_table(found.audit, only=found.frontier, title=title))
+        if found.frontier:
+            console.print(points_table(found.audit, only=found.frontier, title=title))
         print_findings(console, found.audit, notes=given.records.notes)
-        style = "bold red" if found.recommended is None else "bold green" if found.answer == "pays" else "bold yellow"
+        if found.audit.sums is not None:
+            console.print(sums_table(found.audit))
+        style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
         console.print(found.verdict, style=style, markup=False)
         if (against := warn_of_linked_rows(found.recommended)) is not None:
             console.print(against, style="bold red", markup=False)
         lines = found.method_lines()
         if lines is not None:
-            console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
+            drafted = "" if found.recommended is None else ", or 'mooring study init --from-plan' with the plan's JSON"
+            console.print(f"For the study's file{drafted}:")
             console.print(lines, markup=False, highlight=False)
         console.print(where)

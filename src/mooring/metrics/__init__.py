@@ -15,7 +15,7 @@ from mooring.metrics.intervals import (
     wilson,
 )
 from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
-from mooring.metrics.membership import EpsilonBound, Membership, bound_epsilon
+from mooring.metrics.membership import EpsilonAudit, EpsilonBound, Membership, bound_epsilon
 from mooring.metrics.reconstruction import (
     centred_error,
     error_figure,
@@ -34,6 +34,7 @@ __all__ = [
     "Carriers",
     "DigitAuditor",
     "Embedding",
+    "EpsilonAudit",
     "EpsilonBound",
     "Figure",
     "Galleries",

@@ -126,6 +126,29 @@ class EpsilonBound(Serializable):
     n: int
 
 
+@dataclass(frozen=True)
+class EpsilonAudit(Serializable):
+    """The ε that a study claims beside the one that its noise was measured to have at least.
+
+    Attributes
+    ----------
+    claimed : float
+    reachable : float
+        What the bound tends to with ever more runs, if the noise is as it should be: the exact ε of Gaussian noise of this
+        scale. The claim is above it, since its accounting holds for discrete noise, too.
+    measured : EpsilonBound
+    """
+
+    claimed: float
+    reachable: float
+    measured: EpsilonBound
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was measured allows what is claimed."""
+        return max(self.measured.epsilon, self.measured.gaussian) <= self.claimed
+
+
 def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, level: float = 0.95) -> EpsilonBound:
     """Bound ε from below by scores of independent runs with and without one record.
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
-from mooring.audit import PointResult
+from mooring.attacks.sums import SUM_ATTACKS
+from mooring.audit import PointResult, SumAudit, SumResult
 from mooring.audit.hazards import warn_of_linked_rows
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
@@ -51,7 +55,14 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
     against = warn_of_linked_rows(best)
     # without scores there is nothing that could pay: the setting is recommended for what it hides
     good = best is not None and plan.answer in ("pays", None) and not against
-    return {"verdict": plan.verdict, "good": good, "against": against, "lines": plan.method_lines()}
+    good = good or (plan.sums is not None and plan.answer == "pays")
+    return {
+        "verdict": plan.verdict,
+        "good": good,
+        "against": against,
+        "lines": plan.method_lines(),
+        "can_be_drafted": best is not None,
+    }
 
 
 def list_attacks() -> list[dict[str, Any]]:
@@ -103,6 +114,7 @@ def describe_audit(
         "attribute": result.description.get("attribute"),
         "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
         "rows": describe_rows(detailed),
+        "sums": None if result.sums is None else describe_sums(result.sums),
         "has_examples": any(one.examples is not None for one in result.points),
         "warnings": list(result.warnings),
     }
@@ -120,6 +132,41 @@ def describe_point(one: PointResult) -> dict[str, Any]:
         "gain": describe_gain(one.gain),
         "noisy_test": describe_score(one.noisy_test),
     }
+
+
+def describe_sums(sums: SumAudit) -> dict[str, Any]:
+    """The table of secure sums: what attackers tell at every ε, the ε measured, and the scores."""
+    measures = ("membership_auc", *FALSE_POSITIVE_RATES)
+    guarded = [one.point for one in sums.results if one.point.epsilon is not None]
+    guesses = [None if not sums.results else _strongest(sums.results[0], measure) for measure in measures]
+    return {
+        "n_features": sums.n_features,
+        "n_rows": sums.n_rows,
+        "scope": guarded[0].state_scope() if guarded else None,
+        "alone": describe_score(sums.alone),
+        "guesses": ["" if one is None else one["control"] or "" for one in guesses],
+        "attacks": [{"name": one.name, "in_paper": False, "summary": one.summary} for one in SUM_ATTACKS.values()],
+        "lines": [
+            {
+                "title": one.title,
+                "usable": one.usable,
+                "odds": None if one.point.epsilon is None else _write_odds(one.point.epsilon),
+                "figures": {measure: _strongest(one, measure) for measure in measures},
+                "one_honest": _strongest(replace(one, outcomes=one.one_honest), "membership_auc"),
+                "measured": None
+                if one.epsilon is None
+                else {"value": f"{one.epsilon.measured.gaussian:.2g}", "holds": one.epsilon.holds},
+                "deployed": describe_score(one.deployed),
+                "gain": describe_gain(one.gain),
+            }
+            for one in sums.results
+        ],
+    }
+
+
+def _write_odds(epsilon: float) -> str:
+    odds = math.exp(min(epsilon, 20.0))
+    return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
 
 
 def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
@@ -142,7 +189,7 @@ def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
     }
 
 
-def _strongest(one: PointResult, measure: str) -> dict[str, Any] | None:
+def _strongest(one: PointResult | SumResult, measure: str) -> dict[str, Any] | None:
     worst = one.worst(measure)
     return None if worst is None else {"attack": worst[0], "name": worst[1].name, **describe_figure(worst[1])}
 

@@ -11,7 +11,7 @@ from typing import Any
 from mooring import AuditResult
 from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
-from mooring.report.audit_page import describe_rows, state_setting
+from mooring.report.audit_page import describe_rows, describe_sums, state_setting
 from mooring.report.charts import draw_audit
 
 _MOST_BYTES = 64 * 2**20
@@ -164,6 +164,13 @@ def read_plan_method(path: Path) -> dict[str, Any]:
         raise InputError(
             what, expected="one that recommends a setting", got="one that recommends none", cure=str(plain["verdict"])
         )
+    if isinstance(method, dict) and method.get("name") == "secure-sum":
+        raise InputError(
+            what,
+            expected="one that recommends an upload of rows",
+            got="one that recommends secure sums",
+            cure="Put the plan's [method] lines into the draft's place for them.",
+        )
     shape = {
         "name": str,
         "components": int,
@@ -196,6 +203,8 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
         result.headline(), result.joining(), state_setting(result), draw_audit(result)
         for one in result.points:
             describe_rows(one), state_exposure(one)
+        if result.sums is not None:
+            describe_sums(result.sums)
         if not all(
             isinstance(text, str) for text in (*result.warnings, *(o.attack for p in result.points for o in p.outcomes))
         ):

@@ -52,8 +52,15 @@ class SumSimulation:
     @property
     def sums(self) -> Sums:
         """The total as learners take it."""
-        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, len(self.contributions))
-        S, T = self.layout.unpack(self.total)
+        return self._as_sums(self.total, len(self.contributions))
+
+    def sums_of(self, participant: int) -> Sums:
+        """One contribution as learners take it."""
+        return self._as_sums(self.contributions[participant], 1)
+
+    def _as_sums(self, vector: Integers, n_contributions: int) -> Sums:
+        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, n_contributions)
+        S, T = self.layout.unpack(vector)
         return Sums(S, T, self.feature_map.constant_share, self.layout.outcome.n_classes, scales)
 
     def view(self, colluders: Sequence[int] = (0,)) -> SumView:

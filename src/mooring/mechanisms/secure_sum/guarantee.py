@@ -31,6 +31,8 @@ from mooring.mechanisms.secure_sum.prime_field import Words
 from mooring.mechanisms.secure_sum.sums import Integers, SumLayout
 
 PRODUCT_SHARE = 0.4
+MOST_FEATURES_A_ROW = 0.1
+"""Without noise, a study has at most this many features for each row of a quorum. That is no guarantee."""
 _LEAST_SCALE = 4  # units of a participant's own noise
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
 

@@ -1,0 +1,151 @@
+"""Secure sums in an audit and in a plan: what attackers tell, the ε measured, and what the joint model is worth."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mooring import Plan
+from mooring.attacks.sums import SUM_ATTACKS
+from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, PointResult, SumResult, SumSpec
+from mooring.audit.auditor import Auditor
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.guarantee import SumNoise
+from mooring.report.audit_page import render_audit, render_plan
+from mooring.tables import Partition
+from tests.auditing import audited, planned
+from tests.raising import raising
+
+EPSILONS = (None, 8.0, 1.0)
+POINT = OperatingPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
+
+
+def study(n_rows: int = 12, n_test: int = 80, *, number: bool = False, n_participants: int = 8) -> Partition:
+    """Rows of three classes, or with a number to predict."""
+    rng = np.random.default_rng(3)
+    centres = 0.9 * rng.standard_normal((3, 6))
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        codes = np.arange(n) % 3
+        rows = centres[codes] + rng.standard_normal((n, 6))
+        return rows, rows @ centres[0] + rng.standard_normal(n) if number else 10 * codes
+
+    parts = [draw(n_rows) for _ in range(n_participants)]
+    test = [draw(n_test) for _ in range(n_participants)]
+    rows, labels = zip(*parts, strict=True)
+    test_rows, test_labels = zip(*test, strict=True)
+    return Partition.from_parts(rows, labels, test=test_rows, test_labels=test_labels, rng=rng)
+
+
+def spec(**options: object) -> SumSpec:
+    return replace(SumSpec(epsilons=EPSILONS, n_runs=2000), **options)
+
+
+@pytest.fixture(scope="module")
+def result() -> AuditResult:
+    return audited(study(), points=[POINT], attacks=["procrustes"], learner="linear", sums=spec())
+
+
+def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
+    sums = result.sums
+    assert [one.point.epsilon for one in sums.results] == list(EPSILONS)
+    assert (sums.n_features, sums.n_rows) == (7, 96)
+    for one in sums.results:
+        assert [outcome.attack for outcome in one.outcomes] == list(SUM_ATTACKS)
+        assert [outcome.attack for outcome in one.one_honest] == list(SUM_ATTACKS)
+        assert all(outcome.figures or outcome.reason for outcome in one.outcomes)
+        assert one.deployed.value > sums.alone.value - 0.02
+        assert (one.point.quorum, one.point.n_colluders) == (8, 1)
+        _, auc = one.worst()
+        assert auc.control is not None
+        assert auc.chance == 0.5
+        assert (one.epsilon is None) == (one.point.epsilon is None)
+        assert one.epsilon is None or one.epsilon.holds
+    bare, weak, strong = sums.results
+    assert bare.usable
+    assert bare.worst()[1].value > strong.worst()[1].value
+    assert weak.epsilon.measured.gaussian > 4 > 1 > strong.epsilon.measured.gaussian
+    assert AuditResult.from_json(result.to_json()).sums == sums
+    assert audited(study(), points=[POINT], attacks=["procrustes"], learner="linear").sums is None
+
+
+def test_a_page_shows_sums_and_calls_those_without_noise_no_guarantee(result: AuditResult) -> None:
+    refused = replace(result.sums.results[0], usable=False)
+    shown = replace(result, sums=replace(result.sums, results=(refused, *result.sums.results)))
+    page = render_audit(shown, command="mooring audit")
+    for words in (
+        "refused: too many features",
+        "Sums instead of rows",
+        "no guarantee",
+        "Sums, ε = 8",
+        "odds ×2,981",
+        "register",
+        "local only",
+    ):
+        assert words in page
+
+
+def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight participants of six rows and seven features: more than a tenth of the rows of a quorum."""
+    few = Auditor.of(study(6), None, AuditSettings(sums=spec(n_runs=4000))).sum_auditor()
+    assert not few.audit(few.point(None)).usable
+    draw = SumNoise.draw_many
+    monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
+    found = few.audit(few.point(2.0))
+    assert found.usable
+    assert not found.epsilon.holds
+
+
+def test_a_number_is_learnt_and_attacked_as_well() -> None:
+    auditor = Auditor.of(study(number=True), None, AuditSettings(sums=spec())).sum_auditor()
+    found = auditor.audit(auditor.point(None))
+    assert found.deployed.metric == "R²"
+    assert found.deployed.value > 0.3
+    assert found.worst()[1].value > 0.52
+    unlabelled = Partition.from_parts([np.eye(4)] * 3, rng=np.random.default_rng(0))
+    assert Auditor.of(unlabelled, None, AuditSettings(sums=spec())).sum_auditor() is None
+    with raising(InputError, "limit", expected="labels"):
+        planned(unlabelled, limit="epsilon at most 2")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    options = {"attacks": ["procrustes"], "learner": "linear", "sums": spec(epsilons=(None, 1.0), n_runs=200)}
+    return planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
+
+
+def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
+    assert plan.recommended is None
+    assert plan.sums.point.epsilon == 2
+    assert plan.answer == "pays"
+    for words in ("Recommended: secure sums, ε = 2", "factor of 7.39", "1 participant colluding", "false alarms"):
+        assert words in plan.verdict
+    assert plan.method["name"] == "secure-sum"
+    assert plan.method_lines().startswith('[method]\nname = "secure-sum"\nepsilon = 2\n')
+    assert [one.point.epsilon for one in plan.audit.sums.results] == [None, 1.0, 2.0]
+    assert "For contrast" in plan.audit.headline()
+    plain = json.loads(plan.to_json())
+    assert SumResult.from_dict(plain["sums"]) == plan.sums
+    page = render_plan(plan, command="mooring plan")
+    assert 'class="good"' in page
+    assert "--from-plan" not in page
+
+
+def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
+    limit = LeakageLimit.parse("epsilon at most 2")
+    assert (limit, str(limit)) == (LeakageLimit("epsilon", 2.0, False), "epsilon at most 2")
+    met = {one.point.epsilon: limit.met_by_sums(one) for one in plan.audit.sums.results}
+    assert met == {None: False, 1.0: True, 2.0: True}
+    assert not limit.met_at(PointResult(POINT, 0.5, (), None, None))
+    assert not LeakageLimit.parse("error at least 0.5").met_by_sums(plan.sums)
+
+
+def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) -> None:
+    """Three participants with many rows each: at ε = 0.05 noise is all there is."""
+    rich = study(60, 30, n_participants=3)
+    found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes"], sums=spec(epsilons=(), n_runs=200))
+    assert (found.sums, found.method, found.method_lines(), found.answer) == (None, None, None, None)
+    assert found.verdict.startswith("Nothing is recommended.")
+    refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
