@@ -792,6 +792,6 @@ def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() ->
     """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
     found = mean_score([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)
-    ends = [_mean([Score(name, value, -9.0, 1.0, 9) for value in (-0.9, 0.0, 0.9)]) for name in ("R²", "accuracy")]
+    ends = [mean_score([Score(name, value, -9.0, 1.0, 9) for value in (-0.9, 0.0, 0.9)]) for name in ("R²", "accuracy")]
     assert [one.low for one in ends] == [pytest.approx(-1.018, abs=1e-3), 0.0]
     assert [one.high for one in ends] == [1.0, 1.0]
