@@ -56,12 +56,7 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
         scaled = graph.add("Mul", graph.add("Div", scores, length), graph.hold(np.float64(share)))
     scores = graph.add("Add", scaled, graph.hold(model.intercept))
     _add_output(graph, model, scores, limits)
-    return write_graph(graph, features_in(features), WHOLE if model.n_classes else SINGLE)
-
-
-def features_in(features: FeatureMap) -> int:
-    """How many encoded numbers a row has."""
-    return features.schema.n_features if isinstance(features, TableFeatures) else features.n_inputs  # type: ignore[attr-defined]
+    return write_graph(graph, features.n_inputs, WHOLE if model.n_classes else SINGLE)
 
 
 def _table_blocks(graph: Graph, features: TableFeatures, rows: str) -> list[tuple[str, Any]]:

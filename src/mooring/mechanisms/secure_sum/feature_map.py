@@ -33,6 +33,10 @@ class FeatureMap(Protocol):
     """A public map from encoded rows to features."""
 
     @property
+    def n_inputs(self) -> int:
+        """Numbers of an encoded row."""
+
+    @property
     def n_features(self) -> int:
         """Length of φ, the constant included, which comes last."""
 
@@ -88,6 +92,11 @@ class TableFeatures:
             raise InputError("n_hats", expected="0, or 3 and more", got=str(self.n_hats), cure="5 is the default.")
 
     @property
+    def n_inputs(self) -> int:
+        """Numbers of an encoded row."""
+        return self.schema.n_features
+
+    @property
     def n_features(self) -> int:
         """Length of φ."""
         return sum(self._width(column) for column in self.schema.columns) + 1
@@ -99,13 +108,7 @@ class TableFeatures:
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
-        if rows.ndim != 2 or rows.shape[1] != self.schema.n_features:
-            raise InputError(
-                "rows",
-                expected=f"encoded rows of {self.schema.n_features} numbers",
-                got=f"shape {rows.shape}",
-                cure="Encode them by the same schema.",
-            )
+        require_width(rows, self)
         phi = np.empty((rows.shape[0], self.n_features))
         place = start = 0
         for column in self.schema.columns:
@@ -220,22 +223,23 @@ class RowFeatures:
 
     Attributes
     ----------
-    width : int
-        Of an encoded row.
+    n_inputs : int
+        Numbers of an encoded row.
     constant_share : float, default 0.3
         c₀.
     """
 
-    width: int
+    n_inputs: int
     constant_share: float = 0.3
 
     @property
     def n_features(self) -> int:
         """Length of φ."""
-        return self.width + 1
+        return self.n_inputs + 1
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
+        require_width(rows, self)
         phi = np.empty((len(rows), self.n_features))
         phi[:, :-1] = rows
         scale_to_unit(phi, self.constant_share)
@@ -274,6 +278,17 @@ class TableArrays:
     offset: Matrix
     at: Indices
     curves: tuple[CurveArrays, ...]
+
+
+def require_width(rows: Matrix, features: FeatureMap) -> None:
+    """Refuse rows that are not those of a feature map."""
+    if rows.ndim != 2 or rows.shape[1] != features.n_inputs:
+        raise InputError(
+            "rows",
+            expected=f"encoded rows of {features.n_inputs} numbers",
+            got=f"shape {rows.shape}",
+            cure="Encode them by the study that the features are of.",
+        )
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:

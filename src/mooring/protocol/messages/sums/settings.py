@@ -180,7 +180,7 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
         raise InputError(
             "image_shape", expected="given for features of pictures", got="none", cure='For example "28x28".'
         )
-    return PictureFeatures(tuple(image_shape), settings.n_features)
+    return PictureFeatures(*image_shape, n_components=settings.n_features)  # type: ignore[misc]
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:

@@ -1,0 +1,306 @@
+"""Public features of pictures: fixed filters, projected to what tells synthetic glyphs apart.
+
+Legend: x the pixels of a picture, row by row, each in [−1, 1]; e, o the responses of the even and the odd part of a Gabor
+filter; p the picture at a low resolution; W, B the covariance of z within and between synthetic glyphs; c₀ the share of the
+constant.
+
+    g = (e² + o² + τ mean(e² + o²))^¼            contrast of each filter at each place, compressed
+    z = (g / ‖g‖, ¼ p / ‖p‖)                     no filter answers to brightness, no norm to contrast
+    u = P (z − z̄),  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
+
+A class is a shape: bent, shifted or drawn with another pen, a shape stays in its class. P keeps the directions in which
+random curves differ from each other more than from bent copies of themselves, and scales each so that bending counts the
+same in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ). Noise on the sums then costs least, since no direction is
+much weaker than another. The glyphs come from a public seed, nothing from anybody's rows: features cost no privacy.
+
+ONNX operators that the map needs: ReduceMean, MatMul, Mul, Add, Sqrt, ReduceL2, Div, Concat, Sub.
+
+**The same map everywhere.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and
+one exponential; signs of eigenvectors are fixed. What differs between machines is rounding: the order of sums in a matrix
+product, the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test
+rounds all responses to 10⁻¹³), against the quantum of 2⁻¹² to which a participant rounds its own φ. Nothing compares two
+machines' φ: each participant's norms are checked in its own integers, and a model feels such a difference as
+it feels rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg import eigh
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import require_width, scale_to_unit
+from mooring.typing import Matrix
+
+CONSTANT_SHARE = 0.05
+_ORIENTATIONS = 8
+_FINEST, _SHARE_OF_SIDE, _OCTAVE = 2.5, 0.16, 1.8  # wavelengths: pixels at least, share of the side, their ratio
+_PLACES = 7  # a side, of a filter
+_FLOOR = 4e-4  # τ
+_BLANK = 1e-12  # added to squares, so that rounding in a picture without contrast is no contrast
+_ISOTROPIC = 0.5  # weight of a response's mean over orientations
+_PIXELS = 0.25
+_WITHIN = 0.01  # κ, of the largest eigenvalue of W
+_GLYPHS, _COPIES = 1000, 6
+_CURVES, _POINTS = 3, 20
+_BEND = 0.1
+_PEN = (0.04, 0.1)
+_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class PictureFeatures:
+    """Features of pictures of one size.
+
+    Attributes
+    ----------
+    height, width : int
+        In pixels.
+    n_channels : int, default 1
+        Numbers a pixel, which lie side by side; their mean is looked at.
+    n_components : int, default 128
+        Features beside the constant.
+    seed : int, default 0
+        Public, of the synthetic glyphs.
+
+    Examples
+    --------
+    >>> features = PictureFeatures(8, 8, n_components=16)
+    >>> phi = features.apply(np.linspace(-1, 1, 128).reshape(2, 64))
+    >>> phi.shape, round(float((phi[0] ** 2).sum()), 12)
+    ((2, 17), 1.0)
+    """
+
+    height: int
+    width: int
+    n_channels: int = 1
+    n_components: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
+            if not least <= getattr(self, name) <= most:
+                raise InputError(
+                    name, expected=f"between {least} and {most}", got=str(getattr(self, name)), cure="Resize pictures."
+                )
+        most = filters_of(self.height, self.width).n_responses
+        if not 1 <= self.n_components <= most:
+            raise InputError(
+                "n_components",
+                expected=f"between 1 and {most} for pictures of this size",
+                got=str(self.n_components),
+                cure="128 serve most pictures.",
+            )
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers of an encoded row."""
+        return self.height * self.width * self.n_channels
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ."""
+        return self.n_components + 1
+
+    @property
+    def constant_share(self) -> float:
+        """c₀."""
+        return CONSTANT_SHARE
+
+    @property
+    def projection(self) -> PictureProjection:
+        """The filters, z̄ and P: what an export of the map needs."""
+        return _project_glyphs(self.height, self.width, self.n_components, self.seed)
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of pictures, one a row: pixels row by row, channels of a pixel side by side."""
+        require_width(rows, self)
+        phi = np.empty((rows.shape[0], self.n_features))
+        for start in range(0, len(rows), _BLOCK):
+            own = rows[start : start + _BLOCK].astype(np.float64)
+            if self.n_channels > 1:
+                own = own.reshape(len(own), -1, self.n_channels).mean(axis=2)
+            phi[start : start + _BLOCK, :-1] = self.projection.apply(own)
+        scale_to_unit(phi, CONSTANT_SHARE)
+        return phi
+
+
+@dataclass(frozen=True, eq=False)
+class Filters:
+    """The filters for pictures of one size.
+
+    Attributes
+    ----------
+    matrix : array of shape (pixels, 2 n_moduli + n_low)
+        Even parts, odd parts, and the picture at a low resolution; every column adds up to zero.
+    n_moduli : int
+        Wavelengths × orientations × places, in this order.
+    """
+
+    matrix: Matrix
+    n_moduli: int
+
+    @property
+    def n_responses(self) -> int:
+        """Length of z."""
+        return int(self.matrix.shape[1]) - self.n_moduli
+
+    def apply(self, pictures: Matrix) -> Matrix:
+        """Return z of pictures in grey."""
+        m = self.n_moduli
+        responses = pictures @ self.matrix
+        g = responses[:, :m] ** 2 + responses[:, m : 2 * m] ** 2
+        g = np.sqrt(np.sqrt(g + (_FLOOR * g.mean(axis=1, keepdims=True) + _BLANK)))
+        return np.hstack([_normalised(g), _PIXELS * _normalised(responses[:, 2 * m :])])
+
+    def contrast_orientations(self, z: Matrix) -> Matrix:
+        """Return z with the mean over orientations taken off each modulus, and half of it beside."""
+        g = z[:, : self.n_moduli].reshape(len(z), -1, _ORIENTATIONS, self.n_moduli // (2 * _ORIENTATIONS))
+        mean = g.mean(axis=2, keepdims=True)
+        parts = [(g - mean).reshape(len(z), -1), _ISOTROPIC * mean.reshape(len(z), -1), z[:, self.n_moduli :]]
+        return np.hstack(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureProjection:
+    """The linear part of the map: u = (z − z̄) P.
+
+    Attributes
+    ----------
+    filters : Filters
+    mean : array of shape (n_responses,)
+    matrix : array of shape (n_responses, n_components)
+    """
+
+    filters: Filters
+    mean: Matrix
+    matrix: Matrix
+
+    def apply(self, pictures: Matrix) -> Matrix:
+        """Return u of pictures in grey."""
+        return np.asarray((self.filters.apply(pictures) - self.mean) @ self.matrix)
+
+
+@lru_cache(maxsize=4)
+def filters_of(height: int, width: int) -> Filters:
+    """Return the filters for pictures of a size."""
+    side = min(height, width)
+    n_places = min(_PLACES, side // 2)
+    places = [_places(length, n_places) for length in (height, width)]
+    finest = max(_FINEST, _SHARE_OF_SIDE * side)
+    even, odd = [], []
+    for wavelength in (finest, _OCTAVE * finest):
+        for k in range(_ORIENTATIONS):
+            angle = math.pi * k / _ORIENTATIONS
+            turns = [2 * math.pi / wavelength * part for part in (math.sin(angle), math.cos(angle))]
+            down, across = (
+                np.exp(-((offsets / wavelength) ** 2) * 2 + 1j * turn * offsets)
+                for offsets, turn in zip(places, turns, strict=True)
+            )
+            own = np.einsum("py,qx->yxpq", down, across).reshape(height * width, -1)
+            envelope = np.abs(own)
+            own -= envelope * (own.sum(axis=0) / envelope.sum(axis=0))
+            even.append(own.real / wavelength**2)
+            odd.append(own.imag / wavelength**2)
+    boxes = [
+        np.clip(0.5 + length / (4 * n_places) - np.abs(_places(length, 2 * n_places)), 0, 1)
+        for length in (height, width)
+    ]
+    low = np.einsum("py,qx->yxpq", *boxes).reshape(height * width, -1)
+    low = low / low.sum(axis=0) - 1 / (height * width)
+    matrix = np.hstack([*even, *odd, low])
+    return Filters(matrix, 2 * _ORIENTATIONS * n_places**2)
+
+
+def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
+    """Return synthetic pictures: glyphs of two or three random Bézier curves, each in copies that are bent and shifted.
+
+    Parameters
+    ----------
+    height, width : int
+        In pixels.
+    seed : int
+        Public.
+
+    Returns
+    -------
+    array of shape (glyphs × copies, height × width)
+        In [−1, 1]; the copies of a glyph follow each other.
+    """
+    words = np.random.PCG64(seed)
+
+    def uniform(*shape: int) -> Matrix:
+        return np.asarray((words.random_raw(math.prod(shape)) >> np.uint64(11)) * 2.0**-53).reshape(shape)
+
+    def deviate(scale: float, *shape: int) -> Matrix:
+        return scale * math.sqrt(3) * (2 * uniform(*shape) - 1)
+
+    ends = 0.1 + 0.8 * uniform(_GLYPHS, 1, _CURVES, 4, 2)
+    drawn = np.ones((_GLYPHS, 1, _CURVES, 1))
+    drawn[:, 0, -1, 0] = uniform(_GLYPHS) < 0.5
+    ends = ends - 0.5 + deviate(0.4 * _BEND, _GLYPHS, _COPIES, _CURVES, 4, 2)
+    bent = ends @ (np.eye(2) + deviate(_BEND, _GLYPHS, _COPIES, 1, 2, 2))
+    bent += 0.5 + deviate(0.3 * _BEND, _GLYPHS, _COPIES, 1, 1, 2)
+    pen = _PEN[0] + (_PEN[1] - _PEN[0]) * uniform(_GLYPHS * _COPIES, 1, 1)
+    t = np.linspace(0, 1, _POINTS)[:, None]
+    points = np.hstack([(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t**2, t**3]) @ bent
+    points = points.reshape(_GLYPHS * _COPIES, -1, 2)
+    ink = np.broadcast_to(drawn, (_GLYPHS, _COPIES, _CURVES, _POINTS)).reshape(_GLYPHS * _COPIES, -1, 1)
+    down, across = (
+        np.exp(-(((np.arange(length) + 0.5) / length - points[:, :, axis, None]) ** 2) / (2 * pen**2))
+        for axis, length in enumerate((height, width))
+    )
+    down *= ink
+    pictures = np.zeros((_GLYPHS * _COPIES, height, width))
+    for k in range(points.shape[1]):
+        np.maximum(pictures, down[:, k, :, None] * across[:, k, None, :], out=pictures)
+    return 2 * pictures.reshape(len(pictures), -1) - 1
+
+
+@lru_cache(maxsize=4)
+def _project_glyphs(height: int, width: int, n_components: int, seed: int) -> PictureProjection:
+    filters = filters_of(height, width)
+    glyphs = draw_glyphs(height, width, seed)
+    z = np.vstack([filters.apply(glyphs[start : start + _BLOCK]) for start in range(0, len(glyphs), _BLOCK)])
+    matrix = discriminating_directions(filters.contrast_orientations(z), n_components)
+    # the contrast is linear: applied to the identity, it is a matrix, which goes into the projection
+    return PictureProjection(filters, z.mean(axis=0), filters.contrast_orientations(np.eye(z.shape[1])) @ matrix)
+
+
+def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
+    """Return the directions in which glyphs differ most, against their copies: B v = μ (W + κI) v, as columns.
+
+    Parameters
+    ----------
+    z : array of shape (glyphs × copies, n)
+        The copies of a glyph follow each other.
+    n_components : int
+        How many, those of the largest μ first.
+    """
+    copies = z.reshape(-1, _COPIES, z.shape[1])
+    means = copies.mean(axis=1)
+    off = (copies - means[:, None]).reshape(z.shape)
+    means = means - means.mean(axis=0)
+    within = off.T @ off / (len(z) - len(means))
+    between = means.T @ means / (len(means) - 1) - within / _COPIES
+    n = len(within)
+    largest = eigh(within, eigvals_only=True, subset_by_index=(n - 1, n - 1))[0]
+    within[np.diag_indices(n)] += _WITHIN * largest
+    values, vectors = eigh(between, within, subset_by_index=(n - n_components, n - 1))
+    values = np.maximum(values, 0)
+    signs = np.where(vectors.sum(axis=0) < 0, -1.0, 1.0)
+    return np.asarray((vectors * (signs * np.sqrt(values / (1 + values))))[:, ::-1])
+
+
+def _places(length: int, n_places: int) -> Matrix:
+    """The offset of every pixel from each of so many places, evenly spread over a side."""
+    centres = (np.arange(n_places) + 0.5) * length / n_places - 0.5
+    return np.arange(length) - centres[:, None]
+
+
+def _normalised(rows: Matrix) -> Matrix:
+    return np.asarray(rows / np.sqrt(np.einsum("ij,ij->i", rows, rows) + _BLANK)[:, None])

@@ -1,0 +1,138 @@
+"""Random Fourier features of encoded rows, and feature maps after a public projection.
+
+Legend: x an encoded row; ω a random frequency, normal of scale 1/ℓ; c₀ the share of the constant.
+
+    φ = (√((1 − c₀)/M) (cos ω_1ᵀx, …, cos ω_Mᵀx, sin ω_1ᵀx, …, sin ω_Mᵀx), √c₀),        ‖φ‖ = 1,
+
+whose inner products approach exp(−‖x − x'‖²/2ℓ²): a linear model of φ is a smooth model of x (Rahimi and Recht 2007). The
+frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal quantile
+function: they are the same everywhere up to rounding.
+
+ONNX operators that the maps need: MatMul, Cos, Sin, Concat, Mul.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import FeatureMap, require_width, scale_to_unit
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """Random Fourier features of encoded rows.
+
+    Attributes
+    ----------
+    n_inputs : int
+        Numbers of an encoded row.
+    n_frequencies : int, default 64
+        M: each gives a cosine and a sine.
+    length_scale : float, default 0
+        ℓ: rows that lie closer than this are alike. 0 is for √n_inputs.
+    seed : int, default 0
+        Public.
+    constant_share : float, default 0.05
+        c₀.
+
+    Examples
+    --------
+    >>> features = FourierFeatures(3, n_frequencies=500)
+    >>> phi = features.apply(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    >>> round(float(phi[0] @ phi[1]), 1), round(0.95 * math.exp(-1 / 2) + 0.05, 1)
+    (0.6, 0.6)
+    """
+
+    n_inputs: int
+    n_frequencies: int = 64
+    length_scale: float = 0.0
+    seed: int = 0
+    constant_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("n_inputs", "n_frequencies"):
+            if getattr(self, name) < 1:
+                raise InputError(name, expected="1 or more", got=str(getattr(self, name)), cure="Correct it.")
+        if not (math.isfinite(self.length_scale) and self.length_scale >= 0):
+            raise InputError("length_scale", expected="0 or more", got=str(self.length_scale), cure="0 is the default.")
+        if not 0 < self.constant_share < 1:
+            raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.05.")
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ."""
+        return 2 * self.n_frequencies + 1
+
+    @property
+    def frequencies(self) -> Matrix:
+        """ω, as columns."""
+        return _draw_normal(self.seed, self.n_inputs, self.n_frequencies) / (
+            self.length_scale or math.sqrt(self.n_inputs)
+        )
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows."""
+        require_width(rows, self)
+        phi, phases, M = np.empty((len(rows), self.n_features)), rows @ self.frequencies, self.n_frequencies
+        np.cos(phases, out=phi[:, :M])
+        np.sin(phases, out=phi[:, M:-1])
+        scale_to_unit(phi, self.constant_share)
+        return phi
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedFeatures:
+    """A feature map of rows after a public linear projection.
+
+    Attributes
+    ----------
+    matrix : array of shape (n_inputs, n_components)
+        Public; F of a `mooring.mechanisms.projection.Projection`, for example.
+    features : FeatureMap
+        Of n_components numbers.
+    """
+
+    matrix: Matrix
+    features: FeatureMap
+
+    def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or self.matrix.shape[1] != self.features.n_inputs:
+            raise InputError(
+                "matrix",
+                expected=f"{self.features.n_inputs} columns, one a number that the features are of",
+                got=f"shape {self.matrix.shape}",
+                cure="Declare features of as many numbers as the projection has components.",
+            )
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers of an encoded row."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Length of φ."""
+        return self.features.n_features
+
+    @property
+    def constant_share(self) -> float:
+        """c₀."""
+        return self.features.constant_share
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows."""
+        require_width(rows, self)
+        return self.features.apply(rows @ self.matrix)
+
+
+@lru_cache(maxsize=4)
+def _draw_normal(seed: int, n_rows: int, n_columns: int) -> Matrix:
+    words = np.random.PCG64(seed).random_raw(n_rows * n_columns) >> np.uint64(11)
+    return np.asarray(ndtri((words + 0.5) * 2.0**-53)).reshape(n_rows, n_columns)

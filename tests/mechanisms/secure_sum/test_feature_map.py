@@ -1,0 +1,141 @@
+"""One contract for all feature maps, and what is particular to those of pictures and to random Fourier features."""
+
+import math
+from functools import lru_cache
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from mooring.errors import InputError
+from mooring.mechanisms.secure_sum import picture_features
+from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures, TableFeatures
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, draw_glyphs, filters_of
+from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures, ProjectedFeatures
+from mooring.mechanisms.secure_sum.sums import quantise
+from mooring.tables.schema import Column, Schema
+from tests.raising import raising
+
+QUANTUM = 2.0**-12
+NUMBERS = Schema(tuple(Column(name, "number", 0, 1) for name in "abc"))
+PICTURES = PictureFeatures(8, 8, n_components=20)
+MAPS: dict[str, FeatureMap] = {
+    "table": TableFeatures(NUMBERS, log_scaled=frozenset({"b"})),
+    "columns alone": TableFeatures(NUMBERS, n_hats=0),
+    "rows": RowFeatures(4),
+    "fourier": FourierFeatures(5, n_frequencies=6, length_scale=0.5),
+    "projected": ProjectedFeatures(np.linspace(-1, 1, 15).reshape(5, 3), FourierFeatures(3)),
+    "pictures": PICTURES,
+    "wide": PictureFeatures(5, 9, n_components=4),
+    "coloured": PictureFeatures(8, 8, 3, n_components=20),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_every_feature_map_keeps_the_contract(name: str, data: st.DataObject) -> None:
+    """Norm one, the constant last; a row's φ depends on nothing but the row; rows of another width are refused."""
+    features = MAPS[name]
+    rows = data.draw(arrays(np.float64, (5, features.n_inputs), elements=st.floats(-1, 1)))
+    phi, before = features.apply(rows), rows.copy()
+    assert phi.shape == (5, features.n_features)
+    assert (rows == before).all()
+    assert np.allclose(phi[:, -1], math.sqrt(features.constant_share))
+    norms = np.linalg.norm(phi, axis=1)
+    assert (norms <= 1 + 1e-12).all()
+    quantise(phi, 2**12)
+    if name not in ("columns alone", "rows"):  # whose rows may be shorter, or zero
+        assert np.allclose(norms, 1, atol=1e-12)
+    order = data.draw(st.permutations(range(5)))
+    assert np.abs(features.apply(rows[order]) - phi[order]).max() < 1e-9
+    assert np.abs(np.vstack([features.apply(rows[:2]), features.apply(rows[2:])]) - phi).max() < 1e-9
+    for wrong in (rows[:, 1:], rows[0]):
+        with raising(InputError, "rows"):
+            features.apply(wrong)
+
+
+@pytest.mark.parametrize(
+    ("what", "make"),
+    [
+        ("height", lambda: PictureFeatures(3, 8)),
+        ("width", lambda: PictureFeatures(8, 300)),
+        ("n_channels", lambda: PictureFeatures(8, 8, 0)),
+        ("seed", lambda: PictureFeatures(8, 8, seed=-1)),
+        ("n_components", lambda: PictureFeatures(8, 8, n_components=0)),
+        ("n_components", lambda: PictureFeatures(8, 8, n_components=1000)),
+        ("n_inputs", lambda: FourierFeatures(0)),
+        ("n_frequencies", lambda: FourierFeatures(3, 0)),
+        ("length_scale", lambda: FourierFeatures(3, length_scale=math.inf)),
+        ("constant_share", lambda: FourierFeatures(3, constant_share=1.0)),
+        ("matrix", lambda: ProjectedFeatures(np.eye(4), FourierFeatures(3))),
+    ],
+)
+def test_feature_maps_that_cannot_be_are_refused(what: str, make: object) -> None:
+    with raising(InputError, what):
+        make()  # type: ignore[operator]
+
+
+@lru_cache
+def all_glyphs() -> np.ndarray:
+    return draw_glyphs(8, 8, 7)
+
+
+def glyphs(n: int = 60) -> np.ndarray:
+    return all_glyphs()[:n]
+
+
+def test_pictures_in_large_numbers_go_in_blocks_and_colours_are_averaged() -> None:
+    rows = np.vstack([glyphs(60)] * 10)
+    phi = PICTURES.apply(rows)
+    assert np.abs(phi[-60:] - PICTURES.apply(rows[:60])).max() < 1e-9
+    coloured = np.repeat(rows[:60], 3, axis=1) + np.tile([0.2, -0.1, -0.1], 64)
+    assert np.abs(MAPS["coloured"].apply(coloured) - phi[:60]).max() < 1e-9
+
+
+def test_features_of_pictures_feel_neither_brightness_nor_contrast() -> None:
+    rows = glyphs()
+    assert np.abs(PICTURES.apply(0.3 * rows + 0.4) - PICTURES.apply(rows)).max() < 1e-6
+    blank = PICTURES.apply(np.outer([0.1, 0.3, -0.7], np.ones(64)))
+    assert np.abs(blank - PICTURES.apply(np.zeros((3, 64)))).max() < 1e-6
+
+
+def test_bent_copies_of_a_glyph_are_nearer_than_other_glyphs() -> None:
+    phi = PICTURES.apply(glyphs(600))[:, :-1].reshape(100, 6, -1)
+    same = np.einsum("gi,gi->g", phi[:, 0], phi[:, 1])
+    other = np.einsum("gi,gi->g", phi[:, 0], np.roll(phi[:, 1], 1, axis=0))
+    assert np.median(same) > 0.6
+    assert abs(np.median(other)) < 0.2
+
+
+def test_rounding_moves_the_map_of_pictures_by_far_less_than_the_quantum() -> None:
+    """As another machine's sums would: all that the projection is fitted to, rounded to 10⁻¹³."""
+    before, apply = PICTURES.apply(glyphs()), picture_features.Filters.apply
+    with mock.patch.object(picture_features.Filters, "apply", lambda self, x: np.round(apply(self, x), 13)):
+        picture_features._project_glyphs.cache_clear()
+        after = PICTURES.apply(glyphs())
+    picture_features._project_glyphs.cache_clear()
+    assert 0 < np.abs(after - before).max() < 1e-9 < QUANTUM / 1e5
+
+
+def test_the_synthetic_pictures_are_the_same_everywhere() -> None:
+    """Figures on record, from raw words of the generator; another seed makes others."""
+    pictures = glyphs()
+    assert pictures.min() >= -1
+    assert pictures.max() <= 1
+    assert [round(float(x), 6) for x in pictures.mean(axis=1)[:3]] == [-0.340078, -0.372648, -0.454894]
+    assert not np.allclose(draw_glyphs(8, 8, 8)[:60], pictures)
+    assert np.abs(filters_of(8, 8).matrix.sum(axis=0)).max() < 1e-12
+
+
+def test_fourier_features_approach_the_gaussian_kernel() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1, 1, (30, 4))
+    features = FourierFeatures(4, n_frequencies=4000, length_scale=0.7)
+    phi = features.apply(rows)
+    distances = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
+    assert np.abs(phi @ phi.T - 0.95 * np.exp(-distances / (2 * 0.7**2)) - 0.05).max() < 0.06
+    assert not np.allclose(FourierFeatures(4, seed=1).frequencies, FourierFeatures(4).frequencies)
