@@ -28,6 +28,7 @@ from tests.sites import ANALYST, numeric_study
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
+@pytest.mark.posix
 def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
     study, inbox, work = numeric_study(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox)
