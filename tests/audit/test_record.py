@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mooring.attacks import REGISTRY
 from mooring.audit import (
     AuditSettings,
     EvaluationSpec,
@@ -32,7 +34,7 @@ from mooring.audit.hazards import (
     warn_of_linked_rows,
 )
 from mooring.audit.plan import Plan, _Search
-from mooring.audit.result import AttackOutcome
+from mooring.audit.result import AttackOutcome, AuditResult, References
 from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.learners.fitting import MOST_ALONE
@@ -44,9 +46,14 @@ RECORD = Path(__file__).parent / "record.json"
 NUMBER = re.compile(r"\d[\d.,%]*")
 
 
+def gist(words: str) -> list[Any]:
+    """How many words, and the numbers among them: which of its sentences a rule chose."""
+    return [len(words.split()), NUMBER.findall(words)]
+
+
 def figure(value: float, **beside: Any) -> Figure:
     levels = {"chance": None, "control": 1.0, "floor": None, "n": 9, "higher_is_worse": False}
-    return Figure("x", value, Interval.unknown(), **(levels | beside))
+    return Figure("x", value, **({"interval": Interval.unknown()} | levels | beside))
 
 
 def search(
@@ -104,7 +111,7 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     frontier = [places.index(one) for one in plan.frontier]
     tried = [list(vars(point).values())[1:] for point in found.tried]
     chosen = [None if one is None else places.index(one) for one in (best, recommended)]
-    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told, NUMBER.findall(words)])
+    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told, gist(words)])
 
 
 def test_rules_of_hazards_are_on_record() -> None:
@@ -133,7 +140,7 @@ def test_rules_of_hazards_are_on_record() -> None:
             *hazards_of_rows(rows),
             *hazards_of_rows(rows, projected=rows[:, :2], noise_scale=0.9),
         ]
-        kept = [len(sentences), *(NUMBER.findall(sentence) for sentence in sentences)]
+        kept = [len(sentences), *map(gist, sentences)]
         reach = sum("within reach" in sentence for sentence in sentences)
         numbers[name] = [kept, reach, *separated_variances(rows), rows_of_rare_values(rows)]
     labels = [hazards_of_labels([np.array(part) for part in parts]) for parts in ([[1, 1, 2], [3, 3]], [[1, 1]])]
@@ -179,6 +186,33 @@ def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
     ]
     for chance in (0.3, None):
         assert state_exposure(point(exposed_row=figure(0.3, chance=chance))) == ()
+
+
+def test_what_a_result_says_is_on_record() -> None:
+    """Its headline, whether joining pays and what was measured, with and without all that may be missing."""
+    score, gain = Score("accuracy", 0.8, 0.7, 0.9, 40), Gain("accuracy", 0.1, 0.02, 0.2, 40)
+    known = figure(0.4, control=0.9, floor=0.2, interval=Interval(0.3, 0.5, 0.95))
+    bare = point(centred_error=figure(0.6, control=None))
+    scored = replace(point(centred_error=known, linkage=linked(0.5)), deployed=score, gain=gain)
+    worse = replace(point(centred_error=figure(0.1)), point=OperatingPoint("c-gdp", 4, 16, 0.0, 0.0))
+    unmeasured = replace(scored, outcomes=())
+    cases = {
+        "one": ([scored], None, {}),
+        "chosen": ([bare, scored], 1, {"attacks": ["moments"]}),
+        "worst": ([bare, scored, worse], None, {"attacks": list(REGISTRY)}),
+        "unusable": ([worse], None, {"attacks": list(REGISTRY)[1:]}),
+        "not compared": ([replace(scored, gain=None)], None, {}),
+        "no attack": ([scored, unmeasured], None, {}),
+        "nothing": ([], None, {}),
+    }
+    said = {}
+    for name, (points, chosen, description) in cases.items():
+        for alone in (score, replace(score, value=float("nan")), None):
+            found = AuditResult(description, References(alone, None, 2), tuple(points), (), chosen)
+            measured = [found.measured(measure) or "" for measure in ("centred_error", "linkage")]
+            sentences = [gist(words) for words in (found.headline(), found.joining(), *measured)]
+            said[f"{name}, {'' if alone is None else alone.value}"] = [found.trustworthy, *sentences]
+    check_record(RECORD, "what a result says", said)
 
 
 def test_warnings_begin_where_they_say() -> None:
