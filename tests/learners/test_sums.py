@@ -86,6 +86,23 @@ def test_the_number_of_rows_and_the_means_are_read_off_the_constant() -> None:
     assert np.allclose(sums.means[1], np.bincount(y, minlength=4) / N - 1 / 4)
 
 
+def test_means_that_are_noise_are_taken_for_none() -> None:
+    """Few rows of many features with a mean of zero: taken as they come, noisy means cost more than the classes tell."""
+    rng, n, D, c0, scales = np.random.default_rng(2), 800, 100, 0.05, (6.5, 5.0)
+    y = rng.integers(0, 4, n)
+    phi = np.column_stack(
+        [rng.standard_normal((n, D - 1)) + 3 * np.eye(4, D - 1)[y] - 3 / 4 * (np.arange(D - 1) < 4), y]
+    )
+    scale_to_unit(phi, c0)
+    noise = np.triu(rng.standard_normal((D, D))) * np.where(np.eye(D), 1, math.sqrt(0.5))
+    S = phi.T @ phi + scales[0] * (np.triu(noise) + np.triu(noise, 1).T)
+    T = phi.T @ OUTCOMES[4](y)
+    sums = Sums(S, T + scales[1] * rng.standard_normal(T.shape), c0, 4, scales)
+    unit = math.sqrt(c0) * sums.n_rows
+    assert np.linalg.norm(sums.means[0]) < 0.5 * np.linalg.norm(S[:-1, -1] / unit)
+    assert np.mean(fit_least_squares(sums, shrink=False).predict(phi) == y) > 0.8
+
+
 def test_sums_that_do_not_fit_are_refused() -> None:
     with raising(InputError, "sums"):
         Sums(np.zeros((3, 2)), np.zeros((3, 1)), C0, 2)

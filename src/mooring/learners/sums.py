@@ -3,9 +3,10 @@
 Legend: φ = (x, √c₀) the features of a row with their constant; n, m the number and mean of rows, read off the constant's row
 of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
-Noise of known scale is taken into account in three ways, none of which looks at data: eigenvalues below zero are set to
-zero; the ridge grows with the spectral norm of the noise, λ = σ_S √D + 10⁻³ n/D; and, where features are many and weakly
-correlated, as those of tables, entries off the diagonal of C are shrunk by the share of their mean square that is noise.
+Noise of known scale is taken into account in four ways, none of which looks at data: eigenvalues below zero are set to
+zero; the ridge grows with the spectral norm of the noise, λ = σ_S √D + 10⁻³ n/D; means are shrunk (James and Stein), since
+n m mᵀ would carry the square of their noise into C; and, where features are many and weakly correlated, as those of tables,
+entries off the diagonal of C are shrunk by the share of their mean square that is noise.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ class Sums:
 
     @property
     def means(self) -> tuple[Matrix, Matrix]:
-        """The mean of x and the mean of y."""
+        """The mean of x and the mean of y, each shrunk towards zero by the share of its square that is noise."""
         unit = math.sqrt(self.constant_share) * self.n_rows
-        return self.products[:-1, -1] / unit, self.outcomes[-1] / unit
+        m, y = self.products[:-1, -1] / unit, self.outcomes[-1] / unit
+        noise_S, noise_T = (scale / unit for scale in self.noise_scales)
+        return _shrunk(m, m.size * noise_S**2 / 2), _shrunk(y, y.size * noise_T**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +187,12 @@ def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Ma
         signal = max(0.0, float((centred[off] ** 2 - variance).sum() / products[off].sum())) * products
         centred = np.where(off, centred * signal / (signal + variance), centred)
     return centred, crossed, m, y_mean
+
+
+def _shrunk(mean: Matrix, noise: float) -> Matrix:
+    """Take the mean square of the noise off a mean's square."""
+    squared = float(mean @ mean)
+    return np.asarray(mean * (max(0.0, 1 - noise / squared) if squared > 0 else 0.0))
 
 
 def _solve(matrix: Matrix, ridge: float, right: Matrix) -> Matrix:
