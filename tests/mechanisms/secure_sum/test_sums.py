@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums, promised_epsilon
-from mooring.mechanisms.secure_sum.sums import Outcome, SumAccumulator, SumLayout, quantise
+from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
 from mooring.tables.schema import Column, Schema
 from tests.mechanisms.secure_sum.test_secret_sharing import words_of
 from tests.raising import raising
@@ -115,6 +115,53 @@ def test_one_row_moves_the_sums_by_no_more_than_the_promise_says(n_classes: int)
     assert max(int((layout.outcome.encode(np.array([c])) ** 2).sum()) for c in range(max(2, n_classes))) == (
         layout.outcome.largest_norm_squared
     )
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 2**32 - 1), st.sampled_from([0, 2, 3]))
+def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int], seed: int, n_classes: int) -> None:
+    """Whatever blocks its rows come in; and it is the mean of what its rows would add, up to rounding."""
+    layout, rng = SumLayout(4, Outcome(n_classes), resolution=256), np.random.default_rng(seed)
+    persons = rng.permutation(np.repeat(np.arange(len(rows)) + 0.5, rows))
+    phi = rng.standard_normal((len(persons), 4))
+    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+    labels = rng.uniform(-1, 1, len(persons)) if n_classes == 0 else rng.integers(0, n_classes, len(persons))
+    counts, again, sums = PersonCounts(), PersonCounts(), SumAccumulator(layout)
+    for block in np.array_split(persons, 3):
+        counts.add(block)
+    for block in np.array_split(np.arange(len(persons)), 2):
+        sums.add(phi[block], labels[block], counts.of(persons[block]))
+        again.add(persons[block])
+    counts.require_same(again)
+    assert counts.most == max(rows)
+    whole, expected = np.zeros(layout.size, dtype=np.int64), np.zeros(layout.size)
+    for person in np.unique(persons):
+        own, alone, plain = persons == person, SumAccumulator(layout), SumAccumulator(layout)
+        alone.add(phi[own], labels[own], counts.of(persons[own]))
+        plain.add(phi[own], labels[own])
+        S, T = alone.vector[: layout.n_products], alone.vector[layout.n_products :]
+        doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
+        assert int((doubled * S**2).sum()) <= 256**4
+        assert int((T**2).sum()) <= 256**2 * layout.outcome.largest_norm_squared
+        whole += alone.vector
+        expected += plain.vector / own.sum()
+    assert (sums.vector == whole).all()
+    slack = 2 * 256 * len(persons) * max(layout.outcome.largest_norm_squared / 256, 3)
+    assert np.abs(whole - expected).max() < slack
+
+
+def test_persons_that_were_not_counted_are_refused() -> None:
+    counts, more = PersonCounts(), PersonCounts()
+    with raising(InputError, "rows of a person"):
+        counts.of(np.array([1.0]))
+    counts.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan]))
+    assert counts.of(np.array([1.0, np.nan, 2.0])).tolist() == [1, 2, 2]
+    more.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan, 1.0]))
+    with raising(InputError, "rows of a person"):
+        counts.of(np.array([1.5]))
+    with raising(InputError, "rows of a person"):
+        counts.require_same(more)
+    with raising(InputError, "divisors"):
+        SumAccumulator(SumLayout(2, Outcome(2))).add(np.eye(2), np.zeros(2), np.array([1, 0]))
 
 
 def test_rows_and_labels_beyond_the_bounds_are_refused() -> None:

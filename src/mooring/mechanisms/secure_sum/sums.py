@@ -6,6 +6,11 @@ S = Σ q qᵀ, T = Σ q yᵀ over all rows.
 Quantising φ, not the sums, makes every sum exact: products of such integers are exact in float64 below 2⁵³, in any order, so
 blocks of rows go through the matrix product of the machine. A row moves (S, T) by no more than (B², BY) in norm, which is
 checked in integers, not derived. The vector that is shared holds the upper triangle of S, row after row, and then T.
+
+Where the unit is a person, either nobody has more than m rows, and noise is m times as strong; or the mean over a person's k
+rows is added, which moves the sums no more than one row does. In integers, without all rows of a person at hand: each row
+adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a
+person's rows.
 """
 
 from __future__ import annotations
@@ -157,10 +162,20 @@ class SumAccumulator:
         self._T = np.zeros((layout.n_features, layout.outcome.width), dtype=np.int64)
         self.n_rows = 0
 
-    def add(self, features: Matrix, labels: Matrix) -> None:
-        """Add rows: their φ, and codes of classes or numbers in [−1, 1].
+    def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
+        """Add rows.
 
         A row longer than one is refused, by the integers that are added: whatever made φ, the sensitivity holds.
+
+        Parameters
+        ----------
+        features : array of shape (n, D)
+            φ.
+        labels : array of shape (n,)
+            Codes of classes, or numbers in [−1, 1].
+        rows_of_person : integers of shape (n,), optional
+            k of each row's person, counted over all blocks (`PersonCounts`): each person's mean is added. Without it, rows
+            are.
         """
         layout = self._layout
         if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
@@ -170,12 +185,14 @@ class SumAccumulator:
                 got=f"shape {features.shape} and {len(labels)} labels",
                 cure="Make them by the study's feature map.",
             )
-        q = quantise(features, layout.resolution)
+        q = r = quantise(features, layout.resolution)
+        if rows_of_person is not None:
+            q, r = (quantise(features, layout.resolution, rows_of_person**power) for power in (1, 2))
         y = layout.outcome.encode(labels)
         for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.resolution * max(layout.resolution, 4096)))):
             own, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
             self._S += (own.T @ own).astype(np.int64)
-            self._T += (own.T @ outcomes).astype(np.int64)
+            self._T += (r[start : start + step].T @ outcomes).astype(np.int64)
         self.n_rows += len(q)
         if self.n_rows > layout.most_rows:
             raise InputError("rows", expected=f"{layout.most_rows} at most", got="more", cure="Share fewer rows.")
@@ -186,12 +203,73 @@ class SumAccumulator:
         return self._layout.pack(self._S, self._T)
 
 
-def quantise(features: Matrix, resolution: int) -> Matrix:
-    """Return trunc(Bφ) as whole floats, or refuse rows whose integers are longer than B."""
+class PersonCounts:
+    """How many rows each person has, counted block by block; memory grows with the number of persons.
+
+    Examples
+    --------
+    >>> counts = PersonCounts()
+    >>> counts.add(np.array([7.0, 3.0, 7.0]))
+    >>> counts.most, counts.of(np.array([3.0, 7.0]))
+    (2, array([1, 2]))
+    """
+
+    def __init__(self) -> None:
+        self._persons, self._counts = np.empty(0), np.empty(0, dtype=np.int64)
+
+    @property
+    def most(self) -> int:
+        """The most rows that a person has."""
+        return int(self._counts.max(initial=0))
+
+    def add(self, persons: Matrix) -> None:
+        """Count rows: equal numbers are one person's."""
+        own, counts = np.unique(persons, return_counts=True)
+        known, place = np.unique(np.concatenate([self._persons, own]), return_inverse=True)
+        total = np.bincount(place, weights=np.concatenate([self._counts, counts]), minlength=known.size)
+        self._persons, self._counts = known, total.astype(np.int64)
+
+    def of(self, persons: Matrix) -> Integers:
+        """Return how many rows the person of each of these rows has."""
+        place = np.minimum(np.searchsorted(self._persons, persons), max(0, self._persons.size - 1))
+        if self._persons.size == 0 or not np.array_equal(self._persons[place], persons, equal_nan=True):
+            raise _changed_persons()
+        return np.asarray(self._counts[place])
+
+    def require_same(self, others: PersonCounts) -> None:
+        """Refuse rows that were not those counted: who had more of them than were counted would weigh too much."""
+        same = np.array_equal(self._persons, others._persons, equal_nan=True)
+        if not (same and np.array_equal(self._counts, others._counts)):
+            raise _changed_persons()
+
+
+def _changed_persons() -> InputError:
+    return InputError(
+        "rows of a person",
+        expected="those that were counted",
+        got="others",
+        cure="The table changed while it was read. Share it again.",
+    )
+
+
+def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:
+    """Return trunc(Bφ) as whole floats, or refuse rows whose integers are longer than B.
+
+    Parameters
+    ----------
+    features : array of shape (n, D)
+    resolution : int
+        B.
+    divisors : integers of shape (n,), optional
+        d: return trunc(Bφ/√d) instead, no longer than B/√d.
+    """
     if not np.isfinite(features).all():
         raise InputError("features", expected="finite", got="NaN or Inf", cure="Declare what a missing value is.")
-    q = np.trunc(features * resolution)
-    if np.abs(q).max(initial=0) > resolution or np.einsum("ij,ij->i", q, q).max(initial=0) > resolution**2:
+    d = np.ones(1, dtype=np.int64) if divisors is None else divisors
+    if d.min(initial=1) < 1:
+        raise InputError("divisors", expected="1 or more", got="less", cure="Count the rows of each person first.")
+    q = np.trunc(features * (resolution / np.sqrt(d))[:, None])
+    if np.abs(q).max(initial=0) > resolution or (np.einsum("ij,ij->i", q, q) * d).max(initial=0) > resolution**2:
         raise InputError(
             "features",
             expected="rows of norm one at most",
