@@ -176,7 +176,7 @@ def try_mutant(mutant: Mutant, baseline: Baseline, copies: SimpleQueue[Path]) ->
         limit = SLOWER * baseline.seconds + SLACK
         tests = find_tests(mutant.module)
         failed = run_tests(place, tests[:NEAR], "-x", *without, limit=limit)
-        if failed == []:
+        if failed == [] and tests[NEAR:]:
             failed = run_tests(place, tests[NEAR:], "-x", *without, limit=limit)
     finally:
         target.write_bytes(original)
