@@ -27,10 +27,16 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
 EXTRA_TESTS = {
-    "mechanisms": ("theorems", "test_estimators.py", "protocol/participant"),
+    "mechanisms": (
+        *("theorems", "test_estimators.py", "protocol/participant"),
+        *("learners/test_sums.py", "learners/test_sum_export.py"),
+    ),
     "alignment": ("theorems", "protocol/analyst"),
     "attacks": ("audit/test_decoding.py",),
-    "protocol": ("cli/test_study.py", "cli/test_whole_way.py"),
+    "protocol": (
+        *("cli/test_study.py", "cli/test_engine_options.py", "cli/test_analyst.py"),
+        *("cli/test_send.py", "cli/test_whole_way.py"),
+    ),
 }
 BASELINE_PROCESSES = 4
 NEAR = 5  # test files that are read first: most mutants end there

@@ -1,7 +1,15 @@
 """Presigned addresses: periods, and places that can sign."""
 
-from mooring.errors import InputError
-from mooring.protocol.transport.invitations import invite, parse_period
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mooring.errors import InputError, StorageError
+from mooring.protocol.transport import invitations
+from mooring.protocol.transport.invitations import invite, parse_period, write_invitations
 from tests.protocol.transport.support import make_study
 from tests.raising import raising
 
@@ -16,3 +24,36 @@ def test_periods_and_places_that_cannot_be_signed_for() -> None:
             invite(make_study(), place)
     with raising(InputError, "participant", got="nobody"):
         invite(make_study(), "s3://ward/inbox", only=["nobody"])
+
+
+def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def sign(path: str, **options: Any) -> str:
+        asked.append((path, options))
+        return f"https://store/{path}?secret"
+
+    def ls(place: str) -> None:
+        raise FileNotFoundError(place)
+
+    def opened(address: str, **options: Any) -> tuple[Any, str]:
+        asked.append((address, options))
+        return SimpleNamespace(exists=lambda place: place == "ward", sign=sign, ls=ls), address.removeprefix("s3://")
+
+    monkeypatch.setattr(invitations, "open_file_system", opened)
+    study = make_study()
+    names = [member.name for member in study.participants]
+    found = invite(study, "s3://ward/inbox", expires=90)
+    assert asked.pop(0) == ("s3://ward/inbox", {"config_kwargs": {"signature_version": "s3v4"}})
+    signed = {"expiration": 90, "client_method": "put_object"}
+    assert asked == [(f"ward/inbox/{name}.bundle", signed) for name in names]
+    assert [one.name for one in invite(study, "s3://ward/inbox", only=names[1:])] == names[1:]
+    assert asked[-1][1]["expiration"] == 7 * 86_400
+    assert "secret" not in repr(found)
+    paths = write_invitations(found, tmp_path / "addresses")
+    assert list(paths) == names
+    assert paths[names[0]].read_text() == f"https://store/ward/inbox/{names[0]}.bundle?secret\n"
+    assert stat.S_IMODE(paths[names[0]].stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "addresses").stat().st_mode) == 0o700
+    with raising(StorageError, "the invitation"):
+        invite(study, "s3://elsewhere/inbox")
