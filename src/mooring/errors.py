@@ -6,9 +6,10 @@ private records: shapes, names and counts only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
-__all__ = ["InputError", "MissingExtraError", "MooringError", "RefusedError", "StorageError"]
+__all__ = ["InputError", "MissingExtraError", "MooringError", "RefusedError", "StorageError", "require_choice"]
 
 
 class MooringError(Exception):
@@ -42,6 +43,15 @@ class InputError(MooringError, ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         keywords = {"expected": self.expected, "got": self.got, "cure": self.cure}
         return partial(type(self), **keywords), (self.what,)  # errors must survive the way back from a worker process
+
+
+def require_choice(
+    what: str, value: object, choices: Iterable[str], *, cure: str = "Names are lower-case, with hyphens."
+) -> None:
+    """Refuse a value that is none of the choices."""
+    known = tuple(choices)
+    if value not in known:
+        raise InputError(what, expected=f"one of {', '.join(known)}", got=repr(value), cure=cure)
 
 
 class MissingExtraError(MooringError, ImportError):

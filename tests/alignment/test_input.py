@@ -66,7 +66,7 @@ def test_bad_uploads_are_refused_and_named(
 
 def test_an_unknown_solver_is_refused(uploads: np.ndarray, refused: Refused) -> None:
     for call in (lambda: align(uploads, solver="newton"), lambda: align_batch(uploads[None], solver="newton")):
-        refused(call, "solver", "one of 'accelerated', 'gpm', 'spectral'", "'newton'")
+        refused(call, "solver", "one of accelerated, gpm, spectral", "'newton'")
 
 
 def test_a_negative_iteration_limit_is_refused(uploads: np.ndarray, refused: Refused) -> None:

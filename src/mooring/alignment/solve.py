@@ -11,7 +11,7 @@ from mooring.alignment.accelerated import solve_accelerated
 from mooring.alignment.power_method import solve_by_power_method, spectral_maps
 from mooring.alignment.problem import ProcrustesProblem, make_batch, make_problem, require_batch
 from mooring.alignment.result import Alignment, BatchSolution, Termination
-from mooring.errors import InputError
+from mooring.errors import InputError, require_choice
 from mooring.geometry.orthogonal import reorthogonalise
 from mooring.typing import Array
 
@@ -99,13 +99,7 @@ def align_batch(
 def _solved(
     problem: ProcrustesProblem, *, solver: str, max_iterations: int, tolerance: float, certify: bool
 ) -> tuple[Alignment, ...]:
-    if solver not in _SOLVERS:
-        raise InputError(
-            "solver",
-            expected=f"one of {', '.join(map(repr, _SOLVERS))}",
-            got=repr(solver),
-            cure="'accelerated' is the default.",
-        )
+    require_choice("solver", solver, _SOLVERS, cure="'accelerated' is the default.")
     if max_iterations < 0:
         raise InputError("max_iterations", expected="zero or more", got=str(max_iterations), cure="500 is the default.")
     if not tolerance > 0:

@@ -23,7 +23,7 @@ from mooring.attacks.pseudoinverse import pseudoinverse, pseudoinverse_batch
 from mooring.attacks.reconstruction import Reconstruction
 from mooring.attacks.repeated_upload import repeated_upload
 from mooring.attacks.view import CollusionView
-from mooring.errors import InputError
+from mooring.errors import InputError, require_choice
 from mooring.randomness import require_generator
 
 
@@ -145,11 +145,5 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
 
 
 def _attack_named(name: str) -> Attack:
-    if name not in REGISTRY:
-        raise InputError(
-            "attack",
-            expected=f"one of {', '.join(REGISTRY)}",
-            got=repr(name),
-            cure="Names are lower-case, with hyphens.",
-        )
+    require_choice("attack", name, REGISTRY)
     return REGISTRY[name]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from mooring.errors import InputError
+from mooring.errors import InputError, require_choice
 from mooring.theory import require_scale
 
 
@@ -85,11 +85,5 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 def get_method(name: str) -> Method:
     """Return the method called `name`."""
-    if name not in METHODS:
-        raise InputError(
-            "method",
-            expected=f"one of {', '.join(METHODS)}",
-            got=repr(name),
-            cure="Names are lower-case, with hyphens.",
-        )
+    require_choice("method", name, METHODS)
     return METHODS[name]

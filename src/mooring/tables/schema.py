@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from mooring.errors import InputError
+from mooring.errors import InputError, require_choice
 
 ColumnKind = Literal["number", "integer", "category"]
 MissingRule = Literal["refuse", "fill", "indicate"]
@@ -72,7 +72,7 @@ class Column:
         object.__setattr__(self, "spread", self.high / 2 - self.low / 2)
         where = f"column {self.name!r}"
         for what, choices in _CHOICES.items():
-            _require_choice(where, what, getattr(self, what), choices)
+            require_choice(f"{what} of {where}", getattr(self, what), choices, cure="Correct the study.")
         if not (isinstance(self.name, str) and self.name and can_be_shown(self.name)):
             raise InputError(
                 "name of a column",
@@ -132,7 +132,7 @@ class Label:
     high: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_choice("label", "kind", self.kind, get_args(LabelKind))
+        require_choice("kind of label", self.kind, get_args(LabelKind), cure="Correct the study.")
         if (self.kind == "none") != (self.column == ""):
             raise InputError(
                 "label",
@@ -365,10 +365,3 @@ def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None
             raise InputError(
                 where, expected=f"made of {', '.join(sorted(known))}", got=repr(name), cure="Correct its spelling."
             )
-
-
-def _require_choice(where: str, what: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(
-            f"{what} of {where}", expected=f"one of {', '.join(choices)}", got=repr(value), cure="Correct the study."
-        )

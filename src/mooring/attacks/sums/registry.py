@@ -12,7 +12,7 @@ from mooring.attacks.sums.leverage import leverage, measure_leverage
 from mooring.attacks.sums.register import register
 from mooring.attacks.sums.view import LabelledFeatures, SumView
 from mooring.attacks.sums.whitened_difference import whitened_difference
-from mooring.errors import InputError
+from mooring.errors import require_choice
 from mooring.typing import Matrix
 
 
@@ -67,13 +67,7 @@ def score_membership(name: str, view: SumView, candidates: LabelledFeatures) -> 
     DoesNotApply
         If the view gives this attack nothing to work with.
     """
-    if name not in SUM_ATTACKS:
-        raise InputError(
-            "attack",
-            expected=f"one of {', '.join(SUM_ATTACKS)}",
-            got=repr(name),
-            cure="Names are lower-case, with hyphens.",
-        )
+    require_choice("attack", name, SUM_ATTACKS)
     return SUM_ATTACKS[name].function(view, candidates)
 
 
