@@ -97,7 +97,8 @@ def _server_targets(world: World) -> list[Target]:
 
     def take_answers(data: bytes) -> object:
         answers = {f"site {k}": answer_of(said) for k, said in enumerate(read_lines(data))}
-        return server.record({name: {"share": answer} for name, answer in answers.items()}, "done")
+        said = {name: {"share": dict(answer)} for name, answer in answers.items()}
+        return replace(server, answers=said).record("done")
 
     write_file(place / "f", b"0123")
     digest = hashlib.sha256(b"abc").hexdigest()

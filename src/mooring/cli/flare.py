@@ -22,8 +22,8 @@ from mooring.cli.execution import (
 )
 
 flare_app = typer.Typer(
-    help="Take part over NVIDIA FLARE: a job of one round whose sites run what is installed there, and nothing that is "
-    "sent. See docs/flare.md.",
+    help="Take part over NVIDIA FLARE: a job whose sites run what is installed there, and nothing that is sent. "
+    "See docs/flare.md.",
     no_args_is_help=True,
 )
 Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit that 'nvflare provision' made.")]
@@ -76,6 +76,8 @@ def site(
     here, and a job of another study than yours is refused.
 
     Example: mooring flare site --study study.toml --data patients.csv --labels --output kit/local
+
+    Secure sums, in which no label leaves: mooring flare site --study study.toml --data patients.csv --output kit/local
     """
     with run_command(format) as console:
         from mooring.engines.flare.configuration import write_policy
@@ -99,11 +101,15 @@ def site(
         )
         write_policy(output, "site")
         settings.write(output)
+        about_labels = "labels included" if labels else "without consent for labels"
+        shared = f"share {data}, {about_labels}," if agreed.sums is None else f"share noisy sums over {data}, sealed,"
+        if agreed.sums is not None and member.name in agreed.sum_scheme.combiners:
+            shared += " and combine everybody's"
         _show_files(
             console,
             output,
-            f"This site is {member.name}, and FLARE must call it so. It will share {data} in the study with the fingerprint "
-            f"{agreed.fingerprint}" + (", labels included." if labels else ", without consent for labels."),
+            f"This site is {member.name}, and FLARE must call it so. It will {shared} in the study with the fingerprint "
+            f"{agreed.fingerprint}.",
         )
 
 
@@ -113,9 +119,19 @@ def server(
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
     folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
-    learner: Annotated[str, typer.Option(help="auto, linear, random-fourier or forest.")] = "auto",
+    learner: Annotated[
+        str,
+        typer.Option(
+            help="auto, linear, random-fourier or forest; of secure sums auto, discriminant or least-squares."
+        ),
+    ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="For training.")] = 0,
-    least_sites: Annotated[int, typer.Option(min=2, help="With fewer bundles there is no model.")] = 2,
+    least_sites: Annotated[
+        int,
+        typer.Option(
+            min=2, help="With fewer bundles there is no model; of secure sums, or with fewer than the quorum."
+        ),
+    ] = 2,
     wait_seconds: Annotated[int, typer.Option(min=1, help="How long a site may take to answer.")] = 3600,
     late: Annotated[
         bool,
@@ -134,10 +150,8 @@ def server(
         from mooring.engines.flare.configuration import write_policy
         from mooring.engines.flare.settings import ServerSettings, opened_vault
         from mooring.errors import RefusedError
-        from mooring.learners import require_learner
         from mooring.protocol.messages.study import Study
 
-        require_learner(learner, to_deliver=True)
         agreed = Study.read(study)
         agreed.require_roster()
         if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
@@ -147,6 +161,7 @@ def server(
         settings = ServerSettings(
             study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
         )
+        settings.require_learner(agreed)
         write_policy(output, "server")
         settings.write(output)
         _show_files(

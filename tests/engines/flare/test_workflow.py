@@ -287,6 +287,13 @@ def test_the_server_needs_the_analysts_vault(world: World) -> None:
         ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
 
 
+@pytest.mark.parametrize("learner", ["lienar", "svm", "discriminant"])
+def test_a_learner_that_cannot_be_delivered_ends_the_job_at_once(world: World, learner: str) -> None:
+    replace(ServerSettings.read(world.place / "kit"), learner=learner).write(world.place / "kit")
+    with raising(InputError, "learner"):
+        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
+
+
 def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
     with raising(RefusedError, "the job", reason="another one is at work"):
         ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
@@ -467,7 +474,7 @@ def test_settings_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) ->
     "entry",
     [
         *("least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"),
-        *("late = 1", "learner = 1", 'learner = "lienar"', 'learner = "svm"'),
+        *("late = 1", "learner = 1"),
     ],
 )
 def test_a_servers_settings_are_checked(entry: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a site does in a job: deal the anchor, share once, check and keep its result. No FLARE in here.
+"""What a site does in a job: deal the anchor, share once, combine secure sums, check and keep its result. No FLARE in here.
 
 Everything that it uses is its own: study, vault, table and consent come from its settings. A task tells a ticket, and sizes
 and digests of what can be fetched.
@@ -7,7 +7,8 @@ and digests of what can be fetched.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,21 +23,32 @@ from mooring.atomic_io import (
     make_folder,
 )
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
+from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, Result, bound_result_files, read_result
+from mooring.protocol.messages.result import (
+    MAP_FILE,
+    MODEL_FILE,
+    SUM_FILE,
+    bound_result_files,
+    read_result,
+    read_sum_result,
+)
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
+from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
 from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
-from mooring.protocol.participant.upload import used_anchor
+from mooring.protocol.participant.secure_sums import SumShareResult
+from mooring.protocol.participant.upload import ShareResult, used_anchor
 from mooring.typing import Progress
 
 _COMMAND = "mooring flare"
-_ARRIVING, _LOCK = ".arriving", ".flare.lock"
+_ARRIVING, _BUNDLES, _LOCK = ".arriving", "bundles", ".flare.lock"
 _CLEARING_SECONDS = 60.0
 
 
@@ -68,16 +80,21 @@ class ClientWorkflow:
     def do(self, task: str, told: Message, ask: Ask) -> dict[str, Any]:
         """Do a task of the job, and say in plain values what was done."""
         participant = self._participant(told)
-        make_folder(self.settings.folder, mode=0o700, what="the site's folder")
-        with _tidied(self.settings.folder, self.settings.folder / _ARRIVING, self.settings.result):
-            match task:
-                case "mooring.anchor":
-                    return self._deal(participant, told, ask)
-                case "mooring.share":
-                    return self._share(participant, told, ask)
-                case "mooring.result":
-                    return self._keep_result(participant, told, ask)
-        raise InputError("task", expected="one of mooring's", got="another", cure="Use the same version of mooring.")
+        steps = {
+            ANCHOR_TASK: self._deal,
+            SHARE_TASK: self._share,
+            CONFIRM_TASK: self._confirm,
+            COMBINE_TASK: self._combine,
+            RESULT_TASK: self._keep_result,
+        }
+        if task not in steps:
+            raise InputError(
+                "task", expected="one of mooring's", got="another", cure="Use the same version of mooring."
+            )
+        folder = self.settings.folder
+        make_folder(folder, mode=0o700, what="the site's folder")
+        with _tidied(folder, folder / _ARRIVING, folder / _BUNDLES, self.settings.result):
+            return steps[task](participant, told, ask)
 
     def _participant(self, told: Message) -> Participant:
         study = Study.read(self.settings.study)
@@ -100,6 +117,20 @@ class ClientWorkflow:
         return {"digest": send_file(path, _ticket(told), ask)}
 
     def _share(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+        study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
+        shared = (self._share_rows if study.sums is None else self._share_sums)(participant, path, told, ask)
+        record = {"command": _COMMAND, **shared.as_dict()}
+        participant.vault.write(study.folder_name, "share.json", json.dumps(record).encode())
+        if hash_file(path, what="the bundle") != shared.bundle_digest:
+            raise StorageError(
+                "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
+            )
+        send_file(path, _ticket(told), ask, progress=_in_tenths("sent", self.tell))
+        answer = {"digest": shared.bundle_digest, "reissued": int(shared.reissued)}
+        # Beside noisy sums, an exact number of rows would tell of one record's presence.
+        return answer | ({"rows": shared.n_rows} if study.sums is None else {})
+
+    def _share_rows(self, participant: Participant, path: Path, told: Message, ask: Ask) -> ShareResult:
         study = participant.study
         if study.label.kind != "none" and not self.settings.labels:
             raise InputError(
@@ -109,23 +140,47 @@ class ClientWorkflow:
                 cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, "
                 "write labels = true in the site's mooring.toml.",
             )
-        path = self.settings.folder / f"{self.name}{SUFFIX}"
-        anchor = self.settings.anchor or self._fetched_anchor(study, told, ask)
-        shared = participant.share(
+        return participant.share(
             self.settings.data,
-            anchor=anchor,
+            anchor=self.settings.anchor or self._fetched_anchor(study, told, ask),
             output=path,
             ignore=self.settings.ignore,
             progress=_in_tenths("shared", self.tell),
         )
-        record = {"command": _COMMAND, **shared.as_dict()}
-        participant.vault.write(study.folder_name, "share.json", json.dumps(record).encode())
-        if hash_file(path, what="the bundle") != shared.bundle_digest:
-            raise StorageError(
-                "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
-            )
-        send_file(path, _ticket(told), ask, progress=_in_tenths("sent", self.tell))
-        return {"digest": shared.bundle_digest, "rows": shared.n_rows, "reissued": int(shared.reissued)}
+
+    def _share_sums(self, participant: Participant, path: Path, told: Message, ask: Ask) -> SumShareResult:
+        """No consent for labels is needed: none of them leaves."""
+        progress = _in_tenths("added up", self.tell)
+        return participant.share_sums(self.settings.data, output=path, ignore=self.settings.ignore, progress=progress)
+
+    def _confirm(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+        path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"
+        participant.confirm(self._fetched_bundles(participant.study, told, ask), output=path)
+        return {"digest": send_file(path, _ticket(told), ask)}
+
+    def _combine(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+        study, folder = participant.study, self.settings.folder
+        closing, most = folder / LIST_FILE, most_answer_bytes(study, LIST)
+        fetch_file(
+            LIST_FILE, closing, _ticket(told), ask, **_announced(told, LIST_FILE), most=most, what="the closing list"
+        )
+        bundles, path = self._fetched_bundles(study, told, ask), folder / f"{self.name}{SUFFIXES[SHARE]}"
+        participant.combine(bundles, closing, output=path, progress=_in_tenths("combined", self.tell))
+        digest = send_file(path, _ticket(told), ask)
+        shutil.rmtree(bundles, ignore_errors=True)  # everybody's; whoever needs the share again has it in the vault
+        return {"digest": digest}
+
+    def _fetched_bundles(self, study: Study, told: Message, ask: Ask) -> Path:
+        """The folder of everybody's bundles, as far as the server has them; what came before is not fetched again."""
+        folder, most = self.settings.folder / _BUNDLES, most_sum_bundle_bytes(study)
+        make_folder(folder, mode=0o700, what="the site's folder")
+        for name in (f"{member.name}{SUFFIX}" for member in study.participants):
+            if f"{name}.size" not in told:
+                continue
+            path, announced = folder / name, _announced(told, name)
+            if not path.exists() or hash_file(path, what="the bundle") != announced["digest"]:
+                fetch_file(name, path, _ticket(told), ask, **announced, most=most, what="the bundle")
+        return folder
 
     def _fetched_anchor(self, study: Study, told: Message, ask: Ask) -> Path:
         if "anchor.size" not in told:
@@ -147,18 +202,22 @@ class ClientWorkflow:
             if f"{name}.size" in told:
                 announced = _announced(told, name)
                 fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
-        delivered = read_result(arriving, study, participant.member)
-        anchor = open_anchor(vault, study, used_anchor(vault, study))
-        require_own_map(delivered, Perturbation(study, anchor, vault), vault)
-        self._keep(delivered, arriving)
-        return {"model": delivered.model_digest}
+        if study.sums is not None:
+            read_sum_result(arriving, study)
+            digest, names = hash_file(arriving / MODEL_FILE, what="the model"), [MODEL_FILE, SUM_FILE]
+        else:
+            delivered = read_result(arriving, study, participant.member)
+            anchor = open_anchor(vault, study, used_anchor(vault, study))
+            require_own_map(delivered, Perturbation(study, anchor, vault), vault)
+            digest, names = delivered.model_digest, [MODEL_FILE, MAP_FILE] if delivered.model else [MAP_FILE]
+        self._keep(names, arriving)
+        return {"model": digest}
 
-    def _keep(self, delivered: Result, arriving: Path) -> None:
+    def _keep(self, names: Sequence[str], arriving: Path) -> None:
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
-        names = (MODEL_FILE, MAP_FILE) if delivered.model is not None else (MAP_FILE,)
         for name in names:
             copy_atomically(arriving / name, self.settings.result / name, what="the result")
-        for name in (MODEL_FILE, MAP_FILE):
+        for name in (MODEL_FILE, MAP_FILE, SUM_FILE):
             with suppress(OSError):
                 (arriving / name).unlink()
         with suppress(OSError):

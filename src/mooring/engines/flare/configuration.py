@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the guard reads this module in every process of a site's, a
     from mooring.protocol.messages.study import Study
 
 ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
+CONFIRM_TASK, COMBINE_TASK = "mooring.confirm", "mooring.combine"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
 CONTROLLER = "mooring.engines.flare.controller.MooringController"
 _FEWEST_SITES = 2  # alignment needs two; more is for the server's least_sites to ask
@@ -71,7 +72,7 @@ def site_config(digest: str) -> dict[str, Any]:
         "format_version": 2,
         "executors": [
             {
-                "tasks": [ANCHOR_TASK, SHARE_TASK, RESULT_TASK],
+                "tasks": [ANCHOR_TASK, SHARE_TASK, CONFIRM_TASK, COMBINE_TASK, RESULT_TASK],
                 "executor": {"path": EXECUTOR, "args": {"study": digest}},
             }
         ],

@@ -1,11 +1,10 @@
-"""The server's half of a FLARE job: one round, in which a site that dies or does not answer stops nobody else."""
+"""The server's half of a FLARE job, in which a site that dies or does not answer stops nobody else."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import ClientTask, Task
@@ -16,16 +15,14 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.chunks import TOPIC, plain_values
-from mooring.engines.flare.configuration import ANCHOR_TASK, RESULT_TASK, SHARE_TASK
-from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
+from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, Told, answer_of
 from mooring.errors import MooringError
 
 _LOOK_SECONDS = 0.2
-Answers = dict[str, dict[str, Any]]
 
 
 class MooringController(Controller):  # type: ignore[misc]
-    """Fetches the sealed anchor from its dealer, collects bundles, aligns, trains, and hands results back.
+    """Gives sites the tasks of `ServerWorkflow.run`, and answers what they ask about files.
 
     Parameters
     ----------
@@ -50,15 +47,17 @@ class MooringController(Controller):  # type: ignore[misc]
         fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answered)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """The round."""
+        """The job."""
         part = self._part
         if part is None:
             return
-        answers: Answers = {}
+
+        def ask(task: str, told: Mapping[str, Told], answers: Answers) -> None:
+            self._ask(part, task, told, answers, abort_signal, fl_ctx)
+
         try:
-            self._round(part, answers, abort_signal, fl_ctx)
+            part.run([client.name for client in fl_ctx.get_engine().get_clients()], ask)
         except MooringError as problem:
-            part.record(answers, str(problem))
             self.system_panic(str(problem), fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
@@ -78,43 +77,22 @@ class MooringController(Controller):  # type: ignore[misc]
         if runner is not None:
             runner.ABORT_RETURN_CODES = []
 
-    def _round(self, part: ServerWorkflow, answers: Answers, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        sites = part.known(client.name for client in fl_ctx.get_engine().get_clients())
-        part.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
-        dealer = part.study.dealing_member.name
-        if dealer in sites and not part.anchor.exists():
-            found = self._asked(ANCHOR_TASK, {dealer: part.for_dealer()}, part, abort_signal, fl_ctx)
-            answers.setdefault(dealer, {})["anchor"] = found[dealer]
-        if not part.anchor.exists():
-            part.tell(f"{dealer} has not sent the anchor: only sites that have one of their own can share")
-        told = {name: part.for_participant(name) for name in sites}
-        for name, answer in self._asked(SHARE_TASK, told, part, abort_signal, fl_ctx).items():
-            answers.setdefault(name, {})["share"] = answer
-        if abort_signal.triggered:
-            part.record(answers, "aborted")
-            return
-        delivered = part.analysed()
-        told = {name: part.for_result(name) for name in delivered if name in sites}
-        for name, answer in self._asked(RESULT_TASK, told, part, abort_signal, fl_ctx).items():
-            answers.setdefault(name, {})["result"] = answer
-        part.record(answers, "done")
-
-    def _asked(
+    def _ask(
         self,
-        task_name: str,
-        told: Mapping[str, Mapping[str, str | int]],
         part: ServerWorkflow,
+        task_name: str,
+        told: Mapping[str, Told],
+        answers: Answers,
         abort_signal: Signal,
         fl_ctx: FLContext,
-    ) -> dict[str, dict[str, Any]]:
+    ) -> None:
         """Give each site its task, and wait until all have answered, or their time is over."""
-        found: dict[str, dict[str, Any]] = {name: {"outcome": "no answer"} for name in told}
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            reply = client_task.result
+            reply, name = client_task.result, client_task.client.name
             fine = reply.get_return_code() == ReturnCode.OK
-            found[client_task.client.name] = answer_of(reply) if fine else {"outcome": "failed"}
-            part.tell(f"{client_task.client.name}, {task_name}: {found[client_task.client.name].get('outcome')}")
+            answers[name] = answer_of(reply) if fine else {"outcome": "failed"}
+            part.tell(f"{name}, {task_name}: {answers[name].get('outcome')}")
 
         tasks = []
         for name, words in told.items():
@@ -125,9 +103,8 @@ class MooringController(Controller):  # type: ignore[misc]
             tasks.append(task)
         while any(task.completion_status is None for task in tasks) and not abort_signal.triggered:
             time.sleep(_LOOK_SECONDS)
-        for words in told.values():
-            part.counter.close(str(words["ticket"]))
-        return found
+        if abort_signal.triggered:
+            raise JobAbortedError
 
     def _answered(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
         """Answer a request about a file."""

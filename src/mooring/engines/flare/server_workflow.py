@@ -1,13 +1,14 @@
-"""What the server does in a job: take what arrives, align, train, deliver. No FLARE in here.
+"""What the server does in a job: ask sites, take what arrives, align or add up, train, deliver. No FLARE in here.
 
 The work folder is that of 'mooring align': any command goes on from what a job left there. A sealed anchor lies beside the
-inbox, and the server holds no key that opens it.
+inbox, and the server holds no key that opens it. In a study of secure sums, so do sealed shares, confirmations and shares of
+the total in the inbox.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,25 +16,48 @@ from typing import Any
 
 from mooring.atomic_io import LockHeldError, hash_file, hold_lock, make_folder, open_plain_file, write_atomically
 from mooring.engines.flare.chunks import FileExchange, IncomingFile
+from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import ServerSettings, opened_vault
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import STATE_FILE
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.intake import MOST_BYTES, collect
+from mooring.protocol.analyst.intake import MOST_BYTES, Intake, collect, try_verify
+from mooring.protocol.analyst.secure_sums import close_list, train_sums
 from mooring.protocol.analyst.training import TRAINING_FILE, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes
-from mooring.protocol.messages.bundle import SUFFIX, verify_bundle
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.result import bound_result_files
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import (
+    CONFIRMATION,
+    LIST_FILE,
+    SHARE,
+    SUFFIXES,
+    most_answer_bytes,
+    read_closing_list,
+    read_combined_share,
+    read_confirmation,
+)
+from mooring.protocol.messages.sums.bundle import SumBundle, most_sum_bundle_bytes
 from mooring.protocol.transport.addresses import make_printable
 from mooring.protocol.transport.transfer import check_parcel
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
 _COMMAND = "mooring flare"
 _TOLD = ("outcome", "digest", "rows", "reissued", "model")
+_SILENT = {"outcome": "no answer"}
+_SUBMIT_AGAIN = "What came is kept. When the others are up, submit the job again."
+Told = dict[str, str | int]
+Answers = dict[str, dict[str, Any]]
+AskSites = Callable[[str, Mapping[str, Told], Answers], None]
+"""Gives each site a task of a name, with what it is told, and fills in what each answers till its time is over."""
+
+
+class JobAbortedError(MooringError):
+    """The job was aborted while sites were asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +73,8 @@ class ServerWorkflow:
         The analyst's.
     tell : callable
         Given words about progress, for the server's log.
+    answers : dict
+        Of each site, what it answered to each step.
     """
 
     settings: ServerSettings
@@ -57,6 +83,7 @@ class ServerWorkflow:
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
     counter: FileExchange = field(default_factory=FileExchange, repr=False)
     lock: ExitStack = field(default_factory=ExitStack, repr=False)
+    answers: dict[str, Answers] = field(default_factory=dict, repr=False)
 
     @classmethod
     def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> ServerWorkflow:
@@ -75,6 +102,7 @@ class ServerWorkflow:
                 reason="the vault at the server is not that of the study's analyst, whose results alone count",
                 cure="Name the vault that the analyst joined with in the server's mooring.toml.",
             )
+        settings.require_learner(study)
         make_folder(settings.folder, mode=0o700, what="the work folder")
         make_folder(settings.folder / INBOX, mode=0o700, what="the work folder")
         part = cls(settings, study, key, tell)
@@ -101,25 +129,131 @@ class ServerWorkflow:
         """Where a participant's bundle lies."""
         return self.settings.folder / INBOX / f"{name}{SUFFIX}"
 
-    def for_dealer(self) -> dict[str, str | int]:
+    def answer(self, name: str, kind: str) -> Path:
+        """Where a combiner's confirmation, or share of the total, lies."""
+        return self.settings.folder / INBOX / f"{name}{SUFFIXES[kind]}"
+
+    def run(self, connected: Iterable[str], ask: AskSites) -> None:
+        """Do the whole job with the sites that are connected, and write down what each answered.
+
+        Parameters
+        ----------
+        connected : iterable of str
+            Names of sites; those that are not in the study's roster are not asked.
+        ask : callable
+            Raises JobAbortedError if the job is aborted.
+        """
+        sites = self.known(connected)
+        self.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
+        try:
+            delivered = self._run_rows(sites, ask) if self.study.sums is None else self._run_sums(sites, ask)
+            self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
+        except JobAbortedError:
+            self.record("aborted")
+        except MooringError as problem:
+            self.record(str(problem))
+            raise
+        else:
+            self.record("done")
+
+    def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
+        dealer = self.study.dealing_member.name
+        if not self.anchor.exists():
+            self._ask(ANCHOR_TASK, [name for name in sites if name == dealer], lambda _: self.for_dealer(), ask)
+        if not self.anchor.exists():
+            self.tell(f"{dealer} has not sent the anchor: only sites that have one of their own can share")
+        self._ask(SHARE_TASK, sites, self.for_participant, ask)
+        return self.analysed()
+
+    def _run_sums(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
+        """Collect and confirm bundles, close the list, collect shares of its total, train; everybody gets the model.
+
+        A study is closed once: afterwards nobody is asked to share, which would spend a guarantee for nothing.
+        """
+        study, folder, inbox = self.study, self.settings.folder, self.settings.folder / INBOX
+        combiners = [name for name in study.sum_scheme.combiners if name in sites]
+        is_closed = (folder / LIST_FILE).exists()
+        if not is_closed:
+            self._ask(SHARE_TASK, sites, self.for_participant, ask)
+        intake = self._collect(0 if is_closed else max(self.settings.least_sites, study.sum_scheme.quorum))
+        if not is_closed:
+            self._confirm(combiners, intake.sum_bundles, ask)
+            closing = close_list(
+                study, intake.sum_bundles, folder, self.signing_key, confirmations=inbox, command=_COMMAND
+            )
+            for name, reason in closing.left_out.items():
+                self.tell(f"left out the bundle of {name}: {reason}")
+            for name in closing.doubted:
+                self.tell(f"the confirmation of {name} contradicts the others'")
+        closed = read_closing_list(folder / LIST_FILE, study)
+        listed = set(closed.digests.values())
+        bundles = [one for one in intake.sum_bundles if one.digest in listed]
+        self.tell(f"the list is closed, with {len(listed)} bundles")
+        missing = [name for name in combiners if not self.answer(name, SHARE).exists()]
+        self._ask_combiners(COMBINE_TASK, missing, SHARE, {LIST_FILE: folder / LIST_FILE, **_by_sender(bundles)}, ask)
+        trained = train_sums(study, folder, inbox, learner=self.settings.learner, command=_COMMAND)
+        for name in trained.wrong:
+            self.tell(f"left out the share of {name}: it does not fit the others'")
+        for remark in trained.remarks:
+            self.tell(remark)
+        self.tell(f"trained {trained.learner} on sums of {len(trained.participants)} participants")
+        return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
+
+    def _confirm(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
+        """Have combiners confirm the bundles; without a threshold of them, closing would use up the study's one list."""
+        for name in self.study.sum_scheme.combiners:
+            self.answer(name, CONFIRMATION).unlink(missing_ok=True)  # of an earlier job, about fewer bundles
+        self._ask_combiners(CONFIRM_TASK, combiners, CONFIRMATION, _by_sender(bundles), ask)
+        n_confirmed = sum(self.answer(name, CONFIRMATION).exists() for name in combiners)
+        if n_confirmed < (least := self.study.sum_scheme.threshold.threshold):
+            raise InputError(
+                "combiners that confirm", expected=f"{least} or more", got=str(n_confirmed), cure=_SUBMIT_AGAIN
+            )
+
+    def _ask_combiners(
+        self, task: str, names: Sequence[str], kind: str, files: Mapping[str, Path], ask: AskSites
+    ) -> None:
+        """Hand files to combiners, and take their confirmations or shares."""
+        described, most = _described(files), most_answer_bytes(self.study, kind)
+
+        def told(name: str) -> Told:
+            arrival = IncomingFile(self.answer(name, kind), most, lambda path: self._accept_answer(name, kind, path))
+            ticket = self.counter.ticket(arrival=arrival, files=files)
+            return {"study": self.study.digest, "ticket": ticket, **described}
+
+        self._ask(task, names, told, ask)
+
+    def _ask(self, task: str, names: Iterable[str], told_to: Callable[[str], Told], ask: AskSites) -> None:
+        """Ask sites, and keep what they answer; one that did not answer before is not waited for again."""
+        told = {name: told_to(name) for name in names if _SILENT not in self.answers.get(name, {}).values()}
+        found: Answers = dict.fromkeys(told, _SILENT)
+        try:
+            ask(task, told, found)
+        finally:
+            for name, words in told.items():
+                self.counter.close(str(words["ticket"]))
+                self.answers.setdefault(name, {})[task.removeprefix("mooring.")] = found[name]
+
+    def for_dealer(self) -> Told:
         """What the dealer's task says."""
         arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor)
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival)}
 
-    def for_participant(self, name: str) -> dict[str, str | int]:
+    def for_participant(self, name: str) -> Told:
         """What a participant's task says: a ticket to send its bundle with, and to fetch the anchor with.
 
         Without an anchor here, a site that has one of its own can share all the same; the others say that they have none.
         """
-        arrival = IncomingFile(self.bundle(name), MOST_BYTES, lambda path: self._accept_bundle(name, path))
+        most = MOST_BYTES if self.study.sums is None else most_sum_bundle_bytes(self.study)
+        arrival = IncomingFile(self.bundle(name), most, lambda path: self._accept_bundle(name, path))
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
         ticket = self.counter.ticket(arrival=arrival, files=files)
         return {"study": self.study.digest, "ticket": ticket, **_described(files)}
 
-    def for_result(self, name: str) -> dict[str, str | int]:
+    def for_result(self, name: str) -> Told:
         """What the task says by which a participant fetches its result."""
         place = self.settings.folder / RESULTS / name
-        files = {file: place / file for file in (MAP_FILE, MODEL_FILE) if (place / file).is_file()}
+        files = {file: place / file for file in bound_result_files(self.study) if (place / file).is_file()}
         return {"study": self.study.digest, "ticket": self.counter.ticket(files=files), **_described(files)}
 
     def analysed(self) -> tuple[str, ...]:
@@ -128,17 +262,7 @@ class ServerWorkflow:
         With `late` in the settings, and an alignment from before, those who are in it keep their maps, and the model stays.
         """
         study, folder, settings = self.study, self.settings.folder, self.settings
-        intake = collect(study, folder / INBOX, folder, command=_COMMAND)
-        for entry in intake.set_aside:
-            self.tell(f"set aside {entry.file}: {entry.reason}")
-        self.tell(f"{len(intake.bundles)} bundles hold up; missing: {', '.join(intake.missing) or 'none'}")
-        if len(intake.bundles) < settings.least_sites:
-            raise InputError(
-                "bundles",
-                expected=f"{settings.least_sites} or more",
-                got=str(len(intake.bundles)),
-                cure="What came is kept. When the others are up, submit the job again.",
-            )
+        intake = self._collect(settings.least_sites)
         late = settings.late and (folder / STATE_FILE).is_file()
         aligned = align_bundles(study, intake.row_bundles, folder, mode="late" if late else "again", command=_COMMAND)
         if late:
@@ -151,9 +275,18 @@ class ServerWorkflow:
             self.tell(f"trained {trained.learner} on {trained.rows_used} rows")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
-    def record(self, sites: Mapping[str, Mapping[str, Any]], outcome: str) -> None:
+    def _collect(self, least: int) -> Intake:
+        intake = collect(self.study, self.settings.folder / INBOX, self.settings.folder, command=_COMMAND)
+        for entry in intake.set_aside:
+            self.tell(f"set aside {entry.file}: {entry.reason}")
+        self.tell(f"{len(intake.bundles)} bundles hold up; missing: {', '.join(intake.missing) or 'none'}")
+        if (found := len(intake.bundles)) < least:
+            raise InputError("bundles", expected=f"{least} or more", got=str(found), cure=_SUBMIT_AGAIN)
+        return intake
+
+    def record(self, outcome: str) -> None:
         """Write down what each site answered."""
-        record = {"study": self.study.digest, "outcome": outcome, "sites": {name: dict(sites[name]) for name in sites}}
+        record = {"study": self.study.digest, "outcome": outcome, "sites": self.answers}
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
         write_atomically(self.settings.folder / RECORD, text, what="the record")
 
@@ -172,13 +305,20 @@ class ServerWorkflow:
 
     def _accept_bundle(self, name: str, path: Path) -> None:
         """Whose it is, and whole: what is taken stays, and a damaged one would shut out the one that it should be."""
-        if verify_bundle(path, self.study).member.name != name:
-            raise RefusedError("the bundle", reason=f"it is not {name}'s, of this study", cure="Ask the participant.")
+        found = try_verify(path, self.study)
+        reason = found if isinstance(found, str) else f"it is not {name}'s, of this study"
+        if isinstance(found, str) or found.member.name != name:
+            raise RefusedError("the bundle", reason=reason, cure="Ask the participant.")
+
+    def _accept_answer(self, name: str, kind: str, path: Path) -> None:
+        read = read_confirmation if kind == CONFIRMATION else read_combined_share
+        if read(path, self.study).member.name != name:
+            raise RefusedError(f"the {kind}", reason=f"it is not {name}'s, of this study", cure="Ask the participant.")
 
 
-def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
+def answer_of(reply: Mapping[str, Any]) -> Told:
     """What a site may say of itself, and no more: it goes into a record that people read."""
-    told: dict[str, str | int] = {}
+    told: Told = {}
     for name in _TOLD:
         value = reply.get(name)
         if isinstance(value, str):
@@ -188,8 +328,12 @@ def answer_of(reply: Mapping[str, Any]) -> dict[str, str | int]:
     return told
 
 
-def _described(files: Mapping[str, Path]) -> dict[str, str | int]:
-    told: dict[str, str | int] = {}
+def _by_sender(bundles: Iterable[SumBundle]) -> dict[str, Path]:
+    return {f"{one.member.name}{SUFFIX}": one.path for one in bundles}
+
+
+def _described(files: Mapping[str, Path]) -> Told:
+    told: Told = {}
     for name, path in files.items():
         told[f"{name}.size"] = path.stat().st_size
         told[f"{name}.digest"] = hash_file(path, what="the file")

@@ -14,6 +14,7 @@ from typing import Any
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import render_value
 from mooring.protocol.storage.vault import Vault
 
@@ -22,11 +23,13 @@ _MOST_BYTES = 2**20
 _SITE_HEAD = """\
 # What this site shares over NVIDIA FLARE. Nothing that a job sends can change it. Paths count from this folder.
 # labels = true: yes, the analyst may see every row's label. anchor = "" takes the sealed anchor through the server.
+# A study of secure sums has no use for either: labels do not leave, and there is no anchor.
 """
 _SERVER_HEAD = """\
 # The analyst's part over NVIDIA FLARE. Paths count from this folder.
 # A site that has not answered after wait_seconds is left out of this round; with fewer bundles than least_sites, no model.
 # late = true: once there is an alignment, a job only admits newcomers; maps and model of the others stay as they are.
+# Of secure sums, the list is closed with least_sites bundles, or the study's quorum if that is more, and only once.
 """
 
 
@@ -103,11 +106,17 @@ class ServerSettings:
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:
         """Read the server's settings from its local folder."""
-        from mooring.learners import require_learner  # a site reads its settings with this module, and does not train
+        return cls(**_read(cls, folder))
 
-        found = cls(**_read(cls, folder))
-        require_learner(found.learner, to_deliver=True)
-        return found
+    def require_learner(self, study: Study) -> None:
+        """Refuse a learner that the study cannot train or deliver, before any work."""
+        from mooring.learners import require_learner  # a site reads its settings with this module, and does not train
+        from mooring.protocol.analyst.secure_sums import require_sum_learner
+
+        if study.sums is not None:
+            require_sum_learner(study, self.learner)
+        else:
+            require_learner(self.learner, to_deliver=True)
 
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""

@@ -32,6 +32,7 @@ from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
     CONFIRMATION,
+    LIST_FILE,
     SHARE,
     SUFFIXES,
     ClosingList,
@@ -44,7 +45,7 @@ from mooring.protocol.messages.sums.answers import (
 )
 from mooring.protocol.messages.sums.bundle import SumBundle, words_of
 
-LIST_FILE, CLOSING_FILE = "closing.list", "closing.json"
+CLOSING_FILE = "closing.json"
 LEARNERS = ("auto", "discriminant", "least-squares")
 _ROWS_COMPARED = 2_000
 
@@ -315,13 +316,7 @@ def train_sums(
     """
     folder, scheme = Path(folder), study.sum_scheme
     kind = require_label(study)
-    if learner not in LEARNERS or (learner == "discriminant" and kind == "number"):
-        raise InputError(
-            "learner",
-            expected=f"one of {', '.join(LEARNERS)}, the second for classes only",
-            got=repr(learner),
-            cure="Sums train these; 'auto' chooses.",
-        )
+    require_sum_learner(study, learner)
     if learner == "auto":
         learner = "discriminant" if kind == "classes" else "least-squares"
     total = open_total(study, folder, shares)
@@ -358,6 +353,17 @@ def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
         return ()
     spread = study.label.high - study.label.low if study.label.kind == "number" else 1.0
     return fit_coefficients(total.sums, features, spread=spread)
+
+
+def require_sum_learner(study: Study, learner: str) -> None:
+    """Refuse a learner that sums do not train, before any work."""
+    if learner not in LEARNERS or (learner == "discriminant" and study.label.kind == "number"):
+        raise InputError(
+            "learner",
+            expected=f"one of {', '.join(LEARNERS)}, the second for classes only",
+            got=repr(learner),
+            cure="Sums train these; 'auto' chooses.",
+        )
 
 
 def require_analyst(study: Study, signing_key: SigningKey) -> None:

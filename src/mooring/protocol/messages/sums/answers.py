@@ -19,6 +19,7 @@ from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
+    MOST_HEADER_BYTES,
     Fields,
     Tensors,
     TensorSpec,
@@ -30,8 +31,10 @@ from mooring.protocol.messages.study import Study
 
 CONFIRMATION, LIST, SHARE = "confirmation", "closing list", "share"
 SUFFIXES = {CONFIRMATION: ".confirmation", LIST: ".list", SHARE: ".share"}
+LIST_FILE = "closing.list"
 _FIELDS = {CONFIRMATION: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
 _DIGEST_BYTES = 32
+_BUNDLES_A_SENDER = 4  # that a confirmation may speak of: whoever carries bundles may have several of one sender
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def write_confirmation(
 def read_confirmation(path: Path, study: Study) -> Confirmation:
     """Read a combiner's values, or refuse them with a reason."""
     member = _find_sender(path, study, CONFIRMATION)
-    shape = _counted("entries", _DIGEST_BYTES + 8, most=4 * len(study.participants))
+    shape = _counted("entries", _DIGEST_BYTES + 8, most=_BUNDLES_A_SENDER * len(study.participants))
     found = read_signed(
         path, kind=CONFIRMATION, signed_by=member.signing_key, fields=_FIELDS[CONFIRMATION], tensors=shape
     )
@@ -181,6 +184,17 @@ def read_combined_share(path: Path, study: Study) -> CombinedShare:
     if elements.size and int(elements.max()) >= PRIME:
         raise _refuse("the share", "it holds numbers that no share has")
     return CombinedShare(member, point, str(found.fields["list"]), elements)
+
+
+def most_answer_bytes(study: Study, kind: str) -> int:
+    """How large a study's file of a kind can be."""
+    p = len(study.participants)
+    sizes = {
+        CONFIRMATION: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 8),
+        LIST: p * 2 * _DIGEST_BYTES,
+        SHARE: 8 * study.sum_scheme.layout.size,
+    }
+    return sizes[kind] + MOST_HEADER_BYTES + 8
 
 
 def combiner_point(study: Study, name: str) -> int | None:

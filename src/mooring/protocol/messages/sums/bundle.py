@@ -25,7 +25,13 @@ from mooring.mechanisms.secure_sum.secret_sharing import check_value, expand, sp
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.signed_file import TensorSpec, read_signed_header, require_header, write_signed
+from mooring.protocol.messages.signed_file import (
+    MOST_HEADER_BYTES,
+    TensorSpec,
+    read_signed_header,
+    require_header,
+    write_signed,
+)
 from mooring.protocol.messages.study import Study
 
 KIND = "sum bundle"
@@ -77,6 +83,11 @@ def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
     t, k = threshold.threshold, threshold.n_combiners
     tensors = {"seeds": TensorSpec("U8", (t - 1, seeds)), "shares": TensorSpec("U8", (k - t + 1, shares))}
     return {name: spec for name, spec in tensors.items() if spec.shape[0]}
+
+
+def most_sum_bundle_bytes(study: Study) -> int:
+    """How large a study's bundles of sealed shares can be."""
+    return sum(spec.n_bytes for spec in sum_bundle_tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
 def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKey) -> str:

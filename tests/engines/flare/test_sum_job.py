@@ -1,0 +1,240 @@
+"""A study of secure sums as a FLARE job, without FLARE: what files give, absent sites, second lists, hostile answers."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.engines.flare import chunks
+from mooring.engines.flare.chunks import send_file
+from mooring.engines.flare.client_workflow import ClientWorkflow
+from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, Told, answer_of
+from mooring.engines.flare.settings import ServerSettings, SiteSettings
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.secure_sums import close_list, train_sums
+from mooring.protocol.messages.result import MODEL_FILE, SUM_FILE
+from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.storage.ledger import Ledger
+from tests import commands
+from tests.engines.flare.test_workflow import RESOURCES
+from tests.fuzz.target import one_process
+from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.raising import raising
+
+EVERYBODY = tuple(f"p{i}" for i in range(5))
+Meddle = Callable[[ServerWorkflow, str, str, Told], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A study whose five sites all combine; four of them open the total, and four bundles are the quorum."""
+
+    given: SumStudy
+    kit: Path
+
+    @property
+    def work(self) -> Path:
+        return self.given.folder / "work"
+
+    def site(self, name: str) -> ClientWorkflow:
+        i, here = int(name[1:]), self.given.folder / "sites" / name
+        here.mkdir(parents=True, exist_ok=True)
+        study, vault = self.given.folder / "study.toml", self.given.vaults[i].folder
+        settings = SiteSettings(study, vault, self.given.table(i), folder=here)
+        return ClientWorkflow(settings, name, self.given.study.digest)
+
+    def run(
+        self,
+        absent: Mapping[str, str] = {},
+        connected: tuple[str, ...] = EVERYBODY,
+        meddle: Meddle = lambda *_: None,
+    ) -> dict[str, Any]:
+        """Run a job in which names, by step, do not answer; what the server wrote down, with its error, if any."""
+        part = ServerWorkflow.opened(self.kit, self.given.study.digest, lambda words: None)
+
+        def ask(task: str, told: Mapping[str, Told], answers: Answers) -> None:
+            step = task.removeprefix("mooring.")
+            for name in told:
+                if name in absent.get(step, ""):
+                    continue
+                meddle(part, step, name, told[name])
+                try:
+                    done = self.site(name).do(task, told[name], part.counter.answer)
+                    answers[name] = answer_of({**done, "outcome": "done"})
+                except MooringError as problem:
+                    answers[name] = {"outcome": type(problem).__name__}
+
+        error = None
+        try:
+            with one_process:
+                part.run(connected, ask)
+        except MooringError as problem:
+            error = problem
+        finally:
+            part.close()
+        return json.loads((part.settings.folder / "flare.json").read_bytes()) | {"error": error}
+
+    def listed(self) -> list[str]:
+        return list(json.loads((self.work / "closing.json").read_bytes())["participants"])
+
+    def model(self, name: str) -> bytes:
+        return (self.given.folder / "sites" / name / "result" / MODEL_FILE).read_bytes()
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(chunks, "PIECE", 2**12)  # so that bundles go in several pieces
+    given = make_sum_study(tmp_path, 5, epsilon=getattr(request, "param", None), quorum=4, least_rows=10)
+    given.study.write(tmp_path / "study.toml")
+    (tmp_path / "kit").mkdir()
+    ServerSettings(tmp_path / "study.toml", tmp_path / "va", tmp_path / "work").write(tmp_path / "kit")
+    return Job(given, tmp_path / "kit")
+
+
+@pytest.mark.parametrize("job", [2.0], indirect=True)
+def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    vaults = tuple(job.given.copy_vault(i) for i in range(5))
+    files = SumStudy(tmp_path / "files", job.given.study, vaults, job.given.analyst)
+    for step in (files.share, files.confirm):
+        for i in range(5):
+            step(i)
+    files.close(confirmations=files.inbox)
+    for i in range(5):
+        files.combine(i)
+    train_sums(files.study, files.work, files.inbox)
+    deliver(files.study, files.work, tmp_path / "results", files.analyst.signing_key)
+
+    record = job.run()
+    assert (record["outcome"], record["error"]) == ("done", None)
+    steps = {"share": {"digest", "reissued"}, "confirm": {"digest"}, "combine": {"digest"}, "result": {"model"}}
+    for name in EVERYBODY:
+        said = record["sites"][name]
+        assert {step: set(answer) - {"outcome"} for step, answer in said.items()} == steps
+        assert {answer["outcome"] for answer in said.values()} == {"done"}
+        assert job.model(name) == (tmp_path / "results" / name / MODEL_FILE).read_bytes()
+        assert not (tmp_path / "sites" / name / "bundles").exists()
+    closing = json.loads((job.work / "closing.json").read_bytes())
+    assert closing["confirmed_by"] == list(EVERYBODY)
+    assert closing["left_out"] == {}
+    found = Participant(job.given.study, job.given.vaults[3]).predict(
+        job.given.table(8), result=job.site("p3").settings.result
+    )
+    assert found.score is not None
+    assert sorted(path.name for path in job.site("p3").settings.result.iterdir()) == [MODEL_FILE, SUM_FILE]
+    again = job.run()  # all there is to do is to hand the result back
+    assert {name: set(said) for name, said in again["sites"].items()} == {key: {"result"} for key in EVERYBODY}
+
+
+@pytest.mark.parametrize(
+    ("absent", "listed"),
+    [({"share": "p4"}, EVERYBODY[:4]), ({"confirm": "p4"}, EVERYBODY), ({"combine": "p0"}, EVERYBODY)],
+)
+def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
+    job: Job, absent: dict[str, str], listed: tuple[str, ...]
+) -> None:
+    record = job.run(absent)
+    ((step, missing),) = absent.items()
+    assert record["outcome"] == "done"
+    assert tuple(job.listed()) == listed
+    assert list(record["sites"][missing].items())[-1] == (step, {"outcome": "no answer"})
+    assert all(record["sites"][name]["result"]["outcome"] == "done" for name in EVERYBODY if name != missing)
+    later = job.run()
+    assert "share" not in later["sites"][missing]  # nobody joins a closed list, nor spends a guarantee for nothing
+    assert job.model(missing) == job.model("p1")
+    assert (Ledger(job.given.vaults[4].folder).entry(job.given.study.digest) is None) == ("share" in absent)
+
+
+@pytest.mark.parametrize(
+    ("absent", "what", "closed"),
+    [
+        ({"share": "p3 p4"}, "bundles", False),
+        ({"confirm": "p3 p4"}, "combiners that confirm", False),
+        ({"combine": "p3 p4"}, "shares", True),
+    ],
+)
+def test_without_a_quorum_or_a_threshold_nothing_is_opened_and_the_next_job_goes_on(
+    job: Job, absent: dict[str, str], what: str, closed: bool
+) -> None:
+    record = job.run(absent)
+    assert isinstance(record["error"], InputError)
+    assert record["error"].what == what
+    assert record["outcome"] == str(record["error"])
+    assert (job.work / "closing.list").exists() == closed
+    assert not (job.work / MODEL_FILE).exists()
+    later = job.run()
+    assert later["outcome"] == "done"
+    assert tuple(job.listed()) == EVERYBODY
+    asked = {name for name, said in later["sites"].items() if "combine" in said}
+    assert asked == ({"p3", "p4"} if closed else set(EVERYBODY))
+
+
+def test_more_bundles_than_the_quorum_can_be_asked_for(job: Job) -> None:
+    replace(ServerSettings.read(job.kit), least_sites=5).write(job.kit)
+    record = job.run(connected=EVERYBODY[:4])
+    assert record["error"].what == "bundles"
+    assert job.run(connected=EVERYBODY[4:])["error"].what == "combiners that confirm"
+    assert job.run()["outcome"] == "done"
+
+
+def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
+    job.run({"combine": "p1 p2 p3 p4"})
+    bundles = collect(job.given.study, job.work / "inbox", tmp_path / "intake").sum_bundles
+    (job.work / "closing.list").unlink()
+    close_list(job.given.study, bundles[:4], job.work, job.given.analyst.signing_key)
+    for path in (job.work / "inbox").glob("*.share"):
+        path.unlink()
+    record = job.run(connected=EVERYBODY[:4])
+    assert record["sites"]["p0"]["combine"]["outcome"] == "RefusedError"
+    assert record["error"].what == "shares"
+    assert not (job.work / MODEL_FILE).exists()
+
+
+def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) -> None:
+    most, seen = most_sum_bundle_bytes(job.given.study), []
+
+    def meddle(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+        if (step, name) in (("share", "p1"), ("confirm", "p1"), ("combine", "p1")):
+            suffix = {"share": "bundle", "confirm": "confirmation", "combine": "share"}[step]
+            with raising(StorageError, "the server", reason="not p1's"):
+                send_file(tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"]), part.counter.answer)
+            seen.append(step)
+        if (step, name) == ("confirm", "p2"):
+            with raising(RefusedError, "the bundle", reason="larger"):
+                job.site(name).do("mooring.confirm", told | {"p0.bundle.size": most + 1}, part.counter.answer)
+            seen.append("size")
+        if (step, name) == ("result", "p2"):
+            with pytest.raises((StorageError, InputError)):  # a task of another step, with a ticket of this one
+                job.site(name).do("mooring.combine", told, part.counter.answer)
+            seen.append("ticket")
+
+    assert job.run(meddle=meddle)["outcome"] == "done"
+    assert seen == ["share", "confirm", "size", "combine", "ticket"]
+
+
+def test_an_aborted_job_closes_nothing(job: Job) -> None:
+    def abort(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+        if step == "confirm" and name == "p4":
+            raise JobAbortedError
+
+    record = job.run(meddle=abort)
+    assert (record["outcome"], record["error"]) == ("aborted", None)
+    assert record["sites"]["p0"]["confirm"]["outcome"] == "done"
+    assert not (job.work / "closing.list").exists()
+
+
+def test_the_commands_know_studies_of_sums(job: Job) -> None:
+    (job.kit / "resources.json.default").write_text(json.dumps(RESOURCES))
+    folder, rest = job.given.folder, ("--study", job.given.folder / "study.toml", "--output", job.kit)
+    said = commands.run("flare", "site", "--vault", folder / "v0", "--data", job.given.table(0), *rest)
+    assert "sums over" in commands.flat(said.output)
+    server = ("flare", "server", "--vault", folder / "va", *rest)
+    commands.run(*server, "--learner", "linear", code=2)
+    commands.run(*server, "--learner", "discriminant")
+    assert ServerSettings.read(job.kit).learner == "discriminant"
