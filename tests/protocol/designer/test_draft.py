@@ -18,6 +18,7 @@ from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.schema import Column, Label
 from tests.protocol.support import message, write_member_card
+from tests.record import check_record
 
 KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
 AGREED = Study(
@@ -180,3 +181,38 @@ def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None
         full.with_members([write_member_card(tmp_path, "a")[1]])
     with pytest.raises(InputError):
         full.with_members(analyst=write_member_card(tmp_path, "y", "analyst")[1])
+
+
+def columns_of(n: int) -> DeclaredColumns:
+    return DeclaredColumns(ranges={f"c{k}": (-k, k + 0.5) for k in range(n)})
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "known", "settings"),
+    [
+        ("open", 3, DeclaredColumns(), DraftSettings()),
+        ("ranges", 3, columns_of(3), DraftSettings(method="aa-i-gdp-both-noise")),
+        ("all ranges", 3, DeclaredColumns(all_ranges=(0, 1), categories={"c1": ("a", "b")}), DraftSettings()),
+        ("30 columns", 30, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(anchor_rows=200)),
+        (
+            "31 columns",
+            31,
+            DeclaredColumns(all_ranges=(0, 1)),
+            DraftSettings(method="aa-i-gdp-anchor-noise", smallest_class=1),
+        ),
+        ("indicated", 16, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(missing="indicate", missing_words=("-9",))),
+        ("components", 4, columns_of(4), DraftSettings(components=4)),
+        ("fewer components", 4, columns_of(4), DraftSettings(components=3, image_shape=(2, 2))),
+        ("public", 31, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(projection="public-svd")),
+        ("none", 31, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(projection="none", method="aa-i-gdp")),
+    ],
+)
+def test_a_draft_is_as_on_record(
+    name: str, n: int, known: DeclaredColumns, settings: DraftSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "table.csv").write_text(",".join([*(f"c{k}" for k in range(n)), "y"]) + "\n")
+    known = replace(known, classes=("well", "ill")) if n < 30 else replace(known, label_range=(0, 9))
+    text = draft_study(tmp_path / "table.csv", label="y", known=known, settings=replace(settings, nonce="0" * 32))
+    lines = text.splitlines()
+    said = [line if not line.startswith("#") else len(line.split()) for line in lines]
+    check_record(Path(__file__).parent / "record.json", name, [said, count_open_entries(text)])
