@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.protocol.messages.model import Model
 from mooring.tables.schema import Column, Schema
 
@@ -61,3 +63,20 @@ def test_the_written_model_predicts_what_the_fitted_one_does(
 def test_features_that_are_not_moorings_are_refused() -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - an InputError is one
         sums_to_onnx(SumModel(np.zeros((1, 1)), np.zeros(1), 2), object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        PictureFeatures(8, 8, n_components=24),
+        PictureFeatures(12, 10, n_channels=3, n_components=16),
+        FourierFeatures(5, 12),
+    ],
+)
+def test_pictures_and_fourier_features_are_written_too(features: PictureFeatures | FourierFeatures) -> None:
+    rng = np.random.default_rng(0)
+    model = SumModel(rng.normal(size=(features.n_features - 1, 1)), rng.normal(size=1), 0)
+    rows = rng.uniform(-1, 1, size=(40, features.n_inputs))
+    rows[0] = 0.25  # a picture without contrast
+    found = Model.load(sums_to_onnx(model, features, limits=(-9, 9)), n_components=rows.shape[1], kind="number")
+    np.testing.assert_allclose(found.predict(rows), model.scores(features.apply(rows))[:, 0], atol=2e-4)

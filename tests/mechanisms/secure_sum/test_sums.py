@@ -63,8 +63,10 @@ def test_hats_make_piecewise_linear_curves_and_levels_are_told_apart() -> None:
 
 def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
     starts = np.cumsum([0, *(one.width for one in SCHEMA.columns)])
-    own = rows[:, starts[column] : starts[column + 1]]
-    return [part for block in FEATURES._features(SCHEMA.columns[column], own) for part in block.T]
+    own, one = rows[:, starts[column] : starts[column + 1]], SCHEMA.columns[column]
+    phi = np.empty((len(rows), FEATURES._width(one)), order="F")
+    FEATURES._write(one, own, phi)
+    return list(phi.T)
 
 
 @pytest.mark.parametrize(

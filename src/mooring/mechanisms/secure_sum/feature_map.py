@@ -109,12 +109,12 @@ class TableFeatures:
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
         require_width(rows, self)
-        phi = np.empty((rows.shape[0], self.n_features))
+        phi = np.empty((rows.shape[0], self.n_features), order="F")  # as encoded rows are: a column at a time
         place = start = 0
         for column in self.schema.columns:
-            for part in self._features(column, rows[:, start : start + column.width]):
-                phi[:, place : place + part.shape[1]] = part
-                place += part.shape[1]
+            width = self._width(column)
+            self._write(column, rows[:, start : start + column.width], phi[:, place : place + width])
+            place += width
             start += column.width
         scale_to_unit(phi, self.constant_share, largest=None if self.n_hats else self.largest_norm)
         return phi
@@ -197,24 +197,31 @@ class TableFeatures:
         if column.missing == "indicate":
             yield f"{column.name} is missing"
 
-    def _features(self, column: Column, encoded: Matrix) -> Iterator[Matrix]:
-        if column.kind == "category":
-            levels = encoded[:, : len(column.categories)]
-            if len(column.categories) == 2:
-                yield (levels[:, 1:] - levels[:, :1]) / 2
-            else:
-                yield levels - levels.sum(axis=1, keepdims=True) / len(column.categories)
-        else:
-            x = encoded[:, :1]
-            low = -1.0
-            if column.name in self.log_scaled:
-                x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
-            yield _LINEAR_WEIGHT * x
-            if hats := self._hats(column):
-                centres = np.linspace(low, 1.0, hats)
-                yield np.maximum(0.0, 1 - np.abs(x - centres) / (centres[1] - centres[0]))
+    def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
+        """Write the features of a column, each into one of the columns of `phi`, which lie together in memory."""
         if column.missing == "indicate":
-            yield encoded[:, -1:] - 0.5
+            np.subtract(encoded[:, -1], 0.5, out=phi[:, -1])
+        if column.kind == "category":
+            n_levels = len(column.categories)
+            levels = encoded[:, :n_levels]
+            if n_levels == 2:
+                np.subtract(levels[:, 1], levels[:, 0], out=phi[:, 0])
+                phi[:, 0] *= 0.5
+            else:
+                np.subtract(levels, levels.sum(axis=1, keepdims=True) / n_levels, out=phi[:, :n_levels])
+            return
+        x, low = encoded[:, 0], -1.0
+        if column.name in self.log_scaled:
+            x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
+        np.multiply(x, _LINEAR_WEIGHT, out=phi[:, 0])
+        hats = self._hats(column)
+        for k, centre in enumerate(np.linspace(low, 1.0, hats) if hats else ()):
+            hat = phi[:, 1 + k]
+            np.subtract(x, centre, out=hat)
+            np.abs(hat, out=hat)
+            hat *= (1 - hats) / (1 - low)  # one over the distance of centres, less
+            hat += 1
+            np.maximum(hat, 0, out=hat)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ random curves differ from each other more than from bent copies of themselves, a
 same in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ). Noise on the sums then costs least, since no direction is
 much weaker than another. The glyphs come from a public seed, nothing from anybody's rows: features cost no privacy.
 
-ONNX operators that the map needs: ReduceMean, MatMul, Mul, Add, Sqrt, ReduceL2, Div, Concat, Sub.
+`mooring.learners.sum_export` writes the same map as ONNX.
 
 **The same map everywhere.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and
 one exponential; signs of eigenvectors are fixed. What differs between machines is rounding: the order of sums in a matrix
@@ -40,10 +40,10 @@ CONSTANT_SHARE = 0.05
 _ORIENTATIONS = 8
 _FINEST, _SHARE_OF_SIDE, _OCTAVE = 2.5, 0.16, 1.8  # wavelengths: pixels at least, share of the side, their ratio
 _PLACES = 7  # a side, of a filter
-_FLOOR = 4e-4  # τ
-_BLANK = 1e-12  # added to squares, so that rounding in a picture without contrast is no contrast
+FLOOR = 4e-4  # τ
+BLANK = 1e-12  # added to squares, so that rounding in a picture without contrast is no contrast
 _ISOTROPIC = 0.5  # weight of a response's mean over orientations
-_PIXELS = 0.25
+PIXELS = 0.25
 _WITHIN = 0.01  # κ, of the largest eigenvalue of W
 _GLYPHS, _COPIES = 1000, 6
 _CURVES, _POINTS = 3, 20
@@ -154,8 +154,8 @@ class Filters:
         m = self.n_moduli
         responses = pictures @ self.matrix
         g = responses[:, :m] ** 2 + responses[:, m : 2 * m] ** 2
-        g = np.sqrt(np.sqrt(g + (_FLOOR * g.mean(axis=1, keepdims=True) + _BLANK)))
-        return np.hstack([_normalised(g), _PIXELS * _normalised(responses[:, 2 * m :])])
+        g = np.sqrt(np.sqrt(g + (FLOOR * g.mean(axis=1, keepdims=True) + BLANK)))
+        return np.hstack([_normalised(g), PIXELS * _normalised(responses[:, 2 * m :])])
 
     def contrast_orientations(self, z: Matrix) -> Matrix:
         """Return z with the mean over orientations taken off each modulus, and half of it beside."""
@@ -303,4 +303,4 @@ def _places(length: int, n_places: int) -> Matrix:
 
 
 def _normalised(rows: Matrix) -> Matrix:
-    return np.asarray(rows / np.sqrt(np.einsum("ij,ij->i", rows, rows) + _BLANK)[:, None])
+    return np.asarray(rows / np.sqrt(np.einsum("ij,ij->i", rows, rows) + BLANK)[:, None])

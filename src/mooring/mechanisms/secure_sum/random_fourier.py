@@ -8,7 +8,7 @@ whose inner products approach exp(−‖x − x'‖²/2ℓ²): a linear model of
 frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal quantile
 function: they are the same everywhere up to rounding.
 
-ONNX operators that the maps need: MatMul, Cos, Sin, Concat, Mul.
+`mooring.learners.sum_export` writes the same features as ONNX.
 """
 
 from __future__ import annotations

@@ -263,13 +263,14 @@ def quantise(features: Matrix, resolution: int, divisors: Integers | None = None
     divisors : integers of shape (n,), optional
         d: return trunc(Bφ/√d) instead, no longer than B/√d.
     """
-    if not np.isfinite(features).all():
-        raise InputError("features", expected="finite", got="NaN or Inf", cure="Declare what a missing value is.")
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     if d.min(initial=1) < 1:
         raise InputError("divisors", expected="1 or more", got="less", cure="Count the rows of each person first.")
-    q = np.trunc(features * (resolution / np.sqrt(d))[:, None])
-    if np.abs(q).max(initial=0) > resolution or (np.einsum("ij,ij->i", q, q) * d).max(initial=0) > resolution**2:
+    q = features * (resolution / np.sqrt(d))[:, None]
+    np.trunc(q, out=q)
+    if not (np.einsum("ij,ij->i", q, q) * d <= resolution**2).all():  # no NaN is
+        if not np.isfinite(features).all():
+            raise InputError("features", expected="finite", got="NaN or Inf", cure="Declare what a missing value is.")
         raise InputError(
             "features",
             expected="rows of norm one at most",

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
 from mooring.mechanisms.secure_sum.secret_sharing import Threshold
 from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
 from mooring.tables.schema import Schema
 
 SECURE_SUM = "secure-sum"
-FeatureName = Literal["columns", "pictures"]
-FEATURES: tuple[FeatureName, ...] = ("columns", "pictures")
+FeatureName = Literal["columns", "pictures", "fourier"]
+FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 MOST_BY_DEFAULT = 15
 """Combiners of a study that names none: the first of its roster."""
 _MOST_FEATURES_A_ROW = 0.1
@@ -42,10 +43,10 @@ class SumSettings:
         t; 0 for the least that the number of combiners allows.
     quorum : int
         0 for nine tenths of the participants, rounded up.
-    features : {"columns", "pictures"}
+    features : {"columns", "pictures", "fourier"}
         The public feature map; pictures need the study's image_shape.
     n_features : int
-        Features of pictures.
+        Features of pictures, or random Fourier features.
     n_hats : int
         Hat functions of a number; 0 leaves each column as one feature.
     log_scaled : tuple of str
@@ -119,7 +120,7 @@ class SumSettings:
             "quorum": self.quorum,
             "features": self.features,
         }
-        own = {"n_features": self.n_features} if self.features == "pictures" else {"hats": self.n_hats}
+        own = {"hats": self.n_hats} if self.features == "columns" else {"n_features": self.n_features}
         if self.log_scaled:
             own["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
         if self.person:
@@ -174,7 +175,6 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
     """
     if settings.features == "columns":
         return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
-    from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
 
     if len(image_shape) not in (2, 3):
         raise InputError(
