@@ -15,6 +15,8 @@ from mooring.errors import InputError
 from mooring.learners.onnx_export import DOUBLE, INPUT, SINGLE, WHOLE, Graph, write_graph
 from mooring.learners.sums import SumModel
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.secure_sum.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
+from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 
 
 def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, float] = (-1.0, 1.0)) -> bytes:
@@ -34,12 +36,7 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
         As `mooring.learners.onnx_export.to_onnx`, from encoded rows.
     """
     graph = Graph()
-    rows = graph.add("Cast", INPUT, to=DOUBLE)
-    blocks = _table_blocks(graph, features, rows) if isinstance(features, TableFeatures) else None
-    if blocks is None:
-        raise InputError(
-            "features", expected="a map of mooring's", got=type(features).__name__, cure="Use one of them."
-        )
+    blocks = _blocks(graph, features, graph.add("Cast", INPUT, to=DOUBLE))
     along = graph.hold(np.array([1]))
     scores = squares = ""
     for values, places in blocks:
@@ -57,6 +54,52 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
     scores = graph.add("Add", scaled, graph.hold(model.intercept))
     _add_output(graph, model, scores, limits)
     return write_graph(graph, features.n_inputs, WHOLE if model.n_classes else SINGLE)
+
+
+def _blocks(graph: Graph, features: FeatureMap, rows: str) -> list[tuple[str, Any]]:
+    """The features of rows before they are scaled, in blocks, and the places of each block's columns in φ."""
+    match features:
+        case TableFeatures():
+            return _table_blocks(graph, features, rows)
+        case PictureFeatures():
+            return [(_picture_features(graph, features, rows), np.arange(features.n_components))]
+        case FourierFeatures():
+            phases, M = graph.add("MatMul", rows, graph.hold(features.frequencies)), features.n_frequencies
+            sine = graph.add("Cos", graph.add("Sub", phases, graph.hold(np.float64(math.pi / 2))))
+            return [(graph.add("Cos", phases), np.arange(M)), (sine, np.arange(M, 2 * M))]
+    raise InputError("features", expected="a map of mooring's", got=type(features).__name__, cure="Use one of them.")
+
+
+def _picture_features(graph: Graph, features: PictureFeatures, rows: str) -> str:
+    """U of pictures; filters are held in single precision, which halves the model."""
+    projection = features.projection
+    filters, m, along = projection.filters, projection.filters.n_moduli, graph.hold(np.array([1]))
+    spread = np.repeat(filters.matrix / features.n_channels, features.n_channels, axis=0).astype(np.float32)
+
+    brightness = graph.add("ReduceSum", rows, along, keepdims=1)
+    centred = graph.add("Sub", rows, graph.add("Mul", brightness, graph.hold(np.float64(1 / features.n_inputs))))
+
+    def respond(columns: slice) -> str:
+        return graph.add("MatMul", centred, graph.add("Cast", graph.hold(spread[:, columns]), to=DOUBLE))
+
+    def square(values: str) -> str:
+        return graph.add("Mul", values, values)
+
+    def normalise(values: str) -> str:
+        length = graph.add("ReduceSum", square(values), along, keepdims=1)
+        return graph.add("Div", values, graph.add("Sqrt", graph.add("Add", length, graph.hold(np.float64(BLANK)))))
+
+    even, odd, low = (respond(part) for part in (slice(m), slice(m, 2 * m), slice(2 * m, None)))
+    g = graph.add("Add", square(even), square(odd))
+    floor = graph.add("Mul", graph.add("ReduceSum", g, along, keepdims=1), graph.hold(np.float64(FLOOR / m)))
+    g = graph.add("Add", g, graph.add("Add", floor, graph.hold(np.float64(BLANK))))
+    g = normalise(graph.add("Sqrt", graph.add("Sqrt", g)))
+    low = graph.add("Mul", normalise(low), graph.hold(np.float64(PIXELS)))
+    parts = [
+        graph.add("MatMul", values, graph.hold(np.ascontiguousarray(projection.matrix[rows_of])))
+        for values, rows_of in ((g, slice(m)), (low, slice(m, None)))
+    ]
+    return graph.add("Sub", graph.add("Add", *parts), graph.hold(projection.mean @ projection.matrix))
 
 
 def _table_blocks(graph: Graph, features: TableFeatures, rows: str) -> list[tuple[str, Any]]:

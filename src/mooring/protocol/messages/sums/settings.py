@@ -13,7 +13,8 @@ from typing import Any, Literal
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of
+from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.secret_sharing import Threshold
 from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
 from mooring.tables.schema import Schema
@@ -175,12 +176,15 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
     """
     if settings.features == "columns":
         return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
-
+    if settings.features == "fourier":
+        return FourierFeatures(schema.n_features, max(1, settings.n_features // 2))
     if len(image_shape) not in (2, 3):
         raise InputError(
             "image_shape", expected="given for features of pictures", got="none", cure='For example "28x28".'
         )
-    return PictureFeatures(*image_shape, n_components=settings.n_features)  # type: ignore[misc]
+    height, width, n_channels = (*image_shape, 1)[:3]
+    n_components = min(settings.n_features, filters_of(height, width).n_responses)
+    return PictureFeatures(height, width, n_channels, n_components)
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:
