@@ -434,6 +434,13 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         assert caught.value.what == "rows of a person"
     with pytest.raises(InputError):
         given.share(1)  # no such column
+    mean = make_sum_study(folder / "mean", person="who", rows_per_person=0, epsilon=None)
+    drawn: list[np.ndarray] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secure_sums, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
+        mean.share(0, data=mean.table(0, persons=["one"] * 10 + [str(k) for k in range(20)]))
+    S, _ = mean.study.sum_scheme.layout.unpack(drawn[0])
+    assert S[-1, -1] / mean.study.sum_scheme.features.constant_share == pytest.approx(21, rel=0.01)  # persons
     wider = make_sum_study(folder / "wider", person="who", rows_per_person=3)
     two, three = (secure_sums.sum_noise(one.study.sum_scheme) for one in (given, wider))
     assert two

@@ -106,7 +106,9 @@ class SumOptions:
     ] = None
     rows_per_person: Annotated[
         int | None,
-        typer.Option(min=1, help="The most rows of a person.", show_default="1", rich_help_panel=_SUMS),
+        typer.Option(
+            min=0, help="The most rows of a person; 0: any, their mean counts.", show_default="1", rich_help_panel=_SUMS
+        ),
     ] = None
     log_scaled: Annotated[
         list[str] | None,

@@ -31,7 +31,10 @@ def describe_guarantee(study: Study) -> dict[str, str]:
             "sealing": sealed,
             "assumptions": _assumptions(study),
         }
-    unit = "row" if not settings.person else f"person, with {settings.rows_per_person} rows at one participant at most"
+    unit = "row"
+    if settings.person:
+        rows = "any number of" if settings.rows_per_person == 0 else f"at most {settings.rows_per_person}"
+        unit = f"person, with {rows} rows at one participant"
     whom = "the analyst alone" if c == 0 else f"the analyst and up to {_count(c)} who help it"
     return {
         "protected": f"Every {unit}, of every participant that follows the protocol.",

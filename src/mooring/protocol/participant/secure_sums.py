@@ -21,7 +21,7 @@ from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.secure_sum.guarantee import SumNoise, calibrate_sums
 from mooring.mechanisms.secure_sum.prime_field import Elements, add, encode_signed
-from mooring.mechanisms.secure_sum.sums import Integers, SumAccumulator
+from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumulator
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.bundle import SUFFIX
@@ -46,6 +46,7 @@ from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
+from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
@@ -165,24 +166,37 @@ def _sum_rows(
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     small = np.min_scalar_type(len(label.classes)) if label.kind == "classes" else np.dtype("<f4")
     labels: list[npt.NDArray[Any]] = []
-    persons: list[npt.NDArray[np.float64]] = []
-    batches = encoded_batches(
-        study.schema, data, ignore=tuple(ignore), person=person, rows_at_once=_ROWS_AT_ONCE, progress=progress
-    )
-    for block in read_ahead(batches):
+
+    def read(progress: Progress | None) -> Iterator[EncodedRows]:
+        return read_ahead(
+            encoded_batches(
+                study.schema, data, ignore=tuple(ignore), person=person, rows_at_once=_ROWS_AT_ONCE, progress=progress
+            )
+        )
+
+    counted, seen = PersonCounts(), PersonCounts()
+    by_mean = bool(person) and scheme.settings.rows_per_person == 0
+    for block in read(None) if by_mean else ():
+        counted.add(np.asarray(block.persons))
+    for block in read(progress):
         assert block.labels is not None
+        weights = None
+        if block.persons is not None:
+            seen.add(block.persons)
+            weights = counted.of(block.persons) if by_mean else None
         scaled = scale_labels(study, block.labels)
         for start in range(0, len(scaled), _ROWS_OF_FEATURES):  # as many as the processor's cache holds
             here = slice(start, start + _ROWS_OF_FEATURES)
-            sums.add(scheme.features.apply(block.rows[here]), scaled[here])
+            sums.add(scheme.features.apply(block.rows[here]), scaled[here], None if weights is None else weights[here])
         prints.add(block.values[:, : len(study.columns)])
         labels.append(block.labels.astype(small))
         if label.kind == "classes":
             counts += np.bincount(block.labels, minlength=counts.size)
-        persons += [] if block.persons is None else [block.persons]
     _require_rows(scheme, sums.n_rows, counts, study.smallest_class)
-    if persons:
-        _require_persons(np.concatenate(persons), scheme.settings.rows_per_person)
+    if by_mean:
+        counted.require_same(seen)
+    elif person:
+        _require_persons(seen.most, scheme.settings.rows_per_person)
     rows, _ = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), np.concatenate(labels))
     return sums.vector, rows
 
@@ -213,14 +227,14 @@ def _require_rows(scheme: SumScheme, n_rows: int, counts: Integers, smallest_cla
         )
 
 
-def _require_persons(persons: npt.NDArray[np.float64], most: int) -> None:
-    if (found := int(np.unique(persons, return_counts=True)[1].max())) > most:
+def _require_persons(found: int, most: int) -> None:
+    if found > most:
         raise InputError(
             "rows of a person",
             expected=f"{most} at most, as the study says",
             got=f"{found} for some person",
-            cure="Keep the study's number of rows of each person, chosen without looking at the label; rows without a "
-            "person count as one person's.",
+            cure="Keep the study's number of rows of each person, chosen without looking at the label (rows without a "
+            "person count as one person's); or ask for a study with rows_per_person = 0, which adds each person's mean.",
         )
 
 

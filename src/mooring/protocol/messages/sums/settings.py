@@ -55,7 +55,7 @@ class SumSettings:
     person : str
         A column that names persons, which stays at home; empty where the unit is a row.
     rows_per_person : int
-        The most rows a person has at one participant.
+        The most rows a person has at one participant; 0 for any number, of which the mean is added.
     least_rows : int
         Who has fewer rows does not share.
     product_share : float
@@ -80,7 +80,7 @@ class SumSettings:
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
             raise InputError("features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Correct it.")
-        if self.rows_per_person > 1 and not self.person:
+        if self.rows_per_person != 1 and not self.person:
             raise InputError(
                 "rows_per_person",
                 expected="1 where no column names persons",
@@ -105,7 +105,7 @@ class SumSettings:
             self.delta,
             quorum,
             self.n_colluders,
-            self.rows_per_person,
+            1 if self.rows_per_person == 0 else self.rows_per_person,
             self.product_share,
         )
 
