@@ -98,6 +98,26 @@ def attacks_named(plain: dict[str, Any]) -> set[str]:
     }
 
 
+def test_a_limit_of_epsilon_is_planned_drafted_and_audited(csv: Path, tmp_path: Path) -> None:
+    limit = ["--limit", "epsilon at most 3", "--participants", 4, "--components", 2]
+    run("plan", csv, "--label", "ill", *limit, "--learner", "linear", "--output", tmp_path)
+    plain = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert plain["sums"]["point"]["epsilon"] == 3
+    draft, columns = tmp_path / "sums.toml", ["--label", "ill", "--classes", "0,1", "--all-ranges=-30:30"]
+    run("study", "init", csv, "--from-plan", tmp_path / "plan.json", *columns, "--output", draft)
+    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
+    assert {name: drafted[name] for name in plain["method"]} == plain["method"]
+    words = ["audit", csv, "--study", draft, "--participants", 4, "--epsilon", "none", "--output", tmp_path / "out"]
+    printed = flat(run(*words).stdout)
+    for said in ("Secure sums: ε = 3", "factor of 20.1", "For contrast", "no guarantee"):
+        assert said in printed
+    audited = json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8"))
+    assert [one["point"]["epsilon"] for one in audited["sums"]["results"]] == [3.0, None]
+    (tmp_path / "plan.json").write_text(json.dumps(plain | {"method": {"name": "secure-sum", "epsilon": "much"}}))
+    again = ["study", "init", csv, "--from-plan", tmp_path / "plan.json", *columns, "--output", tmp_path / "x.toml"]
+    refused(*again, what="the plan")
+
+
 @pytest.mark.parametrize("which", ["audit", "plan"])
 def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: pytest.FixtureRequest) -> None:
     _, folder = request.getfixturevalue({"audit": "audited", "plan": "planned"}[which])

@@ -37,6 +37,7 @@ def run_audit(
     chosen: OperatingPoint | None = None,
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
+    contrast: bool = False,
 ) -> AuditResult:
     """Attack every operating point with every attack, and measure what the joint model is worth there.
 
@@ -55,6 +56,8 @@ def run_audit(
         Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
     progress : callable, optional
         Called with points done, points in all, and what comes next.
+    contrast : bool, default False
+        Whether the points only stand beside secure sums, which the result says first.
 
     Examples
     --------
@@ -84,7 +87,9 @@ def run_audit(
         results.append(auditor.audit(point))
     sums = auditor.audit_sums(lambda words: tell(len(points), total, words))
     tell(total, total, "done")
-    return auditor.result(scores, results, chosen=None if chosen is None else points.index(chosen), sums=sums)
+    return auditor.result(
+        scores, results, chosen=None if chosen is None else points.index(chosen), sums=sums, contrast=contrast
+    )
 
 
 @dataclass(frozen=True, eq=False)

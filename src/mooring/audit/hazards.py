@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit.result import PointResult, SumResult
+from mooring.audit.result import AuditResult, PointResult, SumResult
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.tables import Partition
@@ -208,6 +208,14 @@ def state_sums(one: SumResult) -> str:
     if one.epsilon is not None:
         words.append(f"Measured by canaries, ε is at least {one.epsilon.measured.gaussian:.2g}.")
     return " ".join(words)
+
+
+def state_own_sums(result: AuditResult) -> str | None:
+    """The sentences to read first where uploads of rows only stand beside secure sums; None elsewhere."""
+    if not result.description.get("contrast") or result.sums is None or not result.sums.results:
+        return None
+    first = result.sums.results[0]
+    return f"Secure sums: {first.point.state_guarantee()} Here {state_sums(first)}"
 
 
 def judge_leakage(point: PointResult) -> tuple[str, str]:

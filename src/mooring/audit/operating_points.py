@@ -137,13 +137,12 @@ class SumPoint(Serializable):
         )
 
     def as_method(self) -> dict[str, Any]:
-        """These settings as the [method] table of a study."""
+        """These settings as the [method] table of a study, which has a quorum of its own number of participants."""
         return {
             "name": "secure-sum",
             "epsilon": "none" if self.epsilon is None else self.epsilon,
             "delta": self.delta,
             "colluders": self.n_colluders,
-            "quorum": self.quorum,
             "product_share": self.product_share,
         }
 

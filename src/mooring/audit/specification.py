@@ -16,6 +16,7 @@ from mooring.errors import InputError
 from mooring.learners import require_learner
 from mooring.mechanisms.projection import Projection
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap
+from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE
 from mooring.metrics import Embedding
 from mooring.tables import Partition
 from mooring.typing import Matrix
@@ -108,6 +109,10 @@ class SumSpec:
     delta : float
     quorum : int, optional
         By default nine tenths of the participants, rounded up.
+    n_colluders : int, optional
+        How many the noise allows for; by default as many as collude in the audit.
+    product_share : float
+        How much of the budget the products of features get.
     feature_map : FeatureMap, optional
         By default the rows themselves, scaled to one length.
     shrink : bool
@@ -119,6 +124,8 @@ class SumSpec:
     epsilons: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
     delta: float = 1e-5
     quorum: int | None = None
+    n_colluders: int | None = None
+    product_share: float = PRODUCT_SHARE
     feature_map: FeatureMap | None = None
     shrink: bool = True
     n_runs: int = 10_000

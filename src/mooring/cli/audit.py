@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mooring.cli.execution import Format, count_progress, run_command
-from mooring.cli.options import AuditOptions, DataPath, ReportFolder, expand_options
+from mooring.cli.options import AuditOptions, DataPath, ReportFolder, expand_options, parse_epsilon
 from mooring.mechanisms.methods import METHODS
 
 
@@ -69,14 +69,15 @@ def audit(
     """
     with run_command(format) as console:
         from mooring.audit import OperatingPoint, PointGrid, run_audit
+        from mooring.audit.hazards import state_own_sums
         from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-        from mooring.cli.inputs import parse_epsilons, read_and_partition
+        from mooring.cli.inputs import read_and_partition
         from mooring.cli.study_records import points_of, refuse_beside_a_study
         from mooring.report import render_audit
 
         given = read_and_partition(data, options)
         points: Sequence[OperatingPoint] | PointGrid
-        chosen = None
+        chosen, contrast = None, False
         if given.studied is None:
             points = PointGrid(
                 method or tuple(METHODS),
@@ -94,22 +95,25 @@ def audit(
                 anchor_noise_scales=anchor_noise or (),
                 data_noise_scales=data_noise or (),
             )
-            chosen = points[0]
+            contrast = given.studied.study.sums is not None
+            chosen = None if contrast else points[0]
         settings = given.settings(
             options,
             output,
             n_known_rows=known_rows,
             n_repeated_uploads=repeated_uploads,
-            sums=given.sum_spec(parse_epsilons(epsilon)) if epsilon else None,
+            sums=given.sum_spec([parse_epsilon(word) for word in epsilon or ()]) if epsilon or contrast else None,
         )
         with count_progress() as tell:
-            result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
+            result = run_audit(
+                given.parts, points=points, chosen=chosen, settings=settings, progress=tell, contrast=contrast
+            )
         where = write_page(output, render_audit, result, "audit.json")
         if format == "json":
             typer.echo(result.to_json())
             return
         print_findings(console, result, notes=given.records.notes)
-        console.print(result.joining(), style="bold", markup=False)
+        console.print(state_own_sums(result) or result.joining(), style="bold", markup=False)
         console.print(points_table(result))
         if result.sums is not None:
             console.print(sums_table(result))

@@ -12,8 +12,7 @@ import numpy as np
 from mooring import EvaluationSpec, InputError, Projection
 from mooring.audit import AuditSettings, NoiseUnit, ProjectionKind, SumSpec
 from mooring.cli.options import AuditOptions
-from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.cli.study_records import StudiedRows, read_studied, refuse_beside_a_study, sums_of
 from mooring.metrics import onnx_embedding, train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_records
 
@@ -52,8 +51,9 @@ class AuditInputs:
 
     def sum_spec(self, epsilons: Sequence[float | None] = SumSpec.epsilons) -> SumSpec:
         """How secure sums are audited on these rows: with the features that a study of these columns has."""
-        features = None if self.studied is None else TableFeatures(self.studied.study.schema)
-        return SumSpec(tuple(epsilons), feature_map=features)
+        if self.studied is not None:
+            return sums_of(self.studied, self.parts, epsilons)
+        return SumSpec(tuple(epsilons))
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""
@@ -69,16 +69,6 @@ class AuditInputs:
             noise_unit=self.noise_unit,
             **more,
         )
-
-
-def parse_epsilons(words: Sequence[str]) -> tuple[float | None, ...]:
-    """Read each ε as people write it: a number, or 'none'."""
-    try:
-        return tuple(None if word.strip().lower() == "none" else float(word) for word in words)
-    except ValueError:
-        raise InputError(
-            "--epsilon", expected="numbers, or 'none'", got=", ".join(words), cure="Write --epsilon 2."
-        ) from None
 
 
 def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:

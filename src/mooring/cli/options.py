@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -55,6 +56,17 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
+
+
+def parse_epsilon(word: str) -> float | None:
+    """Read ε as people write it: a positive number, or 'none', which is None."""
+    try:
+        epsilon = None if word == "none" else float(word)
+    except ValueError:
+        epsilon = math.nan
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise InputError("--epsilon", expected="a positive number, or 'none'", got=repr(word), cure="1 is usual.")
+    return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,15 +154,8 @@ class SumOptions:
         }
         if pictures:
             given["features"] = "pictures"
-        if self.epsilon is not None and self.epsilon != "none":
-            try:
-                given["epsilon"] = float(self.epsilon)
-            except ValueError:
-                raise InputError(
-                    "--epsilon", expected="a number, or 'none'", got=repr(self.epsilon), cure="1 is usual."
-                ) from None
-        elif self.epsilon == "none":
-            given["epsilon"] = "none"
+        if self.epsilon is not None:
+            given["epsilon"] = parse_epsilon(self.epsilon) or "none"
         return settings_from(given)
 
     @property

@@ -69,7 +69,6 @@ def plan(
             console.print(against, style="bold red", markup=False)
         lines = found.method_lines()
         if lines is not None:
-            drafted = "" if found.recommended is None else ", or 'mooring study init --from-plan' with the plan's JSON"
-            console.print(f"For the study's file{drafted}:")
+            console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
             console.print(lines, markup=False, highlight=False)
         console.print(where)

@@ -138,6 +138,19 @@ def init(
                 "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."
             )
         shape = parse_shape(image_shape)
+        chosen = _choose_method(
+            from_plan,
+            method=method,
+            components=components,
+            anchor_rows=anchor_rows,
+            data_noise_scale=data_noise,
+            anchor_noise_scale=anchor_noise,
+            projection=None if projection == "auto" else projection,
+        )
+        if method == "secure-sum":
+            chosen["sums"] = sums.settings(pictures=bool(shape))
+        elif "sums" in chosen and shape:
+            chosen["sums"] = replace(chosen["sums"], features="pictures")
         text = draft_study(
             data,
             name=name,
@@ -151,18 +164,9 @@ def init(
                 label_range=None if label_range is None else parse_range(label_range),
             ),
             settings=DraftSettings(
-                **_choose_method(
-                    from_plan,
-                    method=method,
-                    components=components,
-                    anchor_rows=anchor_rows,
-                    data_noise_scale=data_noise,
-                    anchor_noise_scale=anchor_noise,
-                    projection=None if projection == "auto" else projection,
-                ),
+                **chosen,
                 smallest_class=smallest_class,
                 image_shape=shape,
-                sums=sums.settings(pictures=bool(shape)) if method == "secure-sum" else None,
                 missing_words=missing_word or (),
                 missing=missing,
             ),
@@ -183,7 +187,7 @@ def init(
             _describe_method(plain["method"]),
             *(
                 ()
-                if from_plan is None
+                if from_plan is None or "sums" in chosen
                 else ("The plan's noise is for columns with the ranges of the study it was made with.",)
             ),
             f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."

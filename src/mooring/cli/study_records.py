@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mooring import EvaluationSpec, InputError, OperatingPoint, Projection
-from mooring.audit import PointGrid, root_mean_square
+from mooring.audit import PointGrid, SumSpec, point_with_noise, root_mean_square
 from mooring.tables import Partition, Records, read_encoded
 
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
@@ -55,6 +55,23 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             )
 
 
+def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
+    """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give."""
+    from mooring.protocol.messages.sums.settings import SumSettings, make_features
+
+    study = studied.study
+    own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")
+    return SumSpec(
+        epsilons=tuple(dict.fromkeys((*((own.epsilon,) if study.sums else ()), *epsilons))),
+        delta=own.delta,
+        quorum=own.quorum if study.sums and own.n_colluders < own.quorum <= parts.n_participants else None,
+        n_colluders=own.n_colluders if study.sums else None,
+        product_share=own.product_share,
+        feature_map=make_features(own, study.schema, study.image_shape),
+        shrink=own.features == "columns",
+    )
+
+
 def points_of(
     studied: StudiedRows,
     parts: Partition,
@@ -74,6 +91,8 @@ def points_of(
             cure="Without both, the study's own point is used.",
         )
     study = studied.study
+    if study.sums is not None:  # one upload of rows beside the sums
+        return (point_with_noise(0.0, _DATA_NOISE, n_components=study.n_features, n_anchor_rows=4 * study.n_features),)
     rms = root_mean_square(parts.train, studied.projection)
     own = point_of(study, rms)
     if own is None:

@@ -12,7 +12,7 @@ from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
-from mooring.audit.hazards import warn_of_linked_rows
+from mooring.audit.hazards import state_own_sums, warn_of_linked_rows
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
@@ -61,7 +61,6 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
         "good": good,
         "against": against,
         "lines": plan.method_lines(),
-        "can_be_drafted": best is not None,
     }
 
 
@@ -115,6 +114,7 @@ def describe_audit(
         "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
         "rows": describe_rows(detailed),
         "sums": None if result.sums is None else describe_sums(result.sums),
+        "leading": state_own_sums(result),
         "has_examples": any(one.examples is not None for one in result.points),
         "warnings": list(result.warnings),
     }

@@ -165,12 +165,12 @@ def read_plan_method(path: Path) -> dict[str, Any]:
             what, expected="one that recommends a setting", got="one that recommends none", cure=str(plain["verdict"])
         )
     if isinstance(method, dict) and method.get("name") == "secure-sum":
-        raise InputError(
-            what,
-            expected="one that recommends an upload of rows",
-            got="one that recommends secure sums",
-            cure="Put the plan's [method] lines into the draft's place for them.",
-        )
+        from mooring.protocol.messages.sums.settings import settings_from
+
+        numbers = {"epsilon": _NUMBER, "delta": _NUMBER, "colluders": int, "product_share": _NUMBER}
+        if (wrong := _misfit(method, numbers, "method")) is not None or not set(numbers) <= set(method):
+            raise _damaged(what, wrong or "a method that is not complete", cure)
+        return {"method": method["name"], "sums": settings_from({name: method[name] for name in numbers})}
     shape = {
         "name": str,
         "components": int,

@@ -130,7 +130,6 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert SumResult.from_dict(plain["sums"]) == plan.sums
     page = render_plan(plan, command="mooring plan")
     assert 'class="good"' in page
-    assert "--from-plan" not in page
 
 
 def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:

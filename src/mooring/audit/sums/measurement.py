@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +30,7 @@ from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
 _OTHER_SHARES = (0.2, 0.65)  # of the budget for S
+_LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,9 @@ class SumAuditor:
 
     def point(self, epsilon: float | None) -> SumPoint:
         """The operating point with this ε."""
-        p, c = self.partition.n_participants, len(self.settings.colluders)
-        return SumPoint(epsilon, self.spec.delta, self.spec.quorum or max(c + 1, math.ceil(0.9 * p)), c)
+        spec, p = self.spec, self.partition.n_participants
+        c = len(self.settings.colluders) if spec.n_colluders is None else spec.n_colluders
+        return SumPoint(epsilon, spec.delta, spec.quorum or max(c + 1, p - p // 10), c, spec.product_share)
 
     def simulate(self, point: SumPoint) -> SumSimulation:
         """The study at this point, with the same draws for every one."""
@@ -162,19 +163,25 @@ class SumAuditor:
         honest = simulation.members([i for i in range(self.partition.n_participants) if i not in colluders])
         others = simulation.encode(np.concatenate(self.partition.test), self._encode(self._labels[1]))
         rng = np.random.default_rng([self.settings.seed, 14])
-        members, outside = (_sample(rows, rng) for rows in (honest, others))
+        members = _sample(honest, MOST_CANDIDATES - min(_LEAST_OTHERS, len(others.features)), rng)
+        outside = _sample(others, MOST_CANDIDATES - len(members.features), rng)
+        is_register = len(members.features) == len(honest.features)
         both = zip(*((rows.features, rows.outcomes) for rows in (members, outside)), strict=True)
         candidates, n = LabelledFeatures(*(np.concatenate(part) for part in both)), len(members.features)
         control = None
         if colluders:
             guessed = score_without_sums(view, candidates)
             control = Membership(guessed[:n], guessed[n:])
-        return tuple(_attacked(name, view, candidates, n, control) for name in SUM_ATTACKS)
+        return tuple(
+            _attacked(name, view, candidates, n, control)
+            if is_register or name != "register"
+            else AttackOutcome(name, reason="A register of all these rows would take too long to solve for.")
+            for name in SUM_ATTACKS
+        )
 
 
-def _sample(rows: LabelledFeatures, rng: np.random.Generator) -> LabelledFeatures:
-    """As many rows as half of the largest register."""
-    chosen = np.sort(rng.permutation(len(rows.features))[: MOST_CANDIDATES // 2])
+def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> LabelledFeatures:
+    chosen = np.sort(rng.permutation(len(rows.features))[:most])
     return LabelledFeatures(rows.features[chosen], rows.outcomes[chosen])
 
 
