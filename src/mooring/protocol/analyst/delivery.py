@@ -6,10 +6,9 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
@@ -22,19 +21,16 @@ from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE, wri
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
+from mooring.serialization import Serializable
 from mooring.typing import Progress
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Delivery(Serializable):
     """Who was delivered a result, and of which model (its SHA-256; empty without a model)."""
 
     delivered: tuple[str, ...]
     model_digest: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {"delivered": list(self.delivered)}
 
 
 def deliver(

@@ -16,6 +16,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
+from mooring.serialization import Serializable
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
@@ -25,15 +26,11 @@ AnyBundle = Bundle | SumBundle
 
 
 @dataclass(frozen=True)
-class RejectedBundle:
+class RejectedBundle(Serializable):
     """A file that was not taken, and why."""
 
     file: str
     reason: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain values, for JSON."""
-        return {"file": self.file, "reason": self.reason}
 
 
 @dataclass(frozen=True, eq=False)

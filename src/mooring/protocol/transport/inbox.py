@@ -20,6 +20,7 @@ from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.transport.addresses import local_path
 from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
+from mooring.serialization import Serializable
 from mooring.typing import Progress
 
 NO_ROOM = ("the disk is full", "the quota is used up")
@@ -28,7 +29,7 @@ _TIMES = ("lastmodified", "last_modified", "mtime", "updated", "modified", "crea
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Serializable):
     """An accepted bundle in the analyst's folder.
 
     Attributes
@@ -44,10 +45,6 @@ class Copy:
     object: str
     mark: str
     digest: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain values, for JSON."""
-        return {"object": self.object, "mark": self.mark, "digest": self.digest}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, read_scheme
 from mooring.protocol.transport.object_stores import explain_store_error, open_file_system
+from mooring.serialization import Serializable
 
 ADDRESS_SUFFIX = ".address"
 LONGEST = 7 * 86_400
@@ -22,15 +23,11 @@ _SIGNERS = ("s3", "s3a")
 
 
 @dataclass(frozen=True)
-class Invitation:
+class Invitation(Serializable):
     """An address that one participant may PUT its bundle to; a secret between it and the analyst."""
 
     name: str
     address: str = field(repr=False)
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain values, for JSON."""
-        return {"name": self.name, "address": self.address}
 
 
 def parse_period(period: str) -> int:

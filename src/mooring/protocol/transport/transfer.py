@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -40,6 +40,7 @@ from mooring.protocol.transport.object_stores import (
     upload,
 )
 from mooring.protocol.transport.presigned_upload import MD5, Answer, put_file
+from mooring.serialization import Serializable
 from mooring.typing import Progress
 
 _KINDS = {bundle.KIND: bundle.FIELDS, anchor.KIND: anchor.FIELDS}
@@ -98,7 +99,7 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class SendResult:
+class SendResult(Serializable):
     """What was sent.
 
     Attributes
@@ -123,10 +124,6 @@ class SendResult:
     tries: int
     confirmed: bool
     there_before: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
