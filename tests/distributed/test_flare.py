@@ -13,14 +13,17 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from mooring.engines.flare.settings import ServerSettings
+from mooring.engines.flare.configuration import write_job
+from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
+from mooring.protocol.analyst.secure_sums import train_sums
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from tests.commands import record_of
+from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
 
@@ -184,6 +187,39 @@ def test_sites_use_what_came_back(played: Played, first: Run) -> None:
     found = participant.predict(here / "rows.csv", result=here / "mooring" / "result")
     assert found.score is not None
     assert found.score.value > 0.7
+
+
+def test_a_job_of_secure_sums_gives_the_model_that_files_give(played: Played, first: Run) -> None:
+    deployment, place, everybody = played.deployment, played.place / "sums", range(len(SITES))
+    (place / "files").mkdir(parents=True)
+    given = make_sum_study(place, len(SITES), names=SITES)
+    files = replace(given, folder=place / "files", vaults=tuple(given.copy_vault(i) for i in everybody))
+    for i in everybody:
+        files.share(i)
+    files.close()
+    for i in everybody:
+        files.combine(i)
+    expected = train_sums(files.study, files.work, files.inbox).model_digest
+
+    given.study.write(place / "study.toml")
+    write_job(given.study, place / "job")
+    kept = {name: (deployment.local(name) / SETTINGS_FILE).read_bytes() for name in (SERVER, *SITES)}
+    try:
+        ServerSettings(place / "study.toml", given.analyst.folder, place / "work").write(deployment.local(SERVER))
+        for i, name in enumerate(SITES):
+            settings = SiteSettings(place / "study.toml", given.vaults[i].folder, given.table(i), folder=place / name)
+            settings.write(deployment.local(name))
+        meta = deployment.finished(deployment.submit(place / "job"))
+    finally:
+        for name, content in kept.items():
+            (deployment.local(name) / SETTINGS_FILE).write_bytes(content)
+    assert meta["status"] == "FINISHED:COMPLETED", deployment.log(SERVER)[-3000:]
+    sites = json.loads((place / "work" / "flare.json").read_bytes())["sites"]
+    outcomes = {name: [answer["outcome"] for answer in said.values()] for name, said in sites.items()}
+    assert outcomes == {name: ["done"] * 4 for name in SITES}  # share, confirm, combine, result
+    assert {said["result"]["model"] for said in sites.values()} == {expected}
+    found = Participant(given.study, given.vaults[1]).predict(given.table(7), result=place / "south" / "result")
+    assert found.score is not None
 
 
 def test_the_administrator_cannot_look_around_at_a_site(played: Played, first: Run) -> None:

@@ -89,9 +89,15 @@ class SumStudy:
 
 
 def make_sum_study(
-    folder: Path, p: int = 6, *, kind: str = "classes", floors: Floors | None = None, **settings: Any
+    folder: Path,
+    p: int = 6,
+    *,
+    kind: str = "classes",
+    floors: Floors | None = None,
+    names: Sequence[str] = (),
+    **settings: Any,
 ) -> SumStudy:
-    """A study of p participants; settings are those of `SumSettings`."""
+    """A study of p participants, with names of their own if given; settings are those of `SumSettings`."""
     vaults = tuple(Vault.create(folder / f"v{i}", floors=floors or Floors(without_noise=True)) for i in range(p))
     analyst = Vault.create(folder / "va")
     study = Study(
@@ -104,7 +110,10 @@ def make_sum_study(
         n_anchor_rows=0,
         sums=SumSettings(**({"n_hats": 0, "least_rows": 5} | settings)),
     ).with_members(
-        [make_member(f"p{i}", vault, combines=True) for i, vault in enumerate(vaults)],
+        [
+            make_member(name, vault, combines=True)
+            for name, vault in zip(names or [f"p{i}" for i in range(p)], vaults, strict=True)
+        ],
         Member("lab", analyst.signing_key.public),
     )
     return SumStudy(folder, study, vaults, analyst, kind)
