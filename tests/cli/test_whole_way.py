@@ -182,6 +182,21 @@ def test_predictions_come_out_for_classes(classes: Walk) -> None:
     assert pq.read_table(classes.place / "analyst" / "collaboration.parquet").num_rows == 4 * N_ROWS
 
 
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_the_way_by_secure_sums_gives_predictions_and_pages(kind: str, tmp_path: Path) -> None:
+    walk = walked(tmp_path / "way", kind, page=SUMS, skip=only_north_checks)
+    report = (walk.place / "north" / "report.html").read_text()
+    assert walk.study.fingerprint in report
+    assert "(2, 1e-05)-differential privacy" in report
+    for name in NAMES:
+        assert len((walk.place / name / "predictions.csv").read_text().splitlines()) == 1 + N_NEW
+    steps = {step.line.split()[1] for step in steps_of_the_page(SUMS) if step.line.startswith("mooring")}
+    assert steps == {"study", "join", "check", "share", "combine", "align", "train", "deliver", "predict", "report"}
+    if kind == "number":
+        values = np.loadtxt(walk.place / "north" / "predictions.csv", skiprows=1)
+        assert ((values >= 0) & (values <= 60)).all()
+
+
 def test_predictions_come_out_for_numbers(number: Walk) -> None:
     for name in NAMES:
         values = np.loadtxt(number.place / name / "predictions.csv", skiprows=1)

@@ -42,7 +42,8 @@ def check(
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
 
     Part of your own rows plays the colluder and attacks the rest, at the study's noise, with every attack that mooring
-    knows. What is found is kept in the vault, with a page for you; nothing leaves.
+    knows. What is found is kept in the vault, with a page for you; nothing leaves. In a study of secure sums the attackers
+    are after membership: with the study's noise, and without any.
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
@@ -68,5 +69,7 @@ def check(
             f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
             *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
             f"[bold]{escape(found.verdict)}[/bold]",
-            f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself.",
+            f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself."
+            if agreed.sums is None
+            else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
         )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mooring import AuditResult
+from mooring.audit import SumAudit
 from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
 from mooring.report.audit_page import describe_rows, describe_sums, state_setting
@@ -83,6 +84,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "local_only": _SCORE,
                 "noise": {"data_noise_scale": _NUMBER, "rms": _NUMBER, "level": _NUMBER, "anchor_noise_scale": _NUMBER},
                 "self_attack": {},
+                "sums": {},
                 "class_counts": {},
                 "verdict": _WORD,
             },
@@ -118,6 +120,8 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
             if wrong is not None:
                 raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
             found[name] = record
+    if found.get("check", {}).get("sums"):
+        _require_sum_audit(found["check"]["sums"])
     attack = found.get("check", {}).get("self_attack")
     if attack:
         _require_audit(attack, "the self-attack", "Run 'mooring check' again.")
@@ -210,6 +214,15 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
         ):
             raise TypeError
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise _damaged(what, "something that cannot be an audit's result", cure) from None
+
+
+def _require_sum_audit(plain: dict[str, Any]) -> None:
+    """Refuse plain values that are no self-attack on sums."""
+    try:
+        describe_sums(SumAudit.from_dict(plain))
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        what, cure = "the self-attack", "Run 'mooring check' again."
         raise _damaged(what, "something that cannot be an audit's result", cure) from None
 
 

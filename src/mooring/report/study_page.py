@@ -27,7 +27,8 @@ _DRAWN = {
 def render_report(summary: Mapping[str, Any]) -> str:
     """The page, as HTML; everything in the summary is taken for text that anybody may have written."""
     if summary["study"] is not None and summary["study"]["method"] == "secure-sum":
-        return render_page("sum_report.html.jinja", describe_sum_report(summary), charts=False)
+        described = describe_sum_report(summary)
+        return render_page("sum_report.html.jinja", described, charts=any(one["rows"] for one in described["attacked"]))
     return render_page("report.html.jinja", describe_report(summary))
 
 

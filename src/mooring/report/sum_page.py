@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mooring.audit import AuditResult, SumAudit
+from mooring.learners import Score
+from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.numbers import describe_score, score_from
 from mooring.report.sum_guarantee import describe_guarantee
 
@@ -79,7 +82,53 @@ def state_leakage(study: Study) -> list[str]:
 def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page of a study of secure sums shows."""
     scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
-    return {**summary, "scores": scores}
+    attacked = [_describe_attacked(title, audit) for title, audit in summary["attacked"].items()]
+    return {**summary, "scores": scores, "attacked": attacked}
+
+
+def _describe_attacked(title: str, audit: Mapping[str, Any]) -> dict[str, Any]:
+    if "points" not in audit:  # a self-attack: sums alone
+        sums = describe_sums(SumAudit.from_dict(dict(audit)))
+        return {"title": title, "sums": sums, "percent": True, "rows": None, "compared": []}
+    result = AuditResult.from_dict(dict(audit))
+    described = describe_audit(result)
+    return {
+        "title": title,
+        "sums": None if result.sums is None else describe_sums(result.sums),
+        "percent": described["percent"],
+        "rows": described,
+        "compared": compare_ways(result),
+    }
+
+
+def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
+    """Every way that an audit simulated, from training alone to pooling: its score, and what an attacker gets of it."""
+    nothing = "nothing leaves"
+    found = [_way("alone", result.references.local_only, "nothing", nothing)]
+    for one in result.sums.results if result.sums is not None else ():
+        auc, told = one.worst(), one.worst("membership_at_1_percent")
+        attacker = "no attack could be run"
+        if auc is not None and told is not None:
+            attacker = (
+                f"tells a member from another row with an AUC of {auc[1].value:.2f} (0.5 is chance); finds "
+                f"{told[1].value:.1%} of members at 1 % false alarms"
+            )
+        promise = (
+            "nothing" if one.point.epsilon is None else f"ε = {one.point.epsilon:g}, δ = {one.point.delta:g} a row"
+        )
+        found.append(_way(one.title, one.deployed, attacker, promise))
+    for point in result.points:
+        worst, linked = point.worst(), point.worst("linkage")
+        attacker = "no attack could be run"
+        if worst is not None:
+            attacker = f"rebuilds rows with an error of {worst[1].value:.2f} (0 is exact)"
+            attacker += "" if linked is None else f" and tells {linked[1].value:.0%} of them from nine look-alikes"
+        found.append(_way(f"{point.title}: rows uploaded", point.deployed, attacker, "nothing"))
+    return [*found, _way("pooled raw", result.references.pooled_raw, "every row", "nothing")]
+
+
+def _way(name: str, score: Score | None, attacker: str, promise: str) -> dict[str, Any]:
+    return {"way": name, "score": describe_score(score), "attacker": attacker, "promise": promise}
 
 
 def list_attention(records: Records) -> list[str]:

@@ -40,7 +40,7 @@ def summarise(
         When the report was made; now, if None.
     """
     if study is not None and study.sums is not None:
-        return _summarise_sums(study, records, made=made)
+        return _summarise_sums(study, records, audit, made=made)
     audits = _audits(study, records, audit)
     noisy = study is not None and study.data_noise_scale > 0
     scores = _scores(records, audits, noisy=noisy)
@@ -57,7 +57,9 @@ def summarise(
     }
 
 
-def _summarise_sums(study: Study, records: Records, *, made: str | None) -> dict[str, Any]:
+def _summarise_sums(
+    study: Study, records: Records, audit: Mapping[str, Any] | None, *, made: str | None
+) -> dict[str, Any]:
     scores = _scores(records, [], noisy=False)
     verdict = judge(records, [], scores, noisy=False)
     leakage, attention = state_leakage(study), list_attention(records)
@@ -72,6 +74,11 @@ def _summarise_sums(study: Study, records: Records, *, made: str | None) -> dict
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
         "utility": scores,
+        "attacked": {
+            title: found
+            for title, found in (("the self-attack", records.get("check", {}).get("sums")), ("the audit", audit))
+            if found
+        },
         "own_rows": own and own | {"epsilon_in_all": records.get("share", {}).get("epsilon_in_all")},
     }
 

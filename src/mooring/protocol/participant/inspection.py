@@ -155,7 +155,7 @@ def inspect(
         class_counts=counts,
         hazards=hazards,
         warnings=(*_standing_warnings(study), *result.warnings, *some),
-        local_only=_local_only(study, rows, labels, seed),
+        local_only=measure_local_only(study, rows, labels, seed),
         data_noise_scale=study.data_noise_scale,
         anchor_noise_scale=study.anchor_noise_scale,
         rms=root_mean_square([rows], projection) if rows.shape[0] else 0.0,
@@ -304,8 +304,16 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
     return AuditResult(description, References(None, None, 0), (), (f"The self-attack could not be run: {reason}.",))
 
 
-def _local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
-    """Five-fold cross-validated score of a model on the rows as they are; None where there is too little to learn from."""
+def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
+    """Score a model of the rows as they are, by five-fold cross-validation; None where there is too little to learn from.
+
+    Parameters
+    ----------
+    study : Study
+    rows : array of shape (n, m)
+    labels : array of shape (n,) or None
+    seed : int
+    """
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None
     if np.unique(labels).size < 2:

@@ -26,6 +26,7 @@ from mooring.typing import Progress
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection
     from mooring.protocol.participant.prediction import Predictions
+    from mooring.protocol.participant.sum_inspection import SumInspection
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Participant:
 
     def check(
         self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
-    ) -> Inspection:
+    ) -> Inspection | SumInspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
         Parameters
@@ -84,9 +85,21 @@ class Participant:
         progress : callable, optional
         """
         from mooring.protocol.participant.inspection import inspect
+        from mooring.protocol.participant.sum_inspection import inspect_sums
 
         require_floors(self.study, self.vault.floors)
+        if self.study.sums is not None and self.study.sums.person:
+            ignore = (*ignore, self.study.sums.person)
         found = sample_rows(self.study.schema, data, ignore=ignore, seed=seed)
+        if self.study.sums is not None:
+            return inspect_sums(
+                self.study,
+                found.encoded,
+                n_rows=found.n_rows,
+                class_counts=found.class_counts,
+                seed=seed,
+                progress=progress,
+            )
         return inspect(
             self.study,
             found.encoded,

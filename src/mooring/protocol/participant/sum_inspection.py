@@ -1,0 +1,166 @@
+"""What `mooring check` tells before sums are shared: what attackers make of one's own contribution, with noise and without.
+
+A quarter of the rows plays the colluder, a half the contribution, a quarter rows that are not in it. Everybody else's sums
+are taken for known to the attacker: what is left of the total is one's own sums with the least noise that the study's
+quorum has for them. Attackers of the real total know less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mooring.audit import AuditSettings, SumAudit, SumPoint, SumSpec
+from mooring.audit.sums import SumAuditor
+from mooring.learners import Score
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.inspection import measure_local_only
+from mooring.protocol.participant.secure_sums import scale_labels
+from mooring.tables import Partition
+from mooring.tables.encoder import EncodedRows
+from mooring.tables.stratification import make_strata, split_stratified
+from mooring.typing import Progress
+
+_FEWEST_ROWS, _MOST_ROWS = 16, 2_000
+_NAMES = ("a colluder with a quarter of your rows", "your contribution, half of your rows")
+
+
+@dataclass(frozen=True)
+class SumInspection:
+    """What was found.
+
+    Attributes
+    ----------
+    n_rows : int
+    class_counts : dict of str to int, or None
+    hazards, warnings : tuple of str
+    local_only : Score or None
+        A model of one's own, cross-validated: what joining has to beat.
+    self_attack : SumAudit or None
+        Membership with the study's noise and without any; None where it could not be run.
+    verdict : str
+    """
+
+    n_rows: int
+    class_counts: dict[str, int] | None
+    hazards: tuple[str, ...]
+    warnings: tuple[str, ...]
+    local_only: Score | None
+    self_attack: SumAudit | None
+    verdict: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the record that a report reads; no row is in it."""
+        return {
+            "rows": self.n_rows,
+            "class_counts": self.class_counts,
+            "hazards": list(self.hazards),
+            "warnings": list(self.warnings),
+            "local_only": None if self.local_only is None else self.local_only.as_dict(),
+            "sums": None if self.self_attack is None else self.self_attack.as_dict(),
+            "verdict": self.verdict,
+        }
+
+
+def inspect_sums(
+    study: Study,
+    encoded: EncodedRows,
+    *,
+    n_rows: int,
+    class_counts: dict[str, int] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SumInspection:
+    """Look at one participant's rows before their sums are shared.
+
+    Parameters
+    ----------
+    study : Study
+        Of secure sums.
+    encoded : EncodedRows
+        The participant's rows: all, or a sample.
+    n_rows : int
+        Of all.
+    class_counts : dict, optional
+        Of all.
+    seed : int, default 0
+    progress : callable, optional
+        Called with steps done, steps in all, and what comes next.
+    """
+    settings, tell = study.sum_scheme.settings, progress or (lambda done, total, what="": None)
+    tell(0, 2, "attacking your own sums")
+    audit = _attack(study, encoded, seed)
+    tell(1, 2, "a model of your own")
+    local = measure_local_only(study, encoded.rows, encoded.labels, seed)
+    tell(2, 2, "done")
+    small = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
+    hazards = tuple(
+        f"Class {name!r} has fewer rows than the study's smallest_class of {study.smallest_class}: without noise such rows "
+        "can be read off the sums, and sharing them is refused."
+        for name in (small if settings.epsilon is None else ())
+    )
+    warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
+    if len(encoded.rows) < n_rows:
+        warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
+    return SumInspection(n_rows, class_counts, hazards, tuple(warnings), local, audit, _verdict(study, audit))
+
+
+def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
+    rows, labels, scheme = encoded.rows, encoded.labels, study.sum_scheme
+    if labels is None or len(rows) < _FEWEST_ROWS or np.unique(labels).size < 2:
+        return None
+    rng = np.random.default_rng([seed, 31])
+    strata, chosen = make_strata(labels, len(rows)), np.arange(len(rows))
+    if len(rows) > _MOST_ROWS:
+        chosen, _ = split_stratified(chosen, strata, _MOST_ROWS, rng=rng)
+    own, rest = split_stratified(chosen, strata, len(chosen) // 2, rng=rng)
+    colluder, others = split_stratified(rest, strata, len(rest) // 2, rng=rng)
+    scaled = scale_labels(study, labels)
+    partition = Partition.from_parts(
+        [rows[colluder], rows[own]],
+        [scaled[colluder], scaled[own]],
+        rng=rng,
+        test=[rows[others[k::2]] for k in (0, 1)],
+        test_labels=[scaled[others[k::2]] for k in (0, 1)],
+        names=_NAMES,
+    )
+    settings = scheme.settings
+    spec = SumSpec(
+        delta=settings.delta,
+        quorum=2,
+        feature_map=scheme.features,
+        shrink=settings.features == "columns",
+    )
+    auditor = SumAuditor(partition, AuditSettings(colluders=(0,), targets=(1,), seed=seed, sums=spec))
+    asked = dict.fromkeys((settings.epsilon, None))
+    points = [SumPoint(one, settings.delta, 2, 1, settings.product_share) for one in asked]
+    found = auditor.result([auditor.audit(point) for point in points])
+    # what a model of a part of one's own rows scores says nothing of joining
+    results = tuple(replace(one, deployed=None, gain=None) for one in found.results)
+    return replace(found, alone=None, results=results)
+
+
+def _verdict(study: Study, audit: SumAudit | None) -> str:
+    epsilon = study.sum_scheme.settings.epsilon
+    promise = (
+        "This study adds no noise and promises nothing."
+        if epsilon is None
+        else f"The study promises epsilon = {epsilon:g} for adding or removing one {study.sum_scheme.settings.unit}, "
+        "whatever attacks there are."
+    )
+    if audit is None:
+        return f"No attack could be run on your rows. {promise}"
+    told = []
+    for one in audit.results:
+        worst, found = one.worst(), one.worst("membership_at_1_percent")
+        if worst is None or found is None:
+            continue
+        how = "with the study's noise" if one.point.epsilon is not None else "without noise"
+        told.append(
+            f"{how}, the strongest attack tells your rows from others with an AUC of {worst[1].value:.2f} (0.5 is chance) "
+            f"and finds {found[1].value:.1%} of them at 1 % false alarms"
+        )
+    said = f"Were everybody else's sums known to the attacker: {'; '.join(told)}."
+    return f"{said} These are lower bounds: a better attack may exist. {promise}"
