@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.engine import PANEL, EngineOptions
+from mooring.cli.engine import EngineOptions, engine_option
 from mooring.cli.options import expand_options
 from mooring.errors import InputError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
 DEFAULT_FOLDER = Path("analysis")
-_SUMS = "Secure sums"
 
 
 @expand_options
@@ -46,21 +45,19 @@ def align(
         bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
     ] = True,
     rows_at_once: Annotated[
-        int | None,
-        typer.Option("--rows-at-once", help="Rows that a worker holds at a time.", rich_help_panel=PANEL),
+        int | None, engine_option("--rows-at-once", help="Rows that a worker holds at a time.")
     ] = None,
     reduce_over_workers: Annotated[
         bool | None,
-        typer.Option(
+        engine_option(
             "--reduce-over-workers/--no-reduce-over-workers",
             help="Leave anchor representations with the workers.",
             show_default="above 2 GB of them",
-            rich_help_panel=PANEL,
         ),
     ] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     confirmations: Annotated[
-        Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel=_SUMS)
+        Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel="Secure sums")
     ] = None,
     format: execution.Format = "text",
 ) -> None:

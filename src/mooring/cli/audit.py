@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from mooring.cli.execution import Format, count_progress, run_command
-from mooring.cli.options import AuditOptions, DataPath, ReportFolder, expand_options, parse_epsilon
+from mooring.cli.options import (
+    AuditOptions,
+    DataPath,
+    ReportFolder,
+    attacker_option,
+    expand_options,
+    parse_epsilon,
+    study_option,
+)
 from mooring.mechanisms.methods import METHODS
 
 
@@ -19,41 +27,28 @@ def audit(
     options: AuditOptions,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"A method to audit; may be given again: {', '.join(METHODS)}.",
-            show_default="all",
-            rich_help_panel="Study",
-        ),
+        study_option(help=f"A method to audit; may be given again: {', '.join(METHODS)}.", show_default="all"),
     ] = None,
-    anchor_rows: Annotated[
-        int | None, typer.Option(min=2, help="Anchor rows r.", show_default="4 h", rich_help_panel="Study")
-    ] = None,
+    anchor_rows: Annotated[int | None, study_option(min=2, help="Anchor rows r.", show_default="4 h")] = None,
     anchor_noise: Annotated[
-        list[float] | None,
-        typer.Option(help="Anchor noise v; may be given again.", show_default="0.05 0.1 0.2", rich_help_panel="Study"),
+        list[float] | None, study_option(help="Anchor noise v; may be given again.", show_default="0.05 0.1 0.2")
     ] = None,
     data_noise: Annotated[
         list[float] | None,
-        typer.Option(
+        study_option(
             help="Private-data noise σ: with --study of an encoded number, which lies between -1 and 1; else in standard "
             "deviations of a column, or of a pixel from 0 to 1. May be given again.",
             show_default="0.3 0.5 0.8 of the rows' root mean square",
-            rich_help_panel="Study",
         ),
     ] = None,
     epsilon: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Audit secure sums beside, with this ε or 'none', which is no guarantee; may be given again.",
-            rich_help_panel="Study",
+        study_option(
+            help="Audit secure sums beside, with this ε or 'none', which is no guarantee; may be given again."
         ),
     ] = None,
-    known_rows: Annotated[
-        int, typer.Option(min=0, help="Grant the attacker so many of the target's rows.", rich_help_panel="Attacker")
-    ] = 0,
-    repeated_uploads: Annotated[
-        int, typer.Option(min=0, help="Let the target upload so many times more.", rich_help_panel="Attacker")
-    ] = 0,
+    known_rows: Annotated[int, attacker_option(min=0, help="Grant the attacker so many of the target's rows.")] = 0,
+    repeated_uploads: Annotated[int, attacker_option(min=0, help="Let the target upload so many times more.")] = 0,
     output: ReportFolder = Path("audit-report"),
     format: Format = "text",
 ) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,33 +14,28 @@ import typer
 
 from mooring.errors import InputError
 
-PANEL, _ADDRESS = "Other engines", "MOORING_DASK_SCHEDULER"
+_ADDRESS = "MOORING_DASK_SCHEDULER"
+engine_option = partial(typer.Option, rich_help_panel="Other engines")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """One process, or a Dask cluster and how to reach it."""
 
-    engine: Annotated[
-        Literal["local", "dask"],
-        typer.Option(help="Dask runs on several processes or machines.", rich_help_panel=PANEL),
-    ] = "local"
+    engine: Annotated[Literal["local", "dask"], engine_option(help="Dask runs on several processes or machines.")] = (
+        "local"
+    )
     scheduler: Annotated[
         str | None,
-        typer.Option(
+        engine_option(
             help="Address of a Dask scheduler, tcp://… or tls://…; without one, workers start on this machine.",
             envvar=_ADDRESS,
-            rich_help_panel=PANEL,
         ),
     ] = None
-    workers: Annotated[
-        int | None, typer.Option(help="Processes to start here.", show_default="cores", rich_help_panel=PANEL)
-    ] = None
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="PEM of who signed the scheduler's certificate.", rich_help_panel=PANEL)
-    ] = None
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM of your certificate.", rich_help_panel=PANEL)] = None
-    tls_key: Annotated[Path | None, typer.Option(help="PEM of its key.", rich_help_panel=PANEL)] = None
+    workers: Annotated[int | None, engine_option(help="Processes to start here.", show_default="cores")] = None
+    tls_ca: Annotated[Path | None, engine_option(help="PEM of who signed the scheduler's certificate.")] = None
+    tls_cert: Annotated[Path | None, engine_option(help="PEM of your certificate.")] = None
+    tls_key: Annotated[Path | None, engine_option(help="PEM of its key.")] = None
 
     @contextmanager
     def connect(self, **others: object) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, open_vault, run_command
 from mooring.errors import InputError
+
+floor_option = partial(typer.Option, rich_help_panel="Floors")
 
 
 def join(
@@ -27,32 +30,19 @@ def join(
     ] = False,
     least_anchor_noise: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            help="Refuse studies whose anchor noise is below this.",
-            show_default="0.01",
-            rich_help_panel="Floors",
-        ),
+        floor_option(min=0.0, help="Refuse studies whose anchor noise is below this.", show_default="0.01"),
     ] = None,
     least_data_noise: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            help="Refuse studies whose private-data noise is below this.",
-            show_default="0.05",
-            rich_help_panel="Floors",
-        ),
+        floor_option(min=0.0, help="Refuse studies whose private-data noise is below this.", show_default="0.05"),
     ] = None,
     accept_no_noise: Annotated[
-        bool, typer.Option("--accept-no-noise", help="Accept methods without any noise.", rich_help_panel="Floors")
+        bool, floor_option("--accept-no-noise", help="Accept methods without any noise.")
     ] = False,
     most_epsilon: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            help="Refuse secure sums beyond this epsilon, over all studies of the same rows.",
-            show_default="8",
-            rich_help_panel="Floors",
+        floor_option(
+            min=0.0, help="Refuse secure sums beyond this epsilon, over all studies of the same rows.", show_default="8"
         ),
     ] = None,
     format: Format = "text",

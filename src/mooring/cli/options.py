@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -14,7 +14,10 @@ import typer
 
 from mooring.errors import InputError
 
-_DATA, _STUDY, _ATTACKER, _SUMS = "Data", "Study", "Attacker", "Secure sums (--method secure-sum)"
+_PANELS = ("Data", "Study", "Attacker", "Secure sums (--method secure-sum)")
+data_option, study_option, attacker_option, sum_option = (
+    partial(typer.Option, rich_help_panel=panel) for panel in _PANELS
+)
 ProjectionChoice = Literal["auto", "none", "gaussian", "public-svd"]
 DataPath = Annotated[
     Path,
@@ -74,67 +77,38 @@ class SumOptions:
     """What `mooring study init` asks of secure sums."""
 
     epsilon: Annotated[
-        str | None,
-        typer.Option(
-            help="Privacy loss of adding or removing one unit, or 'none'.", show_default="1", rich_help_panel=_SUMS
-        ),
+        str | None, sum_option(help="Privacy loss of adding or removing one unit, or 'none'.", show_default="1")
     ] = None
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Its delta: far below one over all rows.", show_default="1e-5", rich_help_panel=_SUMS),
-    ] = None
+    delta: Annotated[float | None, sum_option(help="Its delta: far below one over all rows.", show_default="1e-5")] = (
+        None
+    )
     colluders: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="How many participants may help the analyst.", show_default="1", rich_help_panel=_SUMS
-        ),
+        int | None, sum_option(min=0, help="How many participants may help the analyst.", show_default="1")
     ] = None
     combiner: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A participant that holds shares; again for more.",
-            show_default="the first 15 enrolled",
-            rich_help_panel=_SUMS,
-        ),
+        sum_option(help="A participant that holds shares; again for more.", show_default="the first 15 enrolled"),
     ] = None
     threshold: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="How many combiners open the total.",
-            show_default="the least that is safe",
-            rich_help_panel=_SUMS,
-        ),
+        int | None, sum_option(min=1, help="How many combiners open the total.", show_default="the least that is safe")
     ] = None
     quorum: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="The least number of contributions.", show_default="nine tenths", rich_help_panel=_SUMS
-        ),
+        int | None, sum_option(min=1, help="The least number of contributions.", show_default="nine tenths")
     ] = None
     person: Annotated[
-        str | None,
-        typer.Option(help="A column that names persons, who are protected; it stays at home.", rich_help_panel=_SUMS),
+        str | None, sum_option(help="A column that names persons, who are protected; it stays at home.")
     ] = None
     rows_per_person: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="The most rows of a person; 0: any, their mean counts.", show_default="1", rich_help_panel=_SUMS
-        ),
+        int | None, sum_option(min=0, help="The most rows of a person; 0: any, their mean counts.", show_default="1")
     ] = None
     log_scaled: Annotated[
-        list[str] | None,
-        typer.Option(help="A number to be read on a logarithmic scale; again for more.", rich_help_panel=_SUMS),
+        list[str] | None, sum_option(help="A number to be read on a logarithmic scale; again for more.")
     ] = None
     hats: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Curve pieces of a number; 0: straight lines.", show_default="5", rich_help_panel=_SUMS
-        ),
+        int | None, sum_option(min=0, help="Curve pieces of a number; 0: straight lines.", show_default="5")
     ] = None
     least_rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="Who has fewer rows does not share.", show_default="10", rich_help_panel=_SUMS),
+        int | None, sum_option(min=1, help="Who has fewer rows does not share.", show_default="10")
     ] = None
 
     def settings(self, *, pictures: bool) -> Any:
@@ -170,89 +144,59 @@ class AuditOptions:
 
     study: Annotated[
         Path | None,
-        typer.Option(
-            help="A study's file: rows are encoded as it says, and its method, noise and projection are used.",
-            rich_help_panel=_STUDY,
+        study_option(
+            help="A study's file: rows are encoded as it says, and its method, noise and projection are used."
         ),
     ] = None
-    label: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel=_DATA)] = None
-    participants: Annotated[
-        int, typer.Option(min=2, help="How many participants share the rows.", rich_help_panel=_DATA)
-    ] = 5
+    label: Annotated[str | None, data_option(help="The column to predict.")] = None
+    participants: Annotated[int, data_option(min=2, help="How many participants share the rows.")] = 5
     split_by: Annotated[
         str | None,
-        typer.Option(
-            help="A column that says whose row it is: a hospital, or a person. Its rows stay together.",
-            rich_help_panel=_DATA,
-        ),
+        data_option(help="A column that says whose row it is: a hospital, or a person. Its rows stay together."),
     ] = None
-    rows_each: Annotated[
-        int | None, typer.Option(min=2, help="At most so many rows a participant.", rich_help_panel=_DATA)
-    ] = None
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be given again.", rich_help_panel=_DATA)
-    ] = None
+    rows_each: Annotated[int | None, data_option(min=2, help="At most so many rows a participant.")] = None
+    drop: Annotated[list[str] | None, data_option(help="A column to leave out; may be given again.")] = None
     missing: Annotated[
-        list[str] | None,
-        typer.Option(help="What stands for a missing value, besides ?, NA and nothing.", rich_help_panel=_DATA),
+        list[str] | None, data_option(help="What stands for a missing value, besides ?, NA and nothing.")
     ] = None
-    size: Annotated[
-        int | None, typer.Option(min=2, help="Resize images to this width and height.", rich_help_panel=_DATA)
-    ] = None
+    size: Annotated[int | None, data_option(min=2, help="Resize images to this width and height.")] = None
     public_share: Annotated[
         float | None,
-        typer.Option(
+        data_option(
             min=0.0,
             max=0.9,
             help="Share of rows held out as public, for a public SVD.",
             show_default="0.1 if it is needed",
-            rich_help_panel=_DATA,
         ),
     ] = None
     components: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Components h to share.", show_default="all features, up to 30", rich_help_panel=_STUDY
-        ),
+        int | None, study_option(min=1, help="Components h to share.", show_default="all features, up to 30")
     ] = None
-    projection: Annotated[
-        ProjectionChoice, typer.Option(help="How rows are projected before they leave.", rich_help_panel=_STUDY)
-    ] = "auto"
+    projection: Annotated[ProjectionChoice, study_option(help="How rows are projected before they leave.")] = "auto"
     learner: Annotated[
         str,
-        typer.Option(
-            help="auto, linear, random-fourier, nystroem, svm or forest; auto is what 'mooring train' would choose.",
-            rich_help_panel=_STUDY,
+        study_option(
+            help="auto, linear, random-fourier, nystroem, svm or forest; auto is what 'mooring train' would choose."
         ),
     ] = "auto"
-    colluders: Annotated[
-        int, typer.Option(min=1, help="How many participants collude with the analyst.", rich_help_panel=_ATTACKER)
-    ] = 1
+    colluders: Annotated[int, attacker_option(min=1, help="How many participants collude with the analyst.")] = 1
     colluder: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A participant that colludes, by name; may be given again.",
-            show_default="the first",
-            rich_help_panel=_ATTACKER,
-        ),
+        attacker_option(help="A participant that colludes, by name; may be given again.", show_default="the first"),
     ] = None
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A participant that is attacked, by name; may be given again.",
-            show_default="the next ones",
-            rich_help_panel=_ATTACKER,
+        attacker_option(
+            help="A participant that is attacked, by name; may be given again.", show_default="the next ones"
         ),
     ] = None
     attribute: Annotated[
-        str | None,
-        typer.Option(help="A column that is not shared; can it be inferred from what is?", rich_help_panel=_ATTACKER),
+        str | None, attacker_option(help="A column that is not shared; can it be inferred from what is?")
     ] = None
     auditor: Annotated[
         str | None,
-        typer.Option(
-            help="'digits' trains a network on the public and test images; a path to an ONNX model embeds faces.",
-            rich_help_panel=_ATTACKER,
+        attacker_option(
+            help="'digits' trains a network on the public and test images; a path to an ONNX model embeds faces."
         ),
     ] = None
     examples: Annotated[

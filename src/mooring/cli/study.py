@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +25,7 @@ study_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-_COLUMNS, _METHOD = "Columns", "Method"
+column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for panel in ("Columns", "Method"))
 
 
 @study_app.command("init")
@@ -34,84 +35,52 @@ def init(
     data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): only its header is read, never its rows.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
-    label: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel=_COLUMNS)] = None,
-    classes: Annotated[
-        str, typer.Option(help='Classes of the label: "no,yes".', rich_help_panel=_COLUMNS, show_default=False)
-    ] = "",
-    label_range: Annotated[
-        str | None, typer.Option(help='Range of a label that is a number: "0:250".', rich_help_panel=_COLUMNS)
-    ] = None,
-    range: Annotated[
-        list[str] | None, typer.Option(help='A column\'s range: "age=0:120"; again for more.', rich_help_panel=_COLUMNS)
-    ] = None,
-    all_ranges: Annotated[
-        str | None, typer.Option(help='Range of every other number: "0:16".', rich_help_panel=_COLUMNS)
-    ] = None,
+    label: Annotated[str | None, column_option(help="The column to predict.")] = None,
+    classes: Annotated[str, column_option(help='Classes of the label: "no,yes".', show_default=False)] = "",
+    label_range: Annotated[str | None, column_option(help='Range of a label that is a number: "0:250".')] = None,
+    range: Annotated[list[str] | None, column_option(help='A column\'s range: "age=0:120"; again for more.')] = None,
+    all_ranges: Annotated[str | None, column_option(help='Range of every other number: "0:16".')] = None,
     category: Annotated[
-        list[str] | None,
-        typer.Option(help='A column\'s categories: "sex=female,male"; again for more.', rich_help_panel=_COLUMNS),
+        list[str] | None, column_option(help='A column\'s categories: "sex=female,male"; again for more.')
     ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; again for more.", rich_help_panel=_COLUMNS)
-    ] = None,
+    drop: Annotated[list[str] | None, column_option(help="A column to leave out; again for more.")] = None,
     missing_word: Annotated[
-        list[str] | None,
-        typer.Option(help='What stands for a missing value besides ?, NA and nothing: "-9".', rich_help_panel=_COLUMNS),
+        list[str] | None, column_option(help='What stands for a missing value besides ?, NA and nothing: "-9".')
     ] = None,
     missing: Annotated[
         Literal["refuse", "fill", "indicate"],
-        typer.Option(
-            help="What a missing value is: an error; the middle, or no category; that, and a column that tells.",
-            rich_help_panel=_COLUMNS,
+        column_option(
+            help="What a missing value is: an error; the middle, or no category; that, and a column that tells."
         ),
     ] = "refuse",
-    image_shape: Annotated[
-        str | None, typer.Option(help='If rows are images, their shape: "8x8".', rich_help_panel=_COLUMNS)
-    ] = None,
-    smallest_class: Annotated[
-        int, typer.Option(min=1, help="Who has fewer rows of a class does not share.", rich_help_panel=_COLUMNS)
-    ] = 3,
+    image_shape: Annotated[str | None, column_option(help='If rows are images, their shape: "8x8".')] = None,
+    smallest_class: Annotated[int, column_option(min=1, help="Who has fewer rows of a class does not share.")] = 3,
     from_plan: Annotated[
         Path | None,
-        typer.Option(
-            help="The plan.json of 'mooring plan --study': takes its method, noise, anchor and projection.",
-            rich_help_panel=_METHOD,
-        ),
+        method_option(help="The plan.json of 'mooring plan --study': takes its method, noise, anchor and projection."),
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            help="secure-sum, or a method that aligns by an anchor.",
-            show_default="aa-i-gdp-data-noise",
-            rich_help_panel=_METHOD,
-        ),
+        method_option(help="secure-sum, or a method that aligns by an anchor.", show_default="aa-i-gdp-data-noise"),
     ] = None,
     components: Annotated[
-        int | None,
-        typer.Option(min=1, help="Components to share.", show_default="all, up to 30", rich_help_panel=_METHOD),
+        int | None, method_option(min=1, help="Components to share.", show_default="all, up to 30")
     ] = None,
     anchor_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="Rows of the anchor.", show_default="four times the components", rich_help_panel=_METHOD
-        ),
+        int | None, method_option(min=2, help="Rows of the anchor.", show_default="four times the components")
     ] = None,
     data_noise: Annotated[
         float | None,
-        typer.Option(
+        method_option(
             min=0.0,
             help="Private-data noise of an encoded number, which lies between -1 and 1, with any projection.",
             show_default="0.5",
-            rich_help_panel=_METHOD,
         ),
     ] = None,
     anchor_noise: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Scale of the anchor noise.", show_default="0.1", rich_help_panel=_METHOD),
+        float | None, method_option(min=0.0, help="Scale of the anchor noise.", show_default="0.1")
     ] = None,
-    projection: Annotated[
-        ProjectionChoice, typer.Option(help="How rows are projected before they leave.", rich_help_panel=_METHOD)
-    ] = "auto",
+    projection: Annotated[ProjectionChoice, method_option(help="How rows are projected before they leave.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     format: Format = "text",
 ) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.engine import PANEL, EngineOptions
+from mooring.cli.engine import EngineOptions, engine_option
 from mooring.cli.options import expand_options
 from mooring.errors import InputError
 
@@ -35,8 +35,7 @@ def train(
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
     passes: Annotated[
-        int | None,
-        typer.Option(help="Passes over the rows; not with xgboost.", show_default="2 to 20", rich_help_panel=PANEL),
+        int | None, engine_option(help="Passes over the rows; not with xgboost.", show_default="2 to 20")
     ] = None,
     shares: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
