@@ -114,7 +114,7 @@ class SumSpec:
     product_share : float
         How much of the budget the products of features get.
     feature_map : FeatureMap, optional
-        By default the rows themselves, scaled to one length.
+        By default that of pictures for images, and the rows themselves, scaled to one length, for tables.
     shrink : bool
         As for `mooring.learners.sums.fit_discriminant`: False for features that are dense and decorrelated.
     n_runs : int

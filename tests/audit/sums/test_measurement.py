@@ -9,10 +9,21 @@ import pytest
 
 from mooring import Plan
 from mooring.attacks.sums import SUM_ATTACKS
-from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, PointResult, SumResult, SumSpec
+from mooring.audit import (
+    AuditResult,
+    AuditSettings,
+    EvaluationSpec,
+    LeakageLimit,
+    OperatingPoint,
+    PointResult,
+    SumResult,
+    SumSpec,
+)
 from mooring.audit.auditor import Auditor
 from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.feature_map import RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition
 from tests.auditing import audited, planned
@@ -108,6 +119,17 @@ def test_a_number_is_learnt_and_attacked_as_well() -> None:
     assert Auditor.of(unlabelled, None, AuditSettings(sums=spec())).sum_auditor() is None
     with raising(InputError, "limit", expected="labels"):
         planned(unlabelled, limit="epsilon at most 2")
+
+
+def test_images_have_the_features_of_pictures() -> None:
+    rng = np.random.default_rng(0)
+    parts = [(rng.random((12, 64)), np.arange(12) % 2) for _ in range(3)]
+    rows, labels = zip(*parts, strict=True)
+    settings = AuditSettings(sums=spec(), evaluation=EvaluationSpec(image_shape=(8, 8)))
+    auditor = Auditor.of(rows, labels, settings).sum_auditor()
+    assert auditor.feature_map == PictureFeatures(8, 8)
+    assert not auditor.audit(auditor.point(None)).usable
+    assert replace(auditor, settings=replace(settings, evaluation=EvaluationSpec())).feature_map == RowFeatures(64)
 
 
 @pytest.fixture(scope="module")

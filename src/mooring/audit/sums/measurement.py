@@ -24,12 +24,14 @@ from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
 _OTHER_SHARES = (0.2, 0.65)  # of the budget for S
+_PICTURE_FEATURES = 128
 _LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 
 
@@ -58,8 +60,13 @@ class SumAuditor:
 
     @cached_property
     def feature_map(self) -> FeatureMap:
-        """The public map."""
-        return self.spec.feature_map or RowFeatures(self.partition.n_features)
+        """The public map; of images, whose brightness and contrast it does not see, that of pictures."""
+        shape = self.settings.evaluation.image_shape
+        if self.spec.feature_map is not None or shape is None:
+            return self.spec.feature_map or RowFeatures(self.partition.n_features)
+        height, width, n_channels = (*shape, 1)[:3]
+        n_components = min(_PICTURE_FEATURES, filters_of(height, width).n_responses)
+        return PictureFeatures(height, width, n_channels, n_components)
 
     @cached_property
     def _labels(self) -> tuple[Labels, Labels]:
@@ -151,10 +158,11 @@ class SumAuditor:
         return self.feature_map.apply(np.concatenate(self.partition.test))
 
     def _predict(self, sums: Sums) -> Labels:
+        shrink = self.spec.shrink and not isinstance(self.feature_map, PictureFeatures)
         if self._levels is None:
             unit = np.abs(np.concatenate(self._labels)).max()
-            return np.asarray(unit * fit_least_squares(sums, shrink=self.spec.shrink).predict(self._test_features))
-        codes = fit_discriminant(sums, shrink=self.spec.shrink).predict(self._test_features)
+            return np.asarray(unit * fit_least_squares(sums, shrink=shrink).predict(self._test_features))
+        codes = fit_discriminant(sums, shrink=shrink).predict(self._test_features)
         return np.asarray(self._levels[codes.astype(np.intp)])
 
     def _attack(self, simulation: SumSimulation, colluders: Sequence[int]) -> tuple[AttackOutcome, ...]:
