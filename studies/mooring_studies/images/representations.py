@@ -5,6 +5,9 @@ maps; Z the collaboration matrix, Z_i = (Y_i − 1 b_iᵀ) R_i. The algebra is f
 is float32.
 
 Private-data noise is coupled as in the paper: E_i is drawn for C-GDP, and AA-I-GDP gets E_i R_iᵀ.
+
+`mooring.audit.simulate` plays one draw and aligns it by itself. Here the same kernel makes the uploads of many draws, and
+they are aligned in one batch; a test holds what attackers rebuild from either to the same rows.
 """
 
 from __future__ import annotations
