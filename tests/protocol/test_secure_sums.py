@@ -160,7 +160,7 @@ def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path
         assert (first[:-1] != vector).mean() > 0.99
 
 
-def _resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
+def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
     """Put the boxes of one bundle into another participant's, properly signed."""
     with source.open("rb") as file:
         header, _ = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
@@ -178,7 +178,7 @@ def test_copied_boxes_double_nobody(folder: Path) -> None:
     given = make_sum_study(folder, quorum=5)
     for i in range(5):
         given.share(i)
-    _resign(given, given.inbox / "p0.bundle", given.inbox / "p5.bundle", 5)
+    resign(given, given.inbox / "p0.bundle", given.inbox / "p5.bundle", 5)
     given.close()  # the analyst cannot see it
     with pytest.raises(RefusedError) as caught:
         given.combine(1)

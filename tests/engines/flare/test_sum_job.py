@@ -25,6 +25,7 @@ from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
 from tests.fuzz.target import one_process
 from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.protocol.test_secure_sums import resign
 from tests.raising import raising
 
 EVERYBODY = tuple(f"p{i}" for i in range(5))
@@ -156,6 +157,7 @@ def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
     [
         ({"share": "p3 p4"}, "bundles", False),
         ({"confirm": "p3 p4"}, "combiners that confirm", False),
+        ({"share": "p4", "confirm": "p3"}, "combiners that confirm", False),  # confirmations are made anew
         ({"combine": "p3 p4"}, "shares", True),
     ],
 )
@@ -171,6 +173,7 @@ def test_without_a_quorum_or_a_threshold_nothing_is_opened_and_the_next_job_goes
     later = job.run()
     assert later["outcome"] == "done"
     assert tuple(job.listed()) == EVERYBODY
+    assert {answer["outcome"] for said in later["sites"].values() for answer in said.values()} == {"done"}
     asked = {name for name, said in later["sites"].items() if "combine" in said}
     assert asked == ({"p3", "p4"} if closed else set(EVERYBODY))
 
@@ -194,6 +197,22 @@ def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
     assert record["sites"]["p0"]["combine"]["outcome"] == "RefusedError"
     assert record["error"].what == "shares"
     assert not (job.work / MODEL_FILE).exists()
+
+
+def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job: Job) -> None:
+    handed_out = []
+
+    def meddle(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+        if (step, name) == ("share", "p4"):  # before its own comes
+            resign(job.given, part.bundle("p0"), part.bundle("p4"), 4)
+        if (step, name) == ("combine", "p4"):
+            handed_out.extend(word for word in told if word.endswith(".digest"))
+
+    record = job.run(meddle=meddle)
+    assert record["outcome"] == "done"
+    assert record["sites"]["p4"]["share"]["outcome"] == "StorageError"  # what was taken stays
+    assert tuple(job.listed()) == EVERYBODY[:4]
+    assert handed_out == ["closing.list.digest", *(f"{name}.bundle.digest" for name in EVERYBODY[:4])]
 
 
 def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) -> None:

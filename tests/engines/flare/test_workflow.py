@@ -115,6 +115,29 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
         assert "mooring flare" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("silent", ["", "north"])
+def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_they_answer(
+    world: World, silent: str
+) -> None:
+    def ask(task: str, told: Any, answers: Any) -> None:
+        for name in told:
+            if name != silent:
+                done = world.part(name).do(task, told[name], world.analyst.counter.answer)
+                answers[name] = answer_of({**done, "outcome": "done"})
+
+    if silent:  # the dealer, whose anchor came before: it is not waited for again
+        world.deal()
+    world.analyst.run(["west", "east", *SITES[:2]], ask)
+    record = json.loads((world.place / "analysis" / "flare.json").read_bytes())
+    steps = {name: ["share", "result"] for name in SITES} | {
+        "north": ["share"] if silent else ["anchor", "share", "result"]
+    }
+    assert {name: list(said) for name, said in record["sites"].items()} == steps
+    assert record["outcome"] == "done"
+    assert (record["sites"]["north"]["share"] == {"outcome": "no answer"}) == bool(silent)
+    assert [world.settings(name).result.exists() for name in SITES] == [not silent, True, True]
+
+
 def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
     world.deal()
     told = world.analyst.for_participant("south")
