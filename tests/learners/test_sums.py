@@ -103,6 +103,21 @@ def test_means_that_are_noise_are_taken_for_none() -> None:
     assert np.mean(fit_least_squares(sums, shrink=False).predict(phi) == y) > 0.8
 
 
+def test_a_rare_class_is_not_held_down_by_the_noise_of_its_mean() -> None:
+    """A mean's noise adds to its squared length, most for the class with the fewest rows, which would never be predicted."""
+    rng, n, D, c0, scales = np.random.default_rng(4), 800, 100, 0.05, (8.0, 8.0)
+    y = rng.choice(4, n, p=[0.1, 0.3, 0.3, 0.3])
+    centred = np.eye(4, D - 1) - 1 / 4 * (np.arange(D - 1) < 4)
+    phi = np.column_stack([rng.standard_normal((n, D - 1)) + 8 * centred[y], y])
+    scale_to_unit(phi, c0)
+    noise = np.triu(rng.standard_normal((D, D))) * np.where(np.eye(D), 1, math.sqrt(0.5))
+    S, T = phi.T @ phi + scales[0] * (np.triu(noise) + np.triu(noise, 1).T), phi.T @ OUTCOMES[4](y)
+    predicted = fit_discriminant(
+        Sums(S, T + scales[1] * rng.standard_normal(T.shape), c0, 4, scales), shrink=False
+    ).predict(phi)
+    assert min(np.mean(predicted[y == k] == k) for k in range(4)) > 0.9
+
+
 def test_sums_that_do_not_fit_are_refused() -> None:
     with raising(InputError, "sums"):
         Sums(np.zeros((3, 2)), np.zeros((3, 1)), C0, 2)

@@ -3,10 +3,11 @@
 Legend: φ = (x, √c₀) the features of a row with their constant; n, m the number and mean of rows, read off the constant's row
 of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
-Noise of known scale is taken into account in four ways, none of which looks at data: eigenvalues below zero are set to
+Noise of known scale is taken into account in five ways, none of which looks at data: eigenvalues below zero are set to
 zero; the ridge grows with the spectral norm of the noise, λ = σ_S √D + 10⁻³ n/D; means are shrunk (James and Stein), since
-n m mᵀ would carry the square of their noise into C; and, where features are many and weakly correlated, as those of tables,
-entries off the diagonal of C are shrunk by the share of their mean square that is noise.
+n m mᵀ would carry the square of their noise into C; what noise adds to the lengths of class means is taken off them, since
+it would hold down rare classes; and, where features are many and weakly correlated, as those of tables, entries off the
+diagonal of C are shrunk by the share of their mean square that is noise.
 """
 
 from __future__ import annotations
@@ -162,8 +163,11 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     deviations = np.hstack([-crossed, crossed]) / 2 if K == 2 else crossed  # Σ (x − m) over each class
     means = deviations / (sums.n_rows * shares)
     between = (means * (sums.n_rows * shares)) @ means.T
-    axes = _solve(centred - between, find_ridge(sums), means) * sums.n_rows
-    offsets = np.log(shares) - np.einsum("ik,ik->k", means, axes) / 2 - m @ axes
+    solved = sums.n_rows * _solve(centred - between, find_ridge(sums), np.hstack([means, np.eye(len(m))]))
+    axes, inverse = solved[:, :K], solved[:, K:]
+    noise = (sums.noise_scales[1] * (0.5 if K == 2 else 1.0) / (sums.n_rows * shares)) ** 2  # of a class mean's entries
+    lengths = np.maximum(0, np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse))
+    offsets = np.log(shares) - lengths / 2 - m @ axes
     if K == 2:
         return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K)
     return SumModel(axes, offsets, K)
