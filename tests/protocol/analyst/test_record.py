@@ -32,6 +32,7 @@ def without_digests(found: Any) -> Any:
     ("kind", "method", "v"),
     [("classes", "aa-i-gdp-anchor-noise", 0.05), ("number", "aa-i-gdp-anchor-noise", 0.2), ("number", "aa-i-gdp", 0.0)],
 )
+@pytest.mark.posix
 def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v: float, tmp_path: Path) -> None:
     """Six sites of other sizes; one sends garbage, one has its labels the wrong way round, and one is late."""
     study, inbox, work = numeric_study(6, 4, 24, v, kind=kind, method=method), tmp_path / "inbox", tmp_path / "work"

@@ -26,6 +26,7 @@ def test_periods_and_places_that_cannot_be_signed_for() -> None:
         invite(make_study(), "s3://ward/inbox", only=["nobody"])
 
 
+@pytest.mark.posix
 def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, require_choice
 from mooring.mechanisms.methods import Method, get_method
 from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
@@ -165,14 +165,9 @@ class Study:
 
     def member(self, name: str) -> Member:
         """The participant called `name`."""
-        if name in self._by_name:
-            return self._by_name[name]
-        raise InputError(
-            "participant",
-            expected=f"one of {', '.join(self._by_name) or 'the roster, which is empty'}",
-            got=repr(name),
-            cure="Enrol its card with 'mooring study enrol'.",
-        )
+        known = self._by_name or ("the roster, which is empty",)
+        require_choice("participant", name, known, cure="Enrol its card with 'mooring study enrol'.")
+        return self._by_name[name]
 
     def member_with_key(self, signing_key: str) -> Member | None:
         """The participant that signs with this key, if there is one."""
@@ -216,12 +211,8 @@ class Study:
         known = {member.name: member for member in self.participants}
         for member in participants:
             if known.setdefault(member.name, member) != member:
-                raise InputError(
-                    "roster",
-                    expected="one card a name",
-                    got=f"two different cards of {member.name!r}",
-                    cure="Ask which is the right one, and take the other out.",
-                )
+                got = f"two different cards of {member.name!r}"
+                raise InputError("roster", expected="one card a name", got=got, cure="Ask which is the right one.")
         if analyst is not None and self.analyst not in (None, analyst):
             raise InputError("roster", expected="one analyst", got="two", cure="Take one out of the study.")
         return replace(self, participants=tuple(known.values()), analyst=analyst or self.analyst)
@@ -290,12 +281,8 @@ class Study:
             )
         twice = find_repeated([*names, self.label.column])
         if twice is not None:
-            raise InputError(
-                "columns",
-                expected="different names, none of them the label's",
-                got=f"{twice!r} twice",
-                cure="Take one out.",
-            )
+            expected = "different names, none of them the label's"
+            raise InputError("columns", expected=expected, got=f"{twice!r} twice", cure="Take one out.")
         require_width(self.n_features)
         if not all(map(can_be_shown, self.missing_words)):
             raise InputError(
@@ -367,10 +354,11 @@ class Study:
                 got=str(self.n_components),
                 cure="Share fewer components, or deal a shorter anchor.",
             )
-        if self.projection not in ("none", "gaussian", "public-svd"):
-            raise InputError(
-                "projection", expected="none, gaussian or public-svd", got=repr(self.projection), cure="Correct it."
-            )
+        self._check_projection()
+
+    def _check_projection(self) -> None:
+        m = self.n_features
+        require_choice("projection", self.projection, ("none", "gaussian", "public-svd"), cure="Correct it.")
         if self.projection == "none" and self.n_components != m:
             raise InputError(
                 "components", expected=f"{m} without a projection", got=str(self.n_components), cure="Or choose one."
@@ -397,12 +385,8 @@ class Study:
         if any(not member.sealing_key for member in self.participants):
             raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
         if self.format > 1 and (other := [one.name for one in self.participants if not one.holds_sealing_key]):
-            raise InputError(
-                "roster",
-                expected="sealing keys that are the other form of their signing keys",
-                got=f"another key for {other[0]}",
-                cure=CARD_CURE,
-            )
+            expected = "sealing keys that are the other form of their signing keys"
+            raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
         if self.dealer and self.participants:
             self.member(self.dealer)
 
