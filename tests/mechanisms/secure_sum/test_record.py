@@ -31,14 +31,15 @@ ROWS = np.array(
         {"n_hats": 3, "constant_share": 0.5},
         {"n_hats": 4, "log_scaled": frozenset({"age", "income"})},
     ],
-    ids=str,
+    ids=["default", "log", "no hats", "three hats", "both log"],
 )
 def test_features_of_a_table_are_as_on_record(options: dict[str, Any]) -> None:
     features = TableFeatures(SCHEMA, **options)
     told = features.describe()
     arrays = [told.linear, told.offset, told.at, *(list(vars(curve).values()) for curve in told.curves)]
     found = [features.apply(ROWS), list(features.names), features.n_features, features.n_inputs, features.largest_norm]
-    check_record(RECORD, str(sorted(map(str, options.items()))), [found, arrays])
+    settings = [features.n_hats, features.constant_share, *sorted(features.log_scaled)]
+    check_record(RECORD, f"features, {settings}", [found, arrays])
 
 
 def test_features_of_rows_are_the_rows_at_one_length() -> None:
