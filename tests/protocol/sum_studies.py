@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.secure_sums import Closing, close_list
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.settings import SumSettings
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
 from mooring.protocol.storage.vault import Floors, Vault

@@ -119,7 +119,7 @@ class SumOptions:
         pictures : bool
             Whether rows are images.
         """
-        from mooring.protocol.messages.sums.settings import settings_from
+        from mooring.mechanisms.secure_sum.settings import settings_from
 
         given = {
             name: value

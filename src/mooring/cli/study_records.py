@@ -57,7 +57,7 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 
 def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
     """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give."""
-    from mooring.protocol.messages.sums.settings import SumSettings, make_features
+    from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
 
     study = studied.study
     own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")

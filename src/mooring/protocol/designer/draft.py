@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.mechanisms.methods import get_method
+from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.protocol.messages.sums.settings import SumSettings
 from mooring.tables.column_encoder import is_number
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule

@@ -17,9 +17,7 @@ from typing import Any, Literal
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.mechanisms.methods import Method, get_method
-from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
-from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
-from mooring.protocol.messages.sums.settings import (
+from mooring.mechanisms.secure_sum.settings import (
     SECURE_SUM,
     SumScheme,
     SumSettings,
@@ -27,6 +25,8 @@ from mooring.protocol.messages.sums.settings import (
     make_layout,
     make_scheme,
 )
+from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
+from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
 from mooring.tables.schema import Column, Label, Schema, can_be_shown, find_repeated, require_width
 
 _MOST_COMPONENTS = 10_000

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
+from mooring.mechanisms.secure_sum.settings import SECURE_SUM, settings_from
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.sums.settings import SECURE_SUM, settings_from
 from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
 
 FORMAT = 2

@@ -21,6 +21,7 @@ from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.secure_sum.guarantee import SumNoise, calibrate_sums
 from mooring.mechanisms.secure_sum.prime_field import Elements, add, encode_signed
+from mooring.mechanisms.secure_sum.settings import SumScheme
 from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumulator
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
@@ -40,7 +41,6 @@ from mooring.protocol.messages.sums.bundle import (
     words_of,
     write_sum_bundle,
 )
-from mooring.protocol.messages.sums.settings import SumScheme
 from mooring.protocol.participant.membership import find_membership, require_floors
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows

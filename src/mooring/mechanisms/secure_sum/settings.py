@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
+from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW, PRODUCT_SHARE, SumPrivacy
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.secret_sharing import Threshold
@@ -24,7 +24,6 @@ FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 MOST_BY_DEFAULT = 15
 """Combiners of a study that names none: the first of its roster."""
-_MOST_FEATURES_A_ROW = 0.1
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             got=str(quorum),
             cure="Somebody honest must be in every total, and nobody can be missed who is not enrolled.",
         )
-    if settings.epsilon is None and layout.n_features > _MOST_FEATURES_A_ROW * quorum * settings.least_rows:
+    if settings.epsilon is None and layout.n_features > MOST_FEATURES_A_ROW * quorum * settings.least_rows:
         raise InputError(
             "epsilon",
             expected=f"a number, or {layout.n_features} features at most a tenth of the rows of a quorum",
