@@ -1,6 +1,7 @@
 """Secure sums in an audit and in a plan: what attackers tell, the ε measured, and what the joint model is worth."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition
 from tests.auditing import audited, planned
@@ -74,6 +76,10 @@ def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResu
         assert auc.chance == 0.5
         assert (one.epsilon is None) == (one.point.epsilon is None)
         assert one.epsilon is None or one.epsilon.holds
+        for measure, rate in FALSE_POSITIVE_RATES.items():
+            told = one.worst(measure)[1]
+            assert told.chance == rate
+            assert one.epsilon is None or told.interval.low <= math.exp(one.epsilon.claimed) * rate + one.point.delta
     bare, weak, strong = sums.results
     assert bare.usable
     assert bare.worst()[1].value > strong.worst()[1].value
