@@ -24,14 +24,13 @@ from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of
+from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
 _OTHER_SHARES = (0.2, 0.65)  # of the budget for S
-_PICTURE_FEATURES = 128
 _LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 
 
@@ -65,7 +64,7 @@ class SumAuditor:
         if self.spec.feature_map is not None or shape is None:
             return self.spec.feature_map or RowFeatures(self.partition.n_features)
         height, width, n_channels = (*shape, 1)[:3]
-        n_components = min(_PICTURE_FEATURES, filters_of(height, width).n_responses)
+        n_components = min(N_COMPONENTS, filters_of(height, width).n_responses)
         return PictureFeatures(height, width, n_channels, n_components)
 
     @cached_property

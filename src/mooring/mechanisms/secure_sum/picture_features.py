@@ -5,7 +5,7 @@ filter; p the picture at a low resolution; W, B the covariance of z within and b
 constant.
 
     g = (e² + o² + τ mean(e² + o²))^¼            contrast of each filter at each place, compressed
-    z = (g / ‖g‖, ¼ p / ‖p‖)                     no filter answers to brightness, no norm to contrast
+    z = (g / ‖g‖, 0.1 p / ‖p‖)                   no filter answers to brightness, no norm to contrast
     u = P (z − z̄),  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
 
 A class is a shape: bent, shifted or drawn with another pen, a shape stays in its class. P keeps the directions in which
@@ -26,7 +26,7 @@ it feels rounding.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -37,17 +37,19 @@ from mooring.mechanisms.secure_sum.feature_map import require_width, scale_to_un
 from mooring.typing import Matrix
 
 CONSTANT_SHARE = 0.05
+N_COMPONENTS = 200
 _ORIENTATIONS = 8
-_FINEST, _SHARE_OF_SIDE, _OCTAVE = 2.5, 0.16, 1.8  # wavelengths: pixels at least, share of the side, their ratio
+_FINEST, _OF_ROOT, _RATIO = 2.5, 0.85, 1.8  # wavelengths: pixels at least, of the root of the side; the longer to it
 _PLACES = 7  # a side, of a filter
 FLOOR = 4e-4  # τ
 BLANK = 1e-12  # added to squares, so that rounding in a picture without contrast is no contrast
 _ISOTROPIC = 0.5  # weight of a response's mean over orientations
-PIXELS = 0.25
+PIXELS = 0.1
 _WITHIN = 0.01  # κ, of the largest eigenvalue of W
-_GLYPHS, _COPIES = 1000, 6
+_WEAKEST = 0.1  # of the largest variance of public pictures: what is weaker is not raised to the others
+_GLYPHS, _COPIES = 2000, 5
 _CURVES, _POINTS = 3, 20
-_BEND = 0.1
+_BEND = 0.11
 _PEN = (0.04, 0.1)
 _BLOCK = 512
 
@@ -62,10 +64,12 @@ class PictureFeatures:
         In pixels.
     n_channels : int, default 1
         Numbers a pixel, which lie side by side; their mean is looked at.
-    n_components : int, default 128
+    n_components : int, default 200
         Features beside the constant.
     seed : int, default 0
         Public, of the synthetic glyphs.
+    fitted : PictureProjection, optional
+        Of public pictures, by `fit_to_public`; without it, of glyphs.
 
     Examples
     --------
@@ -78,8 +82,9 @@ class PictureFeatures:
     height: int
     width: int
     n_channels: int = 1
-    n_components: int = 128
+    n_components: int = N_COMPONENTS
     seed: int = 0
+    fitted: PictureProjection | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
@@ -93,7 +98,7 @@ class PictureFeatures:
                 "n_components",
                 expected=f"between 1 and {most} for pictures of this size",
                 got=str(self.n_components),
-                cure="128 serve most pictures.",
+                cure=f"{N_COMPONENTS} serve most pictures that have as many.",
             )
 
     @property
@@ -114,6 +119,8 @@ class PictureFeatures:
     @property
     def projection(self) -> PictureProjection:
         """The filters, z̄ and P: what an export of the map needs."""
+        if self.fitted is not None:
+            return self.fitted
         return _project_glyphs(self.height, self.width, self.n_components, self.seed)
 
     def apply(self, rows: Matrix) -> Matrix:
@@ -121,12 +128,14 @@ class PictureFeatures:
         require_width(rows, self)
         phi = np.empty((rows.shape[0], self.n_features))
         for start in range(0, len(rows), _BLOCK):
-            own = rows[start : start + _BLOCK].astype(np.float64)
-            if self.n_channels > 1:
-                own = own.reshape(len(own), -1, self.n_channels).mean(axis=2)
-            phi[start : start + _BLOCK, :-1] = self.projection.apply(own)
+            phi[start : start + _BLOCK, :-1] = self.projection.apply(self.to_grey(rows[start : start + _BLOCK]))
         scale_to_unit(phi, CONSTANT_SHARE)
         return phi
+
+    def to_grey(self, rows: Matrix) -> Matrix:
+        """Return the mean of each pixel's channels."""
+        rows = rows.astype(np.float64, copy=False)
+        return rows if self.n_channels == 1 else np.asarray(rows.reshape(len(rows), -1, self.n_channels).mean(axis=2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +200,9 @@ def filters_of(height: int, width: int) -> Filters:
     side = min(height, width)
     n_places = min(_PLACES, side // 2)
     places = [_places(length, n_places) for length in (height, width)]
-    finest = max(_FINEST, _SHARE_OF_SIDE * side)
+    finest = max(_FINEST, _OF_ROOT * math.sqrt(side))
     even, odd = [], []
-    for wavelength in (finest, _OCTAVE * finest):
+    for wavelength in (finest, _RATIO * finest):
         for k in range(_ORIENTATIONS):
             angle = math.pi * k / _ORIENTATIONS
             turns = [2 * math.pi / wavelength * part for part in (math.sin(angle), math.cos(angle))]
@@ -269,6 +278,31 @@ def _project_glyphs(height: int, width: int, n_components: int, seed: int) -> Pi
     matrix = discriminating_directions(filters.contrast_orientations(z), n_components)
     # the contrast is linear: applied to the identity, it is a matrix, which goes into the projection
     return PictureProjection(filters, z.mean(axis=0), filters.contrast_orientations(np.eye(z.shape[1])) @ matrix)
+
+
+def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeatures:
+    """Return features whose projection is fitted to public pictures of the kind in question, instead of glyphs.
+
+    Their whitened principal components: where all pictures are much alike, as aligned faces are, glyphs leave a large mean
+    in φ, which says nothing and takes its share of the norm.
+
+    Parameters
+    ----------
+    features : PictureFeatures
+    pictures : array of shape (n, n_inputs)
+        Public: nobody's records that the study protects.
+    """
+    require_width(pictures, features)
+    filters = filters_of(features.height, features.width)
+    blocks = range(0, len(pictures), _BLOCK)
+    z = np.vstack([filters.apply(features.to_grey(pictures[start : start + _BLOCK])) for start in blocks])
+    contrasts = filters.contrast_orientations(z - z.mean(axis=0))
+    n, k = contrasts.shape[1], features.n_components
+    values, vectors = eigh(contrasts.T @ contrasts, subset_by_index=(n - k, n - 1))
+    signs = np.where(vectors.sum(axis=0) < 0, -1.0, 1.0)
+    matrix = (vectors * (signs / np.sqrt(values / values[-1] + _WEAKEST)))[:, ::-1]
+    folded = filters.contrast_orientations(np.eye(z.shape[1])) @ matrix
+    return replace(features, fitted=PictureProjection(filters, z.mean(axis=0), folded))
 
 
 def discriminating_directions(z: Matrix, n_components: int) -> Matrix:

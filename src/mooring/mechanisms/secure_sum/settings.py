@@ -13,7 +13,7 @@ from typing import Any, Literal
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW, PRODUCT_SHARE, SumPrivacy
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of
+from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.secret_sharing import Threshold
 from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
@@ -68,7 +68,7 @@ class SumSettings:
     threshold: int = 0
     quorum: int = 0
     features: FeatureName = "columns"
-    n_features: int = 128
+    n_features: int = N_COMPONENTS
     n_hats: int = 5
     log_scaled: tuple[str, ...] = ()
     person: str = ""
