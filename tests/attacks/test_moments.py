@@ -11,7 +11,7 @@ from scipy.linalg import expm
 
 from mooring import RigidMap
 from mooring.attacks import DoesNotApply, run
-from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.class_moments import ClassMoments, third_moments
 from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
 from mooring.audit.simulation import Simulation, simulate
@@ -349,6 +349,12 @@ def test_a_turn_beyond_the_limit_is_shortened_to_it_and_its_shift_alike() -> Non
 def test_rows_that_do_not_vary_within_classes_have_a_ridge_of_one(rows: np.ndarray) -> None:
     flat = ClassMoments.of(rows, np.zeros(6, dtype=int), 1)
     assert MomentMatch(flat, flat, None).ridge == 1.0
+
+
+def test_third_moments_along_an_axis_without_variation_are_nought() -> None:
+    rows = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 0.0, 2.0]
+    found = third_moments(rows, np.arange(20) % 2, np.eye(3))
+    assert np.array_equal(np.flatnonzero(found.any(axis=0)), [0, 2])
 
 
 @pytest.mark.parametrize("h", [1, 2, 7])

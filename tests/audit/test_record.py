@@ -164,6 +164,7 @@ def point(**figures: Figure) -> PointResult:
         ({"centred_error": figure(0.79)}, "something"),
         ({"centred_error": figure(0.8)}, "little"),
         ({"centred_error": figure(0.5, control=0.5)}, "little"),
+        ({"centred_error": figure(0.1, control=0.0)}, "little"),
         ({"centred_error": figure(0.9), "linkage": linked(0.56)}, "much"),
         ({"centred_error": figure(0.9), "linkage": linked(0.54)}, "something"),
         ({"centred_error": figure(0.9), "linkage": linked(0.54, 0.4)}, "something"),
@@ -239,6 +240,11 @@ def test_noise_adds_its_variance_to_those_that_are_told_apart(noise_scale: float
     rows = np.random.default_rng(0).standard_normal((4000, 3))
     rows = (rows - rows.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(rows.T))).T * [8.0, 4.0, 2.0]
     assert separated_variances(rows, noise_scale=noise_scale) == (wide, 2)
+
+
+def test_images_are_drawn_from_black_to_white_whatever_their_range() -> None:
+    spec, rows = EvaluationSpec(image_shape=(1, 3), pixel_range=(-1.0, 3.0)), np.array([[-5.0, 0.0, 3.0]])
+    assert spec.shown(rows).tolist() == [[0.0, 0.25, 1.0]]
 
 
 def test_a_value_of_nothing_has_no_sign() -> None:

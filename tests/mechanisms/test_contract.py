@@ -19,6 +19,7 @@ from mooring import (
     simulate,
 )
 from mooring.geometry.backend import to_numpy
+from mooring.mechanisms.kernel import add_noise
 
 SIGMA, V = 0.7, 0.03
 RNG = np.random.default_rng(0)
@@ -173,3 +174,8 @@ def test_noise_has_mean_zero_the_stated_scale_and_the_normal_shape(method: Metho
         assert abs(np.mean(noise**4) - 3.0) < 0.4
         assert np.max(np.abs(np.corrcoef(noise, rowvar=False) - np.eye(3))) < 0.071
         assert abs(np.corrcoef(noise[:-1].ravel(), noise[1:].ravel())[0, 1]) < 0.041
+
+
+def test_noise_of_some_scale_needs_a_stream(refused: Callable[..., None]) -> None:
+    refused(lambda: add_noise(ROWS, 0.1, None), "noise", "a stream", "none")
+    assert np.array_equal(add_noise(ROWS, 0, None), ROWS)

@@ -92,6 +92,7 @@ def test_a_single_row_gives_no_interval(rng: np.random.Generator) -> None:
 def test_resamples_without_a_denominator_are_left_out(rng: np.random.Generator) -> None:
     interval = bootstrap_ratio([4.0, 0.0, 0.0], [1.0, 0.0, 0.0], rng=rng)
     assert (interval.low, interval.high) == (2.0, 2.0)
+    assert bootstrap_ratio([4e-9, 0.0, 0.0], [1e-9, 0.0, 0.0], rng=rng).low == pytest.approx(2.0)
     assert not bootstrap_ratio([4.0, 1.0], [0.0, 0.0], rng=rng).known
 
 

@@ -35,6 +35,7 @@ def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Gen
     perfect, inverted = Membership(members + 100, others), Membership(members - 100, others)
     assert (perfect.auc, perfect.auc_interval().high, inverted.auc_interval().low) == (1, 1, 0)
     assert 0.9 < perfect.auc_interval().low < 0.95
+    assert inverted.auc_interval().high == pytest.approx(1 - perfect.auc_interval().low)
     assert not Membership([1.0], others).auc_interval().known
 
 

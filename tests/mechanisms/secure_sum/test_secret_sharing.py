@@ -191,5 +191,5 @@ def test_shares_of_others_or_of_another_form_are_refused(
 ) -> None:
     with pytest.raises(InputError):
         recombine(change(shares_of(secret, THRESHOLD)), THRESHOLD)
-    with raising(InputError, "seeds"):
+    with raising(InputError, "seeds", expected=f"{THRESHOLD.threshold - 1}, one below"):
         split(secret, THRESHOLD, [words_of(1)])

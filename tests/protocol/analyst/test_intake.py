@@ -1,6 +1,7 @@
 """Bundles that come in: what is taken, and what is set aside."""
 
 import json
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def test_bundles_come_from_any_address_and_too_large_ones_stay_there(tmp_path: P
         ("site-9.bundle", "it is larger than any bundle may be")
     ]
     assert len(list((tmp_path / "work" / "received").iterdir())) == 2
+    assert stat.S_IMODE((tmp_path / "work").stat().st_mode) == 0o700
     with raising(StorageError, "the source of bundles", reason="cannot be listed"):
         collect(study, "memory://nothing-here", tmp_path / "work")
 

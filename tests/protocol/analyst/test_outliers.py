@@ -154,13 +154,16 @@ def test_what_is_too_low_by_hand(spread: float, honest_spread: float, low: list[
     assert fits.find_low([0.65, 0.7, 0.9], honest_spread) == low
 
 
-@pytest.mark.parametrize(("doubted", "found"), [([2], [2]), ([1, 3], []), ([0, 1, 2], []), ([], [])])
+@pytest.mark.parametrize(
+    ("p", "doubted", "found"),
+    [(4, [2], [2]), (4, [1, 3], []), (4, [0, 1, 2], []), (4, [], []), (3, [1], [1]), (2, [1], [])],
+)
 def test_where_half_or_more_are_in_doubt_nobody_is_found(
-    doubted: list[int], found: list[int], monkeypatch: pytest.MonkeyPatch
+    p: int, doubted: list[int], found: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outliers, "_doubt", lambda *given: np.isin(np.arange(4), doubted))
-    owners = np.repeat(np.arange(4), 5)
-    assert find_disagreeing(np.zeros((20, 2)), owners % 2, owners, kind="classes", seed=0).tolist() == found
+    monkeypatch.setattr(outliers, "_doubt", lambda *given: np.isin(np.arange(p), doubted))
+    owners = np.repeat(np.arange(p), 5)
+    assert find_disagreeing(np.zeros((5 * p, 2)), owners % 2, owners, kind="classes", seed=0).tolist() == found
 
 
 def test_how_well_labels_go_with_rows_is_as_on_record() -> None:

@@ -134,7 +134,7 @@ def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> Non
 def test_only_the_studys_analyst_can_deliver(tmp_path: Path) -> None:
     study = numeric_study()
     work, _ = prepared(study, tmp_path)
-    with raising(RefusedError, "the delivery", reason="not that of the study's analyst"):
+    with raising(RefusedError, "the signature", reason="not that of the study's analyst"):
         deliver(study, work, tmp_path / "results", KEYS[0])
     with raising(InputError, "signing_key"):
         Analyst(study, work).deliver(tmp_path / "results")

@@ -320,3 +320,5 @@ def test_shapes_of_steps_are_numpys(shape: tuple[int, ...]) -> None:
         assert _reduce_shape([shape], {"keepdims": kept}) == expected
     assert _matmul_shape([shape, (4, 7)], {}) == ((3, 7) if shape == (3, 4) else None)
     assert _gather_rows_shape([shape, (3, 9)], {}) == ((3, 9) if shape == (3, 4) else None)
+    assert _gather_rows_shape([shape, (5, 9)], {}) is None
+    assert _gather_rows_shape([shape, shape[:1]], {}) is None

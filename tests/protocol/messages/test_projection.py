@@ -57,6 +57,7 @@ def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) ->
     ):
         with pytest.raises(RefusedError):
             study_projection(projected(content))
+    projected(save({"matrix": -F}))  # as good a projection, but not the one that the study names
     with pytest.raises(RefusedError):
         study_projection(good)
     file.unlink()

@@ -1,5 +1,6 @@
 """An anchor comes from a dealer who may be hostile, by a carrier who may be: each way it can be wrong is refused."""
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,8 +67,19 @@ def test_everybody_opens_the_same_anchor_and_dealing_again_deals_the_same(small_
     again = small_study.folder / "again.anchor"
     deal_anchor(small_study.vaults[0], small_study.study, again)
     assert again.read_bytes() == small_study.anchor.read_bytes()
+    assert stat.S_IMODE(again.stat().st_mode) == 0o600
     found = {open_anchor(vault, small_study.study, again).digest for vault in small_study.vaults}
     assert len(found) == 1
+
+
+def test_an_anchor_is_sealed_to_sealing_keys_only(small_study, good):
+    """A key with a wrong letter has the form of one; studies of format 1 hold keys that follow from nothing."""
+    study = small_study.study
+    *others, last = study.participants
+    wrong = last.sealing_key[:-1] + ("q" if last.sealing_key[-1] != "q" else "p")
+    study = replace(study, format=1, participants=(*others, replace(last, sealing_key=wrong)))
+    with raising(InputError, "roster", got=last.name):
+        write_anchor(small_study.folder / "x.anchor", study, good, small_study.vaults[0].signing_key)
 
 
 def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
