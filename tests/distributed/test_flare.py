@@ -17,7 +17,7 @@ from mooring.engines.flare.configuration import write_job
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.analyst.secure_sums import train_sums
+from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant

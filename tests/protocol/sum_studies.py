@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.secure_sums import Closing, close_list
+from mooring.protocol.analyst.sum_total import Closing, close_list
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member

@@ -16,7 +16,8 @@ from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
 from mooring.mechanisms.secure_sum.sums import SumAccumulator
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.secure_sums import open_total, train_sums
+from mooring.protocol.analyst.sum_total import open_total
+from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums import bundle as bundles

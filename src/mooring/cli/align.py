@@ -126,7 +126,7 @@ def _close(
 ) -> bool:
     """Close the list of a study of secure sums; whether nothing was set aside."""
     from mooring.protocol.analyst.intake import collect
-    from mooring.protocol.analyst.secure_sums import close_list
+    from mooring.protocol.analyst.sum_total import close_list
     from mooring.protocol.messages.sums.answers import LIST_FILE
 
     key, command = execution.open_vault(vault).signing_key, execution.quote_command()

@@ -79,7 +79,7 @@ def train(
 
 def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: Console, format: str) -> bool:
     """Train on the total; whether every share fits and the total is plausible."""
-    from mooring.protocol.analyst.secure_sums import train_sums
+    from mooring.protocol.analyst.sum_training import train_sums
 
     if shares is None:
         raise InputError(

@@ -16,7 +16,8 @@ from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.secure_sums import close_list, train_sums
+from mooring.protocol.analyst.sum_total import close_list
+from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.messages.result import MODEL_FILE, SUM_FILE
 from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
 from mooring.protocol.participant.role import Participant

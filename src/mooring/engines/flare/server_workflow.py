@@ -23,7 +23,8 @@ from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import STATE_FILE
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import MOST_BYTES, Intake, collect, try_verify
-from mooring.protocol.analyst.secure_sums import close_list, train_sums
+from mooring.protocol.analyst.sum_total import close_list
+from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.analyst.training import TRAINING_FILE, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes

@@ -111,7 +111,7 @@ class ServerSettings:
     def require_learner(self, study: Study) -> None:
         """Refuse a learner that the study cannot train or deliver, before any work."""
         from mooring.learners import require_learner  # a site reads its settings with this module, and does not train
-        from mooring.protocol.analyst.secure_sums import require_sum_learner
+        from mooring.protocol.analyst.sum_training import require_sum_learner
 
         if study.sums is not None:
             require_sum_learner(study, self.learner)

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
-from mooring.protocol.analyst.secure_sums import read_trained_sums, require_analyst
+from mooring.protocol.analyst.sum_total import require_analyst
+from mooring.protocol.analyst.sum_training import read_trained_sums
 from mooring.protocol.analyst.training import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MOST_MODEL_BYTES

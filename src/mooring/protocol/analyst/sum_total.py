@@ -1,7 +1,7 @@
-"""The analyst of a study of secure sums: close the list of bundles, open the total, train on it, deliver one model.
+"""The total of a study of secure sums: the analyst closes the list of bundles, and opens their total.
 
 Nothing that the analyst holds opens a single contribution. Bundles are sealed to combiners; their answers are shares of the
-total of one list. The total carries everybody's noise, and all that follows from it is covered by the guarantee.
+total of one list.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mooring.atomic_io import make_folder, read_bounded, write_atomically
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.learners.coefficients import Coefficient, fit_coefficients
-from mooring.learners.sum_export import sums_to_onnx
-from mooring.learners.sums import SumModel, Sums, check_sums, fit_discriminant, fit_least_squares
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.secure_sum.guarantee import calibrate_sums
 from mooring.mechanisms.secure_sum.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.secure_sum.secret_sharing import find_wrong, find_wrong_values, recombine
-from mooring.protocol.analyst.training import TRAINING_FILE, require_agreement, require_label
 from mooring.protocol.crypto.keys import Secret, SigningKey
-from mooring.protocol.messages.model import Model
-from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
     CONFIRMATION,
@@ -46,8 +40,6 @@ from mooring.protocol.messages.sums.answers import (
 from mooring.protocol.messages.sums.bundle import SumBundle, words_of
 
 CLOSING_FILE = "closing.json"
-LEARNERS = ("auto", "discriminant", "least-squares")
-_ROWS_COMPARED = 2_000
 
 
 @dataclass(frozen=True)
@@ -210,7 +202,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     RefusedError
         If shares contradict each other and it cannot be told whose are wrong.
     """
-    scheme, closed = study.sum_scheme, _read_list(study, Path(folder))
+    scheme, closed = study.sum_scheme, read_list(study, Path(folder))
     given: dict[int, CombinedShare] = {}
     for one in _read_all(shares, SHARE, study, read_combined_share):
         if one.list_digest == closed.digest:  # shares of another list are not mixed in
@@ -245,127 +237,6 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
 
 
-@dataclass(frozen=True)
-class SumTraining:
-    """What was trained on the total.
-
-    Attributes
-    ----------
-    learner : {"discriminant", "least-squares"}
-    kind : {"classes", "number"}
-    participants, wrong, remarks, checked
-        As of `Total`.
-    epsilon, delta : float or None
-        None without noise.
-    unit : {"row", "person"}
-    rows : int
-        About how many, read off the noisy total.
-    model_digest : str
-    coefficients : tuple of Coefficient
-        Of least squares, where features are the columns themselves and there are two classes or a number.
-    """
-
-    learner: str
-    kind: str
-    participants: tuple[str, ...]
-    wrong: tuple[str, ...]
-    remarks: tuple[str, ...]
-    epsilon: float | None
-    delta: float | None
-    unit: str
-    rows: int
-    model_digest: str
-    checked: bool
-    coefficients: tuple[Coefficient, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "learner": self.learner,
-            "kind": self.kind,
-            "contributors": list(self.participants),
-            "wrong": list(self.wrong),
-            "remarks": list(self.remarks),
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "unit": self.unit,
-            "rows": self.rows,
-            "checked": self.checked,
-            "model_digest": self.model_digest,
-            "holds_rows": False,
-            "coefficients": [one.as_dict() for one in self.coefficients],
-        }
-
-
-def train_sums(
-    study: Study, folder: str | Path, shares: str | Path, *, learner: str = "auto", command: str = ""
-) -> SumTraining:
-    """Open the total, train on it, and write the model as ONNX.
-
-    There is no score: the analyst has no rows. Participants score the model at home.
-
-    Parameters
-    ----------
-    study : Study
-    folder, shares : path
-        As for `open_total`.
-    learner : {"auto", "discriminant", "least-squares"}
-        "auto" is discriminant analysis for classes and least squares for numbers.
-    command : str
-        For the record.
-    """
-    folder, scheme = Path(folder), study.sum_scheme
-    kind = require_label(study)
-    require_sum_learner(study, learner)
-    if learner == "auto":
-        learner = "discriminant" if kind == "classes" else "least-squares"
-    total = open_total(study, folder, shares)
-    fit = fit_discriminant if learner == "discriminant" else fit_least_squares
-    model = fit(total.sums, shrink=scheme.settings.features == "columns")
-    if kind == "number":
-        model = _to_range(model, study.label.low, study.label.high)
-    data = sums_to_onnx(model, scheme.features, limits=(study.label.low, study.label.high))
-    _require_agreement(study, model, data)
-    settings = scheme.settings
-    found = SumTraining(
-        learner,
-        kind,
-        total.participants,
-        total.wrong,
-        total.remarks,
-        settings.epsilon,
-        None if settings.epsilon is None else settings.delta,
-        settings.unit,
-        round(total.sums.n_rows),
-        hashlib.sha256(data).hexdigest(),
-        total.checked,
-        _coefficients(study, total),
-    )
-    record = {"command": command, **found.as_dict(), "study": study.digest, "list": _read_list(study, folder).digest}
-    write_atomically(folder / MODEL_FILE, data, what="the model")
-    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
-    return found
-
-
-def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
-    features = study.sum_scheme.features
-    if not isinstance(features, TableFeatures) or features.n_hats or features.log_scaled or total.sums.n_classes > 2:
-        return ()
-    spread = study.label.high - study.label.low if study.label.kind == "number" else 1.0
-    return fit_coefficients(total.sums, features, spread=spread)
-
-
-def require_sum_learner(study: Study, learner: str) -> None:
-    """Refuse a learner that sums do not train, before any work."""
-    if learner not in LEARNERS or (learner == "discriminant" and study.label.kind == "number"):
-        raise InputError(
-            "learner",
-            expected=f"one of {', '.join(LEARNERS)}, the second for classes only",
-            got=repr(learner),
-            cure="Sums train these; 'auto' chooses.",
-        )
-
-
 def require_analyst(study: Study, signing_key: SigningKey) -> None:
     """Refuse a key that is not the study's analyst's: nobody would take what it signs."""
     study.require_roster()
@@ -377,28 +248,8 @@ def require_analyst(study: Study, signing_key: SigningKey) -> None:
         )
 
 
-def read_trained_sums(study: Study, folder: Path) -> tuple[bytes, ClosingList]:
-    """The model that was trained on the total of the closing list, or an error that says what to run."""
-    closed = _read_list(study, folder)
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected = (record["study"], record["list"], record["model_digest"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise StorageError(
-            "the record", reason="training.json cannot be read", cure="Run 'mooring train', then deliver."
-        ) from None
-    data = read_bounded(folder / MODEL_FILE, 2**26, what="the model")
-    if expected != (study.digest, closed.digest, hashlib.sha256(data).hexdigest()):
-        raise InputError(
-            "model",
-            expected="one that was trained on the total of this list",
-            got="another",
-            cure="Run 'mooring train' again, then deliver.",
-        )
-    return data, closed
-
-
-def _read_list(study: Study, folder: Path) -> ClosingList:
+def read_list(study: Study, folder: Path) -> ClosingList:
+    """The closing list of a work folder."""
     path = folder / LIST_FILE
     if not path.exists():
         raise StorageError("the closing list", reason="there is none", cure="Run 'mooring align' first.")
@@ -420,38 +271,3 @@ def _read_all(folder: str | Path, kind: str, study: Study, read: Any) -> list[An
         if found.setdefault(one.combiner, (content, one))[0] != content:
             twice.add(one.combiner)
     return [one for point, (_, one) in sorted(found.items()) if point not in twice]
-
-
-def _to_range(model: SumModel, low: float, high: float) -> SumModel:
-    """A model of numbers in the label's own range instead of −1 to 1."""
-    half = (high - low) / 2
-    return replace(model, weights=model.weights * half, intercept=model.intercept * half + low + half)
-
-
-def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
-    """Compare the written model with the fitted one on invented rows: of everybody's there are none."""
-    rng = np.random.default_rng(0)
-    rows = invent_rows(study, _ROWS_COMPARED, rng)
-    features = study.sum_scheme.features
-    low, high = study.label.low, study.label.high
-
-    def predict(given: Any) -> Any:
-        scores = model.scores(features.apply(given))
-        return np.clip(scores[:, 0], low, high) if model.n_classes == 0 else model.predict(features.apply(given))
-
-    kind = require_label(study)
-    loaded = Model.load(data, n_components=study.n_features, kind=kind, n_classes=len(study.label.classes))
-    require_agreement(predict, loaded, rows, spread=(high - low) or 1.0)
-
-
-def invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:
-    """Rows that the study's columns allow: uniform in each."""
-    parts = []
-    for column in study.columns:
-        if column.kind == "category":
-            part = np.eye(len(column.categories))[rng.integers(len(column.categories), size=n_rows)]
-        else:
-            part = rng.uniform(-1, 1, size=(n_rows, 1))
-        extra = np.zeros((n_rows, column.width - part.shape[1]))
-        parts += [part, extra]
-    return np.hstack(parts)
