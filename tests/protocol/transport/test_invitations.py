@@ -19,6 +19,8 @@ def test_periods_and_places_that_cannot_be_signed_for() -> None:
     for period in ("8d", "0m", "7", "d", "-1d", "1w", ""):
         with raising(InputError, "expires", expected="from 1m to 7d"):
             parse_period(period)
+    with raising(InputError, "expires", got=repr("1" * 20)):
+        parse_period("1" * 30)
     for place, got in (("inbox", "a folder"), ("memory://inbox", "memory://"), ("file:///inbox", "file://")):
         with raising(InputError, "bundles", expected="presign", got=got):
             invite(make_study(), place)
