@@ -79,3 +79,18 @@ def test_constants_and_defaults_are_as_on_record() -> None:
         kept = record[name].keys() & found[name].keys()
         changed = {key: found[name][key] for key in kept if found[name][key] != record[name][key]}
         assert changed == {}, f"{name}: recorded {[record[name][key] for key in changed]}"
+
+
+def test_what_the_protocol_writes_is_its_owners_only() -> None:
+    """Files 0600 and folders 0700, wherever the code names a mode; signed files for others say so by their default."""
+    folder, modes = Path(mooring.__file__).parent / "protocol", set()
+    for path in folder.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            given = call.keywords if isinstance(call, ast.Call) else []
+            modes |= {
+                (ast.unparse(call.func), one.value.value)
+                for one in given
+                if one.arg == "mode" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, int)
+            }
+    assert {mode for name, mode in modes if name == "make_folder"} == {0o700}
+    assert {mode for name, mode in modes if name != "make_folder"} == {0o600}

@@ -248,7 +248,7 @@ def test_images_are_drawn_from_black_to_white_whatever_their_range() -> None:
 
 
 def test_a_value_of_nothing_has_no_sign() -> None:
-    spec = EvaluationSpec(feature_scales=((0.0, 2.0), (10.0, 4.0)))
+    spec = EvaluationSpec(feature_scales=((-0.0, 2.0), (10.0, 4.0)))
     assert [spec.value_name(0, -0.0), spec.value_name(1, -2.5)] == ["1 = 0", "2 = 0"]
 
 

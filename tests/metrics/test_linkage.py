@@ -202,13 +202,6 @@ def test_where_every_gallery_is_a_hit_the_interval_still_has_a_width() -> None:
     assert link(np.eye(12), np.eye(12), galleries).interval == wilson(12, 12)
 
 
-def test_one_gallery_has_the_interval_of_one_trial() -> None:
-    rows = np.eye(3)
-    one = Galleries(np.array([0]), np.array([[0, 1, 2]]), np.array([0]), 0, 0)
-    assert link(rows, rows, one).interval == wilson(1, 1)
-    assert link(rows, rows[[1, 0, 2]], one).interval == wilson(0, 1)
-
-
 def test_shares_of_many_reconstructions_are_those_of_each_by_the_metric_that_links_most(
     rng: np.random.Generator,
 ) -> None:

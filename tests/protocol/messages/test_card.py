@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal, sealing_key_of
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, _to_bech32, seal, sealing_key_of
 from mooring.protocol.messages.card import Member, read_card, write_card
 from tests.protocol.support import message, write_member_card
 from tests.raising import raising
@@ -60,6 +60,7 @@ def test_what_is_sealed_to_the_public_form_of_a_signing_key_its_holder_opens() -
     for signing in (SigningKey.generate(), SigningKey(Secret(bytes(32)))):
         sealed = seal(b"anchor", [sealing_key_of(signing.public)])
         assert SealingKey.of(signing).open(sealed) == b"anchor"
+    assert sealing_key_of("01" + "00" * 31) == _to_bech32("age", bytes(32))  # y = 1 has no u of its own
 
 
 def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Path) -> None:
