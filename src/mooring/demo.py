@@ -1,6 +1,7 @@
-"""The demonstration: a whole study on scikit-learn's digits, every step of every role by its real command.
+"""The demonstration: a whole study of secure sums on scikit-learn's digits, every step of every role by its real command.
 
-Twenty participants with forty handwritten digits each; every command runs in a process of its own, in its role's folder.
+Twenty participants with forty handwritten digits each; every command runs in a process of its own, in its role's folder. An
+audit of the same digits shows the paper's way, and sums without noise, beside it.
 """
 
 from __future__ import annotations
@@ -28,19 +29,18 @@ from mooring.errors import MooringError
 from mooring.typing import Progress
 
 ROWS_EACH = 40
-N_PUBLIC = 297
 PIXELS = tuple(f"pixel{k}" for k in range(64))
 LABEL = "digit"
 _EVERYBODY = 20  # fewer participants do not get more rows each
-N_COMPONENTS = 30
-DATA_NOISE = 1.0
+EPSILON = 2.0
+_N_COMBINERS = 15
 # What commands load: loaded once, in a process that the commands' processes are copies of. On Linux alone, since the
 # linear algebra of macOS does not survive the copy, and Windows has none: there, each process loads its own.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     "mooring.cli.app",
     "mooring.protocol.analyst.delivery",
-    "mooring.protocol.analyst.training",
+    "mooring.protocol.participant.sum_inspection",
     "mooring.protocol.participant.role",
     "mooring.report.charts",
     "mooring.report.study_page",
@@ -79,34 +79,35 @@ def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress
 def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     """Every command of the study, in order."""
     tables, designer, analyst, post = stage.tables, folder / "designer", folder / "analyst", folder / "post"
-    draft = ["study", "init", "public.csv", "--name", "digits", "--label", LABEL, "--classes", ",".join("0123456789")]
-    draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--components", str(N_COMPONENTS)]
-    stage.run("drafting the study", designer, [*draft, "--data-noise", str(DATA_NOISE)])
-    stage.run("a public projection", designer, ["study", "project", "public.csv", "--ignore", LABEL])
+    draft = ["study", "init", "columns.csv", "--name", "digits", "--label", LABEL, "--classes", ",".join("0123456789")]
+    draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--method", "secure-sum", "--epsilon", f"{EPSILON:g}"]
+    stage.run("drafting the study", designer, draft)
     stage.each("keys", lambda name: ["join", "--name", name, "--output", f"../post/{name}.card.toml"])
     stage.run("keys", analyst, ["join", "--analyst", "--name", "analyst", "--output", "../post/analyst.card.toml"])
     cards = [f"../post/{name}.card.toml" for name in (*tables.names, "analyst")]
     enrolled = stage.run("the roster", designer, ["study", "enrol", *cards])
-    for path in designer.glob("*.projection.safetensors"):
-        shutil.copy(path, post)
     shutil.copy(designer / "study.toml", post)
 
     agreed = ["--study", "../post/study.toml"]
-    stage.run("the anchor", tables.participants[0], ["deal", *agreed, "--output", "../post/digits.anchor"])
-    stage.each("checking", lambda name: ["check", "rows.csv", *agreed, "--anchor", "../post/digits.anchor"])
-    share = ["share", "rows.csv", *agreed, "--anchor", "../post/digits.anchor", "--labels"]
-    stage.each("sharing", lambda name: [*share, "--output", f"../analyst/inbox/{name}.bundle"])
-    stage.run("aligning", analyst, ["align", *agreed, "--bundles", "inbox"])
-    stage.run("training", analyst, ["train", *agreed])
+    stage.run("checking", tables.participants[0], ["check", "rows.csv", *agreed])
+    share = ["share", "rows.csv", *agreed]
+    stage.each("sharing sums", lambda name: [*share, "--output", f"../analyst/inbox/{name}.bundle"])
+    combine = ["combine", *agreed, "--bundles", "../analyst/inbox"]
+    combiners = tables.participants[:_N_COMBINERS]
+    stage.each("confirming", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.confirmation"], combiners)
+    stage.run("closing", analyst, ["align", *agreed, "--bundles", "inbox", "--confirmations", "inbox"])
+    shutil.copy(analyst / "analysis" / "closing.list", post)
+    combine += ["--list", "../post/closing.list"]
+    stage.each("combining", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.share"], combiners)
+    stage.run("training", analyst, ["train", *agreed, "--shares", "inbox"])
     stage.run("delivering", analyst, ["deliver", *agreed, "--output", "results"])
-    for place in tables.participants:  # in confidence, as bundles are
+    for place in tables.participants:
         shutil.copytree(analyst / "results" / place.name, place / "result")
     predict = ["predict", "new-rows.csv", *agreed, "--result", "result", "--beside", "rows.csv"]
     predictions = stage.each("scoring new rows", lambda name: predict)
     audit = ["audit", "everybodys-rows.csv", *agreed, "--participants", str(len(tables.names))]
-    audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed)]
-    audit += ["--method", "aa-i-gdp-data-noise", "--data-noise", "0.4"]  # less noise, for contrast,
-    audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # and the paper's noise on the anchor alone
+    audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed), "--epsilon", "none"]
+    audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # the paper's way
     audited = stage.run("attacking", folder / "auditor", audit)
     page = ["report", "analysis", *agreed, "--audit", "../auditor/audit-report/audit.json"]
     stage.run("the report", analyst, [*page, "--output", "../report.html"])
@@ -156,10 +157,13 @@ class _Stage:
         """One command, in one folder, in one process."""
         return self._answer(words, place, command, self._start(place, command))
 
-    def each(self, words: str, command: Callable[[str], list[str]]) -> list[dict[str, Any]]:
-        """Every participant runs its command in its own folder; as many at once as there are processors."""
+    def each(
+        self, words: str, command: Callable[[str], list[str]], places: Sequence[Path] = ()
+    ) -> list[dict[str, Any]]:
+        """Every participant, or some, run a command in their own folders; as many at once as there are processors."""
         started = [
-            (place, asked := command(place.name), self._start(place, asked)) for place in self.tables.participants
+            (place, asked := command(place.name), self._start(place, asked))
+            for place in places or self.tables.participants
         ]
         return [self._answer(words, *one) for one in started]
 
@@ -173,7 +177,8 @@ class _Stage:
         if code != 0:
             raise MooringError(f"'mooring {' '.join(command)}' failed in {place.name}:\n{errors.strip()}")
         self.done += 1
-        self.progress(self.done, 10 + 4 * len(self.tables.names), words)
+        n = len(self.tables.names)
+        self.progress(self.done, 9 + 3 * n + 2 * min(n, _N_COMBINERS), words)
         answer: dict[str, Any] = json.loads(output)
         return answer
 
@@ -188,15 +193,12 @@ class Tables:
         Of the whole demonstration.
     participants : tuple of Path
         One folder each, with rows.csv (to be shared) and new-rows.csv (seen later, to be scored).
-    public : Path
-        Rows that belong to nobody, for the public projection.
     everything : Path
         All participants' rows, which no real study has in one place; for the audit.
     """
 
     folder: Path
     participants: tuple[Path, ...]
-    public: Path
     everything: Path
 
     @property
@@ -206,15 +208,13 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Deal the digits out: forty rows a participant to share, about as many to score later, and public ones."""
+    """Deal the digits out: forty rows a participant to share, about as many to score later."""
     images, digits = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(digits))
-    public, rest = order[:N_PUBLIC], order[N_PUBLIC:]
+    rest = np.random.default_rng(seed).permutation(len(digits))
     rest = rest[np.argsort(digits[rest], kind="stable")]  # class by class, dealt round: everybody has every digit
     tables = Tables(
         folder,
         tuple(folder / f"clinic-{k + 1:02}" for k in range(n_participants)),
-        folder / "designer" / "public.csv",
         folder / "auditor" / "everybodys-rows.csv",
     )
     shared = []
@@ -224,7 +224,7 @@ def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
         _write(place / "rows.csv", images[own[takes_part]], digits[own[takes_part]])
         _write(place / "new-rows.csv", images[own[~takes_part]], digits[own[~takes_part]])
         shared.append(own)
-    _write(tables.public, images[public], digits[public])
+    _write(folder / "designer" / "columns.csv", images[:0], digits[:0])
     everybody = np.concatenate(shared)
     _write(tables.everything, images[everybody], digits[everybody])
     return tables

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,9 +27,10 @@ def demo(
 ) -> None:
     """Twenty participants with forty handwritten digits each, and an analyst, in folders and processes of their own.
 
-    Through the real commands: study, join, deal, check, share, align, train, deliver, predict, audit, report. Look into the
-    folders afterwards: post/ is what anybody may see, analyst/ has uploads and nobody's rows. Only auditor/ holds
-    everybody's rows, which no real study has in one place, to measure what attacks recover and what pooling would give.
+    Through the real commands of a study of secure sums: study, join, check, share, combine, align, train, deliver, predict,
+    report. Look into the folders afterwards: post/ is what anybody may see, analyst/ has sealed sums and nobody's rows. Only
+    auditor/ holds everybody's rows, which no real study has in one place: an audit shows the paper's way beside sums, what
+    attacks recover, and what pooling would give.
 
     Example: mooring demo --output demo-report --seed 3
     """
@@ -59,14 +61,14 @@ def _require_empty(output: Path) -> None:
 
 def _say(console: Console, played: DemoResult, output: Path) -> None:
     """The story, in a page."""
-    from mooring.audit import PointResult
-    from mooring.demo import DATA_NOISE, ROWS_EACH
-    from mooring.learners import Score
+    from mooring.audit import AuditResult
+    from mooring.demo import EPSILON, ROWS_EACH
+    from mooring.report.sum_page import compare_ways
 
-    point = PointResult.from_dict(played.audit["points"][0])
     console.print(
         f"{len(played.predictions)} participants with {ROWS_EACH} digits each took part in the study 'digits' "
-        f"({played.fingerprint}).\nEach kept its rows, uploaded once, and got back a map and a model.",
+        f"({played.fingerprint}).\nEach kept its rows, uploaded sealed sums once, and got back a model. The total carries "
+        f"noise for ε = {EPSILON:g}, δ = 1e-5, whatever attackers do.",
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -77,25 +79,19 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
         "alone", _mean(played, "local_only"), "each one's own model on its own new rows; mean over participants"
     )
     table.add_row("together", _mean(played, "score"), "the joint model on the same rows, scored at home", style="bold")
-    pooled = played.audit["references"]["pooled_raw"]
-    table.add_row("pooled raw", str(Score.from_dict(pooled)), "no protection at all; only a simulation can know this")
     console.print(table)
     console.print(_compare(played), highlight=False)
-    worst, linked = point.worst(), point.worst("linkage")
-    assert worst is not None
-    assert linked is not None
-    attack, error = worst
-    console.print(
-        f"\nAt the chosen noise (σ = {DATA_NOISE:g} on every encoded number, which lies between −1 and 1) the "
-        f"strongest attack we know, '{attack}', by an "
-        f"analyst who colludes with one participant, rebuilds another's rows with an error of {error.value:.2f}; 0 is "
-        f"exact, and guessing without the upload gives {error.control:.2f}. A row is told from nine look-alikes "
-        f"{linked[1].value:.0%} of the time (chance 10 %). A better attack may exist.",
-        style="red",
-        highlight=False,
-    )
-    console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser.", highlight=False)
-    console.print("It is the analyst's: it knows uploads and the audit's simulation, not what each has at home.")
+
+    console.print("\nThe same digits in a simulation, where an analyst colludes with one participant:", highlight=False)
+    ways = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("way", "score", "what an attacker gets, at least", "promised"):
+        ways.add_column(heading, justify="right" if heading == "score" else "left")
+    for line in compare_ways(AuditResult.from_dict(played.audit)):
+        score = "" if line["score"] is None else line["score"]["value"]
+        ways.add_row(line["way"], score, line["attacker"], line["promise"])
+    console.print(ways)
+    console.print("A better attack may exist; what is promised holds against all of them.", highlight=False)
+    console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
     console.print(
         f"What one participant was shown before sharing: {escape(str(shown))}", highlight=False, soft_wrap=True

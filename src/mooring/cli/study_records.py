@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mooring import EvaluationSpec, InputError, OperatingPoint, Projection
+import numpy as np
+
+from mooring import EvaluationSpec, InputError, OperatingPoint, Projection, gaussian_projection
 from mooring.audit import PointGrid, SumSpec, point_with_noise, root_mean_square
 from mooring.tables import Partition, Records, read_encoded
 
@@ -27,6 +29,7 @@ class StudiedRows:
 
 def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
     """Read a study and a table that fits it; nothing of the table's own statistics enters."""
+    from mooring.protocol.designer.draft import WIDEST_WITHOUT_PROJECTION
     from mooring.protocol.messages.projection import study_projection
     from mooring.protocol.messages.study import Study as StudyFile
     from mooring.protocol.participant.inspection import evaluation_of
@@ -40,7 +43,12 @@ def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], example
         label_names=study.label.classes if encoded.labels is not None else (),
         image_shape=study.image_shape or None,
     )
-    return StudiedRows(study, records, study_projection(study), evaluation_of(study, n_examples=6 if examples else 0))
+    projection = study_projection(study)
+    if study.sums is not None and study.n_features > WIDEST_WITHOUT_PROJECTION:
+        # uploads of rows, beside the sums, are those that a draft of the same columns would have
+        rng = np.random.default_rng(0)
+        projection = gaussian_projection(study.n_features, WIDEST_WITHOUT_PROJECTION, rng=rng)
+    return StudiedRows(study, records, projection, evaluation_of(study, n_examples=6 if examples else 0))
 
 
 def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
@@ -91,17 +99,19 @@ def points_of(
             cure="Without both, the study's own point is used.",
         )
     study = studied.study
-    if study.sums is not None:  # one upload of rows beside the sums
-        return (point_with_noise(0.0, _DATA_NOISE, n_components=study.n_features, n_anchor_rows=4 * study.n_features),)
+    h = studied.projection.n_components
+    n_anchor_rows = study.n_anchor_rows or 4 * h
+    if study.sums is not None and not methods:  # one upload of rows beside the sums
+        return (point_with_noise(0.0, _DATA_NOISE, n_components=h, n_anchor_rows=n_anchor_rows),)
     rms = root_mean_square(parts.train, studied.projection)
-    own = point_of(study, rms)
-    if own is None:
+    own = None if study.sums is not None else point_of(study, rms)
+    if rms == 0 or (own is None and study.sums is None):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
     others = PointGrid(
         methods,
-        n_components=study.n_components,
-        n_anchor_rows=study.n_anchor_rows,
-        anchor_noise_scales=anchor_noise_scales or (own.anchor_noise_scale or _ANCHOR_NOISE,),
+        n_components=h,
+        n_anchor_rows=n_anchor_rows,
+        anchor_noise_scales=anchor_noise_scales or (study.anchor_noise_scale or _ANCHOR_NOISE,),
         data_noise_scales=data_noise_scales or (study.data_noise_scale or _DATA_NOISE,),
-    ).points(study.n_components, lambda n_components: rms)
-    return tuple(dict.fromkeys((own, *others)))
+    ).points(h, lambda n_components: rms)
+    return tuple(dict.fromkeys((*([] if own is None else [own]), *others)))

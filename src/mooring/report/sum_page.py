@@ -109,10 +109,8 @@ def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
         auc, told = one.worst(), one.worst("membership_at_1_percent")
         attacker = "no attack could be run"
         if auc is not None and told is not None:
-            attacker = (
-                f"tells a member from another row with an AUC of {auc[1].value:.2f} (0.5 is chance); finds "
-                f"{told[1].value:.1%} of members at 1 % false alarms"
-            )
+            rate = f"{told[1].value:.1%} of members at 1 % false alarms"
+            attacker = f"who is in it: AUC {auc[1].value:.2f} (0.5 is chance), {rate}"
         promise = (
             "nothing" if one.point.epsilon is None else f"ε = {one.point.epsilon:g}, δ = {one.point.delta:g} a row"
         )
@@ -121,8 +119,8 @@ def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
         worst, linked = point.worst(), point.worst("linkage")
         attacker = "no attack could be run"
         if worst is not None:
-            attacker = f"rebuilds rows with an error of {worst[1].value:.2f} (0 is exact)"
-            attacker += "" if linked is None else f" and tells {linked[1].value:.0%} of them from nine look-alikes"
+            attacker = f"rows, with an error of {worst[1].value:.2f} (0 is exact)"
+            attacker += "" if linked is None else f"; {linked[1].value:.0%} of them told from nine look-alikes"
         found.append(_way(f"{point.title}: rows uploaded", point.deployed, attacker, "nothing"))
     return [*found, _way("pooled raw", result.references.pooled_raw, "every row", "nothing")]
 

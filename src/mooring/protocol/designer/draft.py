@@ -24,7 +24,8 @@ from mooring.tables.column_encoder import is_number
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
 
-_WIDEST_WITHOUT_PROJECTION = 30
+WIDEST_WITHOUT_PROJECTION = 30
+"""Encoded rows that are wider are projected, unless a draft is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,10 @@ def _describe_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettin
     described, components = get_method(settings.method), settings.components
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0
-    needs_projection = width > _WIDEST_WITHOUT_PROJECTION or components not in (None, width)
+    needs_projection = width > WIDEST_WITHOUT_PROJECTION or components not in (None, width)
     projection = settings.projection or ("gaussian" if needs_projection else "none")
     if components is None and projection != "none":
-        components = min(_WIDEST_WITHOUT_PROJECTION, max(1, width))
+        components = min(WIDEST_WITHOUT_PROJECTION, max(1, width))
     optional = {"components": components, "anchor_rows": settings.anchor_rows}
     method: dict[str, Any] = {"name": settings.method}
     method |= {key: value for key, value in optional.items() if value is not None}
