@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import expm
 
 from mooring.alignment.problem import make_problem
-from mooring.alignment.trace_objective import TraceObjective
+from mooring.alignment.trace_objective import FixedPointGap, TraceObjective, trace_optimiser
 from mooring.geometry import orthogonality_defect, sample_orthogonal
 
 P, D = 4, 3
@@ -56,3 +56,16 @@ def test_a_step_is_a_turn_that_stays_on_the_group(objective: TraceObjective, map
     assert orthogonality_defect(moved) < 1e-12
     exact = maps @ np.stack([expm(turn) for turn in Omega[0]])[None]
     assert np.allclose(moved, exact, atol=size**3)
+
+
+def test_maps_that_rest_on_a_saddle_are_moved_off_it() -> None:
+    """One map of three has a direction the wrong way round: no gradient says so, the power method's step does."""
+    block = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    problem, right = make_problem([block] * 3), np.broadcast_to(np.eye(2), (1, 3, 2, 2))
+    maps = right.copy()
+    maps[0, 2, 1, 1] = -1.0
+    assert not TraceObjective(problem).evaluate((maps,)).gradient.any()
+    optimiser = trace_optimiser(problem, maps)
+    optimiser.run(FixedPointGap(1, tolerance=1e-7), max_iterations=20)
+    assert optimiser.converged.all()
+    assert np.allclose(problem.objective(optimiser.points[0]), problem.objective(right))
