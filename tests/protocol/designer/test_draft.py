@@ -11,7 +11,7 @@ import pytest
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
-from mooring.protocol.designer.revision import project_study, write_roster
+from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study, draw_nonce
@@ -177,6 +177,8 @@ def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None
     write_roster(full, path)
     assert Study.read(path) == full
     assert "# our own remark" in path.read_text()
+    path.write_text(render_study(AGREED.as_dict()))
+    assert enrol_cards(path, [tmp_path / f"{name}.card.toml" for name in "zab"]) == full == Study.read(path)
     with pytest.raises(InputError):
         full.with_members([write_member_card(tmp_path, "a")[1]])
     with pytest.raises(InputError):

@@ -57,6 +57,7 @@ def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest
     monkeypatch.setattr(
         upload, "_STRETCH_BYTES", 4 * h * 7
     )  # 20 rows in three stretches, each with its part of the noise
+    monkeypatch.setattr(upload, "_NUMBERS_AT_ONCE", 2 * h)
     sent = [send(given, i) for i in range(N_PARTICIPANTS)]
     simulation = simulate(
         [one.records for one in sent],
