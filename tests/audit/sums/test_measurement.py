@@ -135,7 +135,9 @@ def test_images_have_the_features_of_pictures() -> None:
     auditor = Auditor.of(rows, labels, settings).sum_auditor()
     assert auditor.feature_map == PictureFeatures(8, 8)
     assert not auditor.audit(auditor.point(None)).usable
-    assert replace(auditor, settings=replace(settings, evaluation=EvaluationSpec())).feature_map == RowFeatures(64)
+    for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
+        other = replace(settings, evaluation=EvaluationSpec(image_shape=shape))
+        assert replace(auditor, settings=other).feature_map == RowFeatures(64)
 
 
 @pytest.fixture(scope="module")

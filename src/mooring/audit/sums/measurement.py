@@ -31,6 +31,7 @@ from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
 _OTHER_SHARES = (0.2, 0.65)  # of the budget for S
+_SIDES, _MOST_CHANNELS = (4, 256), 4  # of pictures whose features there are
 _LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 
 
@@ -59,11 +60,14 @@ class SumAuditor:
 
     @cached_property
     def feature_map(self) -> FeatureMap:
-        """The public map; of images, whose brightness and contrast it does not see, that of pictures."""
+        """The public map; that of pictures for images of a size that it takes."""
         shape = self.settings.evaluation.image_shape
         if self.spec.feature_map is not None or shape is None:
             return self.spec.feature_map or RowFeatures(self.partition.n_features)
         height, width, n_channels = (*shape, 1)[:3]
+        sides = sorted((height, width))
+        if not (_SIDES[0] <= sides[0] <= sides[1] <= _SIDES[1] and n_channels <= _MOST_CHANNELS):
+            return RowFeatures(self.partition.n_features)
         n_components = min(N_COMPONENTS, filters_of(height, width).n_responses)
         return PictureFeatures(height, width, n_channels, n_components)
 
