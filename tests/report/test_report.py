@@ -32,6 +32,7 @@ from mooring.report import (
 )
 from mooring.report.frame import embed_chart, load_template
 from tests.auditing import audited
+from tests.permissions import has_mode
 from tests.report.example_records import analyst_records, example_study, gain, participant_records, write_records
 
 app = typer.Typer()
@@ -333,7 +334,6 @@ def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path)
     assert {"kind": "plan", "words": "Joining does not pay here."} in summary["verdict"]["leakage"]
 
 
-@pytest.mark.posix
 def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:
     folder = write_records(tmp_path / "work", analyst_records(NAMES) | {"audit": audit})
     out = tmp_path / "report.html"
@@ -342,7 +342,7 @@ def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: di
     assert "Models of the other uploads score 86.0%" in result.stdout
     assert "lower bound" in result.stdout
     assert len(result.stdout.strip().splitlines()) <= 6
-    assert out.stat().st_mode & 0o077 == 0
+    assert has_mode(out, 0o600)
     assert "Rows of the target" in body(out.read_text(encoding="utf-8"))
     run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out)
     hidden = body(out.read_text(encoding="utf-8"))

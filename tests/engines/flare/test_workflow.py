@@ -38,6 +38,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault
 from tests import commands
+from tests.permissions import has_mode
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
 
@@ -451,14 +452,13 @@ def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monke
 # Settings, policy, job.
 
 
-@pytest.mark.posix
 def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
     site = SiteSettings(
         Path("/s.toml"), Path("/v"), Path('/a "quoted" table.csv'), labels=True, folder=Path("/f"), ignore=("ward",)
     )
     site.write(tmp_path)
     assert SiteSettings.read(tmp_path) == site
-    assert (tmp_path / SETTINGS_FILE).stat().st_mode & 0o077 == 0
+    assert has_mode(tmp_path / SETTINGS_FILE, 0o600)
     server = ServerSettings(Path("/s.toml"), Path("/v"), Path("/w"), "linear", 3, 4, 5, late=True)
     server.write(tmp_path)
     assert ServerSettings.read(tmp_path) == server

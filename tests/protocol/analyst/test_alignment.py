@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,19 +21,19 @@ from mooring.protocol.analyst.alignment_state import decode_record, read_space
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
+from tests.permissions import has_mode
 from tests.protocol.analyst.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising
 from tests.sites import ANALYST, numeric_study
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
-@pytest.mark.posix
 def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
     study, inbox, work = numeric_study(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work)
     assert aligned.set_aside == ()
-    assert stat.S_IMODE(work.stat().st_mode) == 0o700
+    assert has_mode(work, 0o700)
     assert spread_of(aligned.space, sites, range(4)) < 0.02
     table = pq.read_table(work / "collaboration.parquet")
     assert table.column_names == ["participant", "label", *(f"z{k + 1}" for k in range(6))]

@@ -1,7 +1,6 @@
 """Bundles that come in: what is taken, and what is set aside."""
 
 import json
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
+from tests.permissions import has_mode
 from tests.protocol.analyst.support import send, sent
 from tests.raising import raising
 from tests.sites import numeric_study
@@ -88,7 +88,7 @@ def test_bundles_come_from_any_address_and_too_large_ones_stay_there(tmp_path: P
         ("site-9.bundle", "it is larger than any bundle may be")
     ]
     assert len(list((tmp_path / "work" / "received").iterdir())) == 2
-    assert stat.S_IMODE((tmp_path / "work").stat().st_mode) == 0o700
+    assert has_mode(tmp_path / "work", 0o700)
     with raising(StorageError, "the source of bundles", reason="cannot be listed"):
         collect(study, "memory://nothing-here", tmp_path / "work")
 

@@ -1,7 +1,6 @@
 """What the analyst keeps of an alignment and a training, on record (see tests/record.py)."""
 
 import json
-import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
+from tests.permissions import has_mode
 from tests.protocol.analyst.support import bundles_of, send, sites_of, with_garbage
 from tests.record import check_record
 from tests.sites import ANALYST, numeric_study
@@ -32,7 +32,6 @@ def without_digests(found: Any) -> Any:
     ("kind", "method", "v"),
     [("classes", "aa-i-gdp-anchor-noise", 0.05), ("number", "aa-i-gdp-anchor-noise", 0.2), ("number", "aa-i-gdp", 0.0)],
 )
-@pytest.mark.posix
 def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v: float, tmp_path: Path) -> None:
     """Six sites of other sizes; one sends garbage, one has its labels the wrong way round, and one is late."""
     study, inbox, work = numeric_study(6, 4, 24, v, kind=kind, method=method), tmp_path / "inbox", tmp_path / "work"
@@ -48,7 +47,7 @@ def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v:
     found = train(study, work, learner="linear", most_rows=90, seed=2, progress=lambda *step: told.append(step))
     deliver(study, work, tmp_path / "results", ANALYST)
     for name in ("alignment.safetensors", "collaboration.parquet"):
-        assert stat.S_IMODE((work / name).stat().st_mode) == 0o600
+        assert has_mode(work / name, 0o600)
     kept = {path.name: json.loads(path.read_text()) for path in sorted(work.glob("*.json"))}
     seen = [aligned.set_aside, late.set_aside, late.newcomers, found.rows, found.rows_used, told]
     template = np.linalg.svd(late.space.template, compute_uv=False)

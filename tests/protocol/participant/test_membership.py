@@ -1,6 +1,5 @@
 """An anchor comes from a dealer who may be hostile, by a carrier who may be: each way it can be wrong is refused."""
 
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
 from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
+from tests.permissions import has_mode
 from tests.raising import raising
 
 
@@ -67,7 +67,7 @@ def test_everybody_opens_the_same_anchor_and_dealing_again_deals_the_same(small_
     again = small_study.folder / "again.anchor"
     deal_anchor(small_study.vaults[0], small_study.study, again)
     assert again.read_bytes() == small_study.anchor.read_bytes()
-    assert stat.S_IMODE(again.stat().st_mode) == 0o600
+    assert has_mode(again, 0o600)
     found = {open_anchor(vault, small_study.study, again).digest for vault in small_study.vaults}
     assert len(found) == 1
 

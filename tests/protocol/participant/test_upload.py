@@ -1,7 +1,6 @@
 """What travels is what is attacked: a bundle holds the numbers that a simulation shows for the same rows, map and noise."""
 
 import io
-import stat
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +18,7 @@ from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
+from tests.permissions import has_mode
 from tests.protocol.conftest import SmallStudy
 from tests.raising import raising
 
@@ -111,7 +111,6 @@ def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sen
             np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
 
 
-@pytest.mark.posix
 def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(small_study: SmallStudy) -> None:
     output = small_study.folder / "out [1].bundle"
     with patch("mooring.atomic_io.os.replace", side_effect=KeyboardInterrupt), patch("mooring.atomic_io.os.unlink"):
@@ -122,7 +121,7 @@ def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(sma
     assert len(list(small_study.folder.glob(".*.partial"))) == 2
     small_study.share(output=output)
     assert len(list(small_study.folder.glob(".*.partial"))) == 1
-    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert has_mode(output, 0o600)
 
 
 def test_the_table_is_read_once_so_the_rows_that_were_checked_are_those_that_travel(small_study: SmallStudy) -> None:

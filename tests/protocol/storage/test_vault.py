@@ -18,6 +18,7 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.storage.vault import Floors, Vault
+from tests.permissions import has_mode
 from tests.raising import raising
 
 PASSPHRASE = "correct horse battery staple"
@@ -45,9 +46,9 @@ def test_everything_in_a_vault_is_its_owners_only(small_study):
     finally:
         os.umask(before)
     for one in (vault, *small_study.vaults):
-        assert stat.S_IMODE(one.folder.stat().st_mode) == 0o700
+        assert has_mode(one.folder, 0o700)
         for path in one.folder.rglob("*"):
-            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path.name
+            assert has_mode(path, 0o700 if path.is_dir() else 0o600), path.name
 
 
 def test_a_vault_is_never_overwritten(folder):
@@ -77,13 +78,12 @@ def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, start
         assert card.read_text() == Vault.open(shared).signing_key.public
 
 
-@pytest.mark.posix
 def test_a_passphrase_locks_the_vault(folder):
     made = Vault.create(folder / "vault", passphrase=PASSPHRASE)
     assert [path.name for path in (folder / "vault").glob("identity*")] == ["identity.age"]
     locked = (folder / "vault" / "identity.age").read_bytes()
     assert not [secret for secret in secrets_of(made) if secret in locked]
-    assert stat.S_IMODE((folder / "vault" / "identity.age").stat().st_mode) == 0o600
+    assert has_mode(folder / "vault" / "identity.age", 0o600)
     assert Vault.open(folder / "vault", passphrase=PASSPHRASE) == made
     with raising(RefusedError, "the vault", reason="passphrase does not open it") as caught:
         Vault.open(folder / "vault", passphrase="incorrect horse")
@@ -263,10 +263,9 @@ def test_refusals_are_errors_of_mooring(folder):
         assert issubclass(error, MooringError)
 
 
-@pytest.mark.posix
 def test_a_folder_that_others_could_read_is_closed_to_them(folder):
     (folder / "vault").mkdir(mode=0o755)
-    assert stat.S_IMODE(Vault.create(folder / "vault").folder.stat().st_mode) == 0o700
+    assert has_mode(Vault.create(folder / "vault").folder, 0o700)
 
 
 @pytest.mark.posix

@@ -1,6 +1,5 @@
 """Presigned addresses: periods, and places that can sign."""
 
-import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from mooring.errors import InputError, StorageError
 from mooring.protocol.transport import invitations
 from mooring.protocol.transport.invitations import invite, parse_period, write_invitations
+from tests.permissions import has_mode
 from tests.protocol.transport.support import make_study
 from tests.raising import raising
 
@@ -28,7 +28,6 @@ def test_periods_and_places_that_cannot_be_signed_for() -> None:
         invite(make_study(), "s3://ward/inbox", only=["nobody"])
 
 
-@pytest.mark.posix
 def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -56,7 +55,7 @@ def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatc
     paths = write_invitations(found, tmp_path / "addresses")
     assert list(paths) == names
     assert paths[names[0]].read_text() == f"https://store/ward/inbox/{names[0]}.bundle?secret\n"
-    assert stat.S_IMODE(paths[names[0]].stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "addresses").stat().st_mode) == 0o700
+    assert has_mode(paths[names[0]], 0o600)
+    assert has_mode(tmp_path / "addresses", 0o700)
     with raising(StorageError, "the invitation"):
         invite(study, "s3://elsewhere/inbox")

@@ -16,6 +16,7 @@ from mooring.protocol.messages.result import read_result
 from mooring.protocol.participant.prediction import fetch_result
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport.transfer import send_file
+from tests.permissions import has_mode
 from tests.protocol.transport.support import QUICK, Cut, make_bundle, make_study, raises
 from tests.raising import raising
 from tests.sites import ANALYST
@@ -79,7 +80,6 @@ def test_no_try_relies_on_what_a_listing_told_before(
     assert steps == ["forget", "open"] * 4
 
 
-@pytest.mark.posix
 def test_results_travel_through_a_store_unchanged(
     inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +93,7 @@ def test_results_travel_through_a_store_unchanged(
         file = tmp_path / "results" / member.name / "map.safetensors"
         assert memory.cat_file(f"/results/{member.name}/map.safetensors") == file.read_bytes()
     with fetch_result("memory://results/site-1", study) as place:
-        assert place.stat().st_mode & 0o777 == 0o700
+        assert has_mode(place, 0o700)
         assert [path.name for path in place.iterdir()] == ["map.safetensors"]
         found = read_result(place, study, study.participants[1])
     assert not place.exists()
