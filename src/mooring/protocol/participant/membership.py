@@ -107,7 +107,7 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
             matrix = anchor_from_gaussian(Stream(key, study.format).normals(0, shape[0] * shape[1]).reshape(shape))
             write_anchor(kept, study, matrix, vault.signing_key)
         with open_plain_file(kept, what="the anchor file") as file:
-            write_atomically(path, file.read(), what="the anchor file")
+            write_atomically(path, file.read(), mode=0o600, what="the anchor file")
     return hash_file(path, what="the anchor file")
 
 
