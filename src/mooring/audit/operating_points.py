@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +9,7 @@ from typing import Any
 
 from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS, get_method
-from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy
+from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
 from mooring.serialization import Serializable
 
 
@@ -122,11 +121,7 @@ class SumPoint(Serializable):
         """Who is protected against whom, and what ε means, in sentences."""
         if self.epsilon is None:
             return "No guarantee: the sums carry no noise."
-        odds = f"by a factor of {math.exp(self.epsilon):.3g} at most"
-        return (
-            f"ε = {self.epsilon:g}, δ = {self.delta:g}: having one row in the sums or not changes the odds of anything that "
-            f"can be made of them {odds}, but for a probability of δ. {self.state_scope()}"
-        )
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g}. {state_odds(self.epsilon, self.delta)} {self.state_scope()}"
 
     def state_scope(self) -> str:
         """Against whom the guarantee holds, in a sentence."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
 from mooring.audit.hazards import state_own_sums, warn_of_linked_rows
+from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
@@ -150,7 +150,7 @@ def describe_sums(sums: SumAudit) -> dict[str, Any]:
             {
                 "title": one.title,
                 "usable": one.usable,
-                "odds": None if one.point.epsilon is None else _write_odds(one.point.epsilon),
+                "odds": None if one.point.epsilon is None else _write_odds(one.point.epsilon, one.point.delta),
                 "figures": {measure: _strongest(one, measure) for measure in measures},
                 "one_honest": _strongest(replace(one, outcomes=one.one_honest), "membership_auc"),
                 "measured": None
@@ -164,8 +164,8 @@ def describe_sums(sums: SumAudit) -> dict[str, Any]:
     }
 
 
-def _write_odds(epsilon: float) -> str:
-    odds = math.exp(min(epsilon, 20.0))
+def _write_odds(epsilon: float, delta: float) -> str:
+    odds = bound_odds(epsilon, delta)
     return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
+from mooring.mechanisms.secure_sum.guarantee import state_odds
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
-
-_FALSE_ALARMS = 0.01
 
 
 def describe_guarantee(study: Study) -> dict[str, str]:
@@ -41,7 +40,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         "against": f"{whom[0].upper()}{whom[1:]}, with all that they hold and whatever they do, and everybody who has the "
         "model, with any further knowledge.",
         "guarantee": f"({settings.epsilon:g}, {settings.delta:g})-differential privacy for adding or removing one "
-        f"{settings.unit}. {_odds(settings.epsilon, settings.delta, settings.unit)}",
+        f"{settings.unit}. {state_odds(settings.epsilon, settings.delta, settings.unit)}",
         "sealing": sealed,
         "assumptions": _assumptions(study),
         "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
@@ -52,21 +51,6 @@ def describe_guarantee(study: Study) -> dict[str, str]:
 
 def _count(n: int) -> str:
     return f"{n} participant{'' if n == 1 else 's'}"
-
-
-def _odds(epsilon: float, delta: float, unit: str) -> str:
-    """What ε and δ say of any test for membership: its true positive rate is at most e^ε times its false one, plus δ."""
-    factor = math.exp(epsilon) + delta / _FALSE_ALARMS
-    found = min(1.0, factor * _FALSE_ALARMS)
-    return (
-        f"Any test for whether a given {unit} is in the data that is wrong about {_FALSE_ALARMS:.0%} of absent ones finds "
-        f"at most {_round_up(100 * found)} % of present ones: its answer multiplies the odds by {_round_up(factor)} at most."
-    )
-
-
-def _round_up(value: float) -> str:
-    digits = max(0, 2 - math.floor(math.log10(value)))
-    return f"{math.ceil(value * 10**digits) / 10**digits:,.{digits}f}"
 
 
 def _assumptions(study: Study) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult
+from mooring.audit.hazards import state_sums
 from mooring.report.records import RECORDS
 from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_leakage
 from mooring.report.verdict import judge
@@ -65,7 +66,9 @@ def _summarise_sums(
     leakage, attention = state_leakage(study), list_attention(records)
     sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
     if not verdict["joining_measured"]:
-        sentences["joining"] = [NOT_SCORED]
+        sums = None if audit is None else AuditResult.from_dict(dict(audit)).sums
+        simulated = [f"In the audit's simulation {state_sums(sums.results[0])}"] if sums and sums.results else []
+        sentences["joining"] = [*simulated, NOT_SCORED]
     own = _own_rows(records)
     return {
         **_frame(records, made),

@@ -34,6 +34,7 @@ PRODUCT_SHARE = 0.4
 MOST_FEATURES_A_ROW = 0.1
 """Without noise, a study has at most this many features for each row of a quorum. That is no guarantee."""
 _LEAST_SCALE = 4  # units of a participant's own noise
+_FALSE_ALARMS = 0.01
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
 
 
@@ -177,3 +178,35 @@ def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:
     """The squares by which one unit moves S and T: m² B⁴ and m² B² Y²."""
     squared = (privacy.rows_per_person * layout.resolution) ** 2
     return squared * layout.resolution**2, squared * layout.outcome.largest_norm_squared
+
+
+def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
+    """Say what ε and δ mean for any test of membership: its true positive rate is at most e^ε times its false one, plus δ.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : {"row", "person"}
+
+    Examples
+    --------
+    >>> state_odds(1, 1e-5)
+    'Any test for whether a given row is in the data that is wrong about 1% of absent ones finds at most 2.72% of present \
+ones, and its answer multiplies the odds by 2.72 at most.'
+    """
+    factor = bound_odds(epsilon, delta)
+    found = _round_up(100 * min(1.0, factor * _FALSE_ALARMS))
+    return (
+        f"Any test for whether a given {unit} is in the data that is wrong about {_FALSE_ALARMS:.0%} of absent ones finds "
+        f"at most {found}% of present ones, and its answer multiplies the odds by {_round_up(factor)} at most."
+    )
+
+
+def bound_odds(epsilon: float, delta: float) -> float:
+    """By what the answer of a test for membership multiplies the odds at most, at 1 % false alarms: e^ε + δ/1 %."""
+    return math.exp(min(epsilon, 50.0)) + delta / _FALSE_ALARMS
+
+
+def _round_up(value: float) -> str:
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"
