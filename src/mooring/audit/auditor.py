@@ -87,9 +87,8 @@ def run_audit(
         results.append(auditor.audit(point))
     sums = auditor.audit_sums(lambda words: tell(len(points), total, words))
     tell(total, total, "done")
-    return auditor.result(
-        scores, results, chosen=None if chosen is None else points.index(chosen), sums=sums, contrast=contrast
-    )
+    place, more = None if chosen is None else points.index(chosen), {"contrast": True} if contrast else {}
+    return auditor.result(scores, results, chosen=place, sums=sums, **more)
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,7 +150,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.recommended is None
     assert plan.sums.point.epsilon == 2
     assert plan.answer == "pays"
-    for words in ("Recommended: secure sums, ε = 2", "factor of 7.39", "1 participant colluding", "false alarms"):
+    for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding", "false alarms"):
         assert words in plan.verdict
     assert plan.method["name"] == "secure-sum"
     assert plan.method_lines().startswith('[method]\nname = "secure-sum"\nepsilon = 2\n')
