@@ -103,7 +103,7 @@ def _units(features: TableFeatures) -> tuple[Matrix, list[str]]:
 
 def _units_of(column: Column, scale: float) -> list[tuple[float, str]]:
     if column.kind != "category":
-        own = [(scale * 2 / column.spread, "one more")]
+        own = [(scale / column.spread, "one more")]
     elif len(column.categories) == 2:
         own = [(scale, f"instead of {column.categories[0]}")]
     else:

@@ -4,7 +4,8 @@ Legend: x an encoded number in [−1, 1]; u the features of a row before they ar
 
     φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
 
-Without hats u is divided by the largest norm that it can have instead, so that a linear model of φ is one of the columns.
+Without hats a number is x itself, and u is divided by the largest norm that it can have instead, so that a linear model of φ
+is one of the columns.
 
 Everything here follows from the declared columns, so features cost no privacy. A number gives 2x and five hat functions, of
 which a linear model makes any piecewise linear curve; one that is declared as log-scaled gives 2z and four, z in [0, 1]
@@ -25,7 +26,7 @@ from mooring.errors import InputError
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Indices, Matrix
 
-_LINEAR_WEIGHT = 2.0
+_BESIDE_HATS = 2.0  # weight of a number's linear feature
 _DECADES = 1e4  # of a log-scaled number: its range is read as 1 to this many steps above the lower end
 
 
@@ -125,7 +126,7 @@ class TableFeatures:
         squares = 0.0
         for column in self.schema.columns:
             if column.kind != "category":
-                squares += _LINEAR_WEIGHT**2
+                squares += 1.0
             else:
                 squares += 0.25 if len(column.categories) == 2 else 1.0
             squares += 0.25 * (column.missing == "indicate")
@@ -148,7 +149,7 @@ class TableFeatures:
                 if log:
                     curves.setdefault((log, False), []).append((place, start, 0.0, 1.0))
                 else:
-                    linear.append((place, {start: _LINEAR_WEIGHT}, 0.0))
+                    linear.append((place, {start: self._linear_weight}, 0.0))
                 if hats := self._hats(column):
                     centres = np.linspace(0.0 if log else -1.0, 1.0, hats)
                     own = [(place + 1 + k, start, c, centres[1] - centres[0]) for k, c in enumerate(centres)]
@@ -171,11 +172,15 @@ class TableFeatures:
                     np.array([centre for _, _, centre, _ in parts]),
                     np.array([width for _, _, _, width in parts]),
                     decades=_DECADES - 1 if log else 0.0,
-                    weight=0.0 if is_hat else _LINEAR_WEIGHT,
+                    weight=0.0 if is_hat else self._linear_weight,
                 )
                 for (log, is_hat), parts in curves.items()
             ),
         )
+
+    @property
+    def _linear_weight(self) -> float:
+        return _BESIDE_HATS if self.n_hats else 1.0
 
     def _hats(self, column: Column) -> int:
         return max(0, self.n_hats - (column.name in self.log_scaled))
@@ -213,7 +218,7 @@ class TableFeatures:
         x, low = encoded[:, 0], -1.0
         if column.name in self.log_scaled:
             x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
-        np.multiply(x, _LINEAR_WEIGHT, out=phi[:, 0])
+        np.multiply(x, self._linear_weight, out=phi[:, 0])
         hats = self._hats(column)
         for k, centre in enumerate(np.linspace(low, 1.0, hats) if hats else ()):
             hat = phi[:, 1 + k]
