@@ -5,7 +5,8 @@
 #
 # The data is the "Heart Disease" set of the UCI Machine Learning Repository: the four files processed.cleveland.data,
 # processed.hungarian.data, processed.switzerland.data and processed.va.data. HEART_DATA may name their folder instead.
-# With QUICK=1 only Cleveland runs the slow steps (check, predict, report).
+# With QUICK=1 only Cleveland runs the slow steps (check, predict, report). With WAY=sums hospitals upload sealed sums, with a
+# formal guarantee, instead of rows.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,6 +16,7 @@ python=${PYTHON:-python3}
 hospitals="cleveland hungary switzerland long-beach"
 patient=${QUICK:+cleveland}  # who takes the time to look
 patient=${patient:-$hospitals}
+way=${WAY:-rotation}
 
 command -v mooring > /dev/null || { echo "run.sh: mooring is not on the PATH; install it first." >&2; exit 2; }
 if [ -z "$data" ] || [ ! -f "$data/processed.cleveland.data" ]; then
@@ -53,22 +55,41 @@ in_folder designer mooring study enrol "${cards[@]}" ../post/analyst.card.toml
 cp designer/study.toml post/
 export MOORING_STUDY=../post/study.toml
 
-say "The first hospital of the roster deals the anchor"
-in_folder cleveland mooring deal --output ../post/heart.anchor
-
+extra=()
+if [ "$way" = rotation ]; then
+    say "The first hospital of the roster deals the anchor"
+    in_folder cleveland mooring deal --output ../post/heart.anchor
+    extra=(--anchor ../post/heart.anchor)
+fi
 for hospital in $patient; do
     say "$hospital looks before anything leaves"
-    in_folder "$hospital" mooring check rows.csv --anchor ../post/heart.anchor --ignore vessels --ignore thallium
+    in_folder "$hospital" mooring check rows.csv "${extra[@]}" --ignore vessels --ignore thallium
 done
+[ "$way" = sums ] || extra+=(--labels)
 for hospital in $hospitals; do
     say "$hospital uploads, once"
-    in_folder "$hospital" mooring share rows.csv --anchor ../post/heart.anchor --ignore vessels --ignore thallium \
-        --labels --output "../analyst/inbox/$hospital.bundle"
+    in_folder "$hospital" mooring share rows.csv "${extra[@]}" --ignore vessels --ignore thallium \
+        --output "../analyst/inbox/$hospital.bundle"
 done
 
-say "The analyst aligns, trains and delivers"
-in_folder analyst mooring align --bundles inbox
-in_folder analyst mooring train
+if [ "$way" = sums ]; then
+    say "All four combine: they confirm each other's shares, the analyst closes the list, they add up"
+    for hospital in $hospitals; do
+        in_folder "$hospital" mooring combine --bundles ../analyst/inbox --output "../analyst/inbox/$hospital.confirmation"
+    done
+    in_folder analyst mooring align --bundles inbox --confirmations inbox
+    cp analyst/analysis/closing.list post/
+    for hospital in $hospitals; do
+        in_folder "$hospital" mooring combine --bundles ../analyst/inbox --list ../post/closing.list \
+            --output "../analyst/inbox/$hospital.share"
+    done
+    in_folder analyst mooring train --shares inbox
+else
+    say "The analyst aligns and trains"
+    in_folder analyst mooring align --bundles inbox
+    in_folder analyst mooring train
+fi
+say "The analyst delivers"
 in_folder analyst mooring deliver --output results
 for hospital in $hospitals; do
     cp -r "analyst/results/$hospital" "$hospital/result"

@@ -2,11 +2,16 @@
 # Drafts study.toml in the current folder. Ranges and categories follow from what a column means (heart-disease.names and
 # common sense about blood pressure), never from anybody's rows.
 #
-#   study-draft.sh HEADER.csv
+#   study-draft.sh HEADER.csv        WAY=sums drafts a study of secure sums, with EPSILON (1)
 set -euo pipefail
 
 # Hospitals measure what they need, so values are missing everywhere: they become the middle of the range, or none of the
 # categories.
+if [ "${WAY:-rotation}" = sums ]; then
+    method=(--method secure-sum --epsilon "${EPSILON:-1}" --hats 0)
+else
+    method=(--data-noise "${DATA_NOISE:-0.5}")
+fi
 mooring study init "$1" --name heart --label disease --classes no,yes \
     --drop vessels --drop thallium \
     --missing fill \
@@ -21,4 +26,4 @@ mooring study init "$1" --name heart --label disease --classes no,yes \
     --category exercise_angina=no,yes \
     --range st_depression=-5:10 \
     --category st_slope=up,flat,down \
-    --data-noise "${DATA_NOISE:-0.5}"
+    "${method[@]}"

@@ -109,7 +109,7 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
             f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
         )
         if found.coefficients:
-            table = Table(title="What the prediction changes by, all else equal (least squares)")
+            table = Table(title="What the prediction changes by, all else equal (ridge regression: shrunk toward 0)")
             for heading in ("column", "for", "change", "standard error", "of it by noise"):
                 table.add_column(heading, justify="left" if heading in ("column", "for") else "right")
             for one in found.coefficients:
