@@ -137,8 +137,11 @@ def test_a_first_line_that_may_be_a_record_is_not_drafted(tmp_path: Path) -> Non
     path = tmp_path / "t.csv"
     path.write_text("8642.1357,male\n1,female\n")
     assert "8642" not in message(lambda: draft_study(path))
-    path.write_text("0,1,2\n")
-    assert 'name = "1"' in draft_study(path)
+    for counted in ("0,1,2\n", "1,2,3\n"):
+        path.write_text(counted)
+        assert 'name = "2"' in draft_study(path)
+    path.write_text("2,3,4\n")
+    assert "column 1" in message(lambda: draft_study(path))
     path.write_text("age,sex\n")
     assert "Did you mean 'age'" in message(lambda: draft_study(path, label="agee"))
 
