@@ -354,3 +354,38 @@ def test_a_population_is_learnt_from_two_rows_at_least(n_known: int, fine: bool)
     else:
         with pytest.raises(DoesNotApply):
             attacked("procrustes", view, denoise=True)
+
+
+@pytest.mark.parametrize(
+    ("attack", "method", "options", "words"),
+    [
+        ("alignment-map", "i-gdp", {}, "alignment maps"),
+        ("alignment-map", "aa-i-gdp", {"colluders": ()}, "Without a colluder"),
+        ("known-anchor", "aa-i-gdp-anchor-noise", {}, "carries noise"),
+        ("known-secret", "i-gdp", {}, "a map of its own"),
+        ("known-secret", "c-gdp", {"colluders": ()}, "none colludes"),
+        ("procrustes", "i-gdp", {}, "no anchor representation"),
+        ("procrustes", "aa-i-gdp", {"colluders": ()}, "none colludes"),
+        ("moments", "aa-i-gdp", {"colluders": ()}, "Without a colluder's rows"),
+        ("joint-moments", "aa-i-gdp-anchor-noise", {"colluders": ()}, "Without a colluder"),
+        ("joint-moments", "i-gdp", {}, "no anchor"),
+        ("joint-moments", "aa-i-gdp-anchor-noise", {"colluders": (0, 2)}, "no participant besides"),
+        ("known-rows", "i-gdp", {}, "none of the target's rows"),
+        ("repeated-upload", "i-gdp", {}, "once"),
+    ],
+)
+def test_an_attack_that_does_not_apply_gives_its_own_reason(
+    attack: str, method: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DoesNotApply) as refusal:
+        attacked(attack, simulated(method).view(**options))
+    assert words in refusal.value.reason
+
+
+@pytest.mark.parametrize(("attack", "words"), [("principal-axes", "two rows"), ("moments", "two rows")])
+def test_one_row_has_no_covariance(attack: str, words: str) -> None:
+    rng = np.random.default_rng(0)
+    view = simulate([rng.standard_normal((n, 2)) for n in (9, 1, 9)], method="i-gdp", rng=rng).view()
+    with pytest.raises(DoesNotApply) as refusal:
+        attacked(attack, view)
+    assert words in refusal.value.reason
