@@ -187,8 +187,8 @@ def test_rows_without_noise_are_rebuilt_exactly_and_the_verdict_says_so() -> Non
 
 def test_strong_noise_on_rows_leaves_little() -> None:
     """Each of three measures by luck in one case of twenty: more than three of six verdicts with a probability of 0.005."""
-    agreed, rows = study(method="aa-i-gdp-data-noise", data_noise_scale=3.0), encoded(gaussian(120), classes(120))
-    found = [inspect(agreed, rows, attacks=["known-anchor"], seed=seed).verdict for seed in range(6)]
+    agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=3.0, label=Label("", "none"))
+    found = [inspect(agreed, encoded(gaussian(120)), attacks=["known-anchor"], seed=seed).verdict for seed in range(6)]
     assert sum("That is little (" in words for words in found) >= 3
 
 
