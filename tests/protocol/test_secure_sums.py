@@ -30,6 +30,7 @@ from mooring.protocol.messages.sums.answers import (
 )
 from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
 from mooring.protocol.participant import secure_sums
+from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.participant.secure_sums import combine_shares, share_sums
 from mooring.protocol.participant.upload import share_rows
@@ -382,7 +383,7 @@ def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
     assert share_sums(given.vaults[0], given.study, given.table(0), output=folder / "a.bundle").spent == 0
 
     def again(nonce: str, **changes: Any) -> Study:
-        member = replace(given.study.member("p0"), combining_key=given.vaults[0].draw_combining_key())
+        member = make_member("p0", given.vaults[0], combines=True)
         return replace(
             given.study,
             nonce=nonce * 32,
@@ -411,8 +412,6 @@ def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: P
     given = make_sum_study(folder / "own")
     named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
     rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
-    from mooring.protocol.participant.membership import deal_anchor
-
     deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
     share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle")
     with pytest.raises(RefusedError) as caught:
@@ -461,6 +460,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"epsilon": None, "least_rows": 1}, "epsilon"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
+        ({"delta": 0.01}, "delta"),
         ({"person": "x0"}, "person"),
         ({"rows_per_person": 2}, "rows_per_person"),
         ({"features": "pictures"}, "image_shape"),

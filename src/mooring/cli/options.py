@@ -108,7 +108,7 @@ class SumOptions:
         int | None, sum_option(min=0, help="Curve pieces of a number; 0: straight lines.", show_default="5")
     ] = None
     least_rows: Annotated[
-        int | None, sum_option(min=1, help="Who has fewer rows does not share.", show_default="10")
+        int | None, sum_option(min=1, help="Without noise, who has fewer rows does not share.", show_default="10")
     ] = None
 
     def settings(self, *, pictures: bool) -> Any:

@@ -21,8 +21,9 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     scheme, settings = study.sum_scheme, study.sum_scheme.settings
     k, t, c = len(scheme.combiners), scheme.threshold.threshold, settings.n_colluders
     sealed = (
-        f"Each contribution is split among {k} combiners. Any {t} of them open the total of one list, of at least "
-        f"{scheme.quorum} contributions; fewer than {t} learn nothing of any contribution."
+        f"Each contribution is split among {k} combiner{'' if k == 1 else 's'}. Any {t} who follow the protocol open the "
+        f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
+        f"contribution; fewer than {t} learn nothing of any."
     )
     if settings.epsilon is None:
         return {

@@ -24,6 +24,8 @@ FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 MOST_BY_DEFAULT = 15
 """Combiners of a study that names none: the first of its roster."""
+MOST_DELTA = 1e-3
+"""Of a study: δ = 1 promises nothing, whatever ε says."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class SumSettings:
     rows_per_person : int
         The most rows a person has at one participant; 0 for any number, of which the mean is added.
     least_rows : int
-        Who has fewer rows does not share.
+        Without noise, who has fewer rows does not share; with noise, not to share would tell of one row.
     product_share : float
         How much of the budget the products of features get.
     """
@@ -91,6 +93,13 @@ class SumSettings:
         if len(set(self.combiners)) < len(self.combiners):
             raise InputError("combiners", expected="different names", got="one twice", cure="Take one out.")
         self.privacy(quorum=self.n_colluders + 1)
+        if self.delta > MOST_DELTA:
+            raise InputError(
+                "delta",
+                expected=f"{MOST_DELTA:g} at most",
+                got=str(self.delta),
+                cure="With a probability of delta nothing is promised: keep it well below one over the number of rows.",
+            )
 
     @property
     def unit(self) -> str:

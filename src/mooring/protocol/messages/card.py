@@ -19,7 +19,9 @@ HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
 _MOST_BYTES = 4096
 _FORMAT = 1
-_ENTRIES = {"format", "role", "name", "signing_key", "sealing_key", "combining_key", "proof"}
+_MEMBER = ("name", "signing_key", "sealing_key", "combining_key", "combining_proof")
+_ENTRIES = {"format", "role", "proof", *_MEMBER}
+_SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,16 @@ class Member:
     combining_key : str
         An age recipient for shares of secure sums in one study, whose private half is destroyed once they are combined;
         empty where there is none.
+    combining_proof : str
+        The signing key's signature of the combining key, in hexadecimal: it stands in a study's roster, so that whoever
+        writes the study cannot put a key of its own there and open what is sealed to others.
     """
 
     name: str
     signing_key: str
     sealing_key: str = ""
     combining_key: str = ""
+    combining_proof: str = ""
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
@@ -50,17 +56,28 @@ class Member:
         for what, key in (("sealing", self.sealing_key), ("combining", self.combining_key)):
             if key and not (_AGE.fullmatch(key) and (what == "sealing" or is_sealing_key(key))):
                 raise _not_on_a_card(f"{what} key of {self.name!r}", "an age recipient, age1…")
+        if self.combining_proof and not _SIGNATURE.fullmatch(self.combining_proof):
+            raise _not_on_a_card(f"proof of the combining key of {self.name!r}", "128 hexadecimal digits")
 
     @property
     def holds_sealing_key(self) -> bool:
         """Whether the sealing key is the X25519 form of the signing key, so that who holds one holds both."""
         return self.sealing_key == sealing_key_of(self.signing_key)
 
+    @property
+    def holds_combining_key(self) -> bool:
+        """Whether there is a combining key that the holder of the signing key drew."""
+        proof, text = bytes.fromhex(self.combining_proof), combining_text(self.combining_key)
+        return bool(self.combining_key) and verify(self.signing_key, proof, text)
+
     def as_dict(self) -> dict[str, str]:
         """Plain values in a fixed order."""
-        plain = {"name": self.name, "signing_key": self.signing_key}
-        keys = {"sealing_key": self.sealing_key, "combining_key": self.combining_key}
-        return plain | {what: key for what, key in keys.items() if key}
+        return {what: value for what in _MEMBER if (value := getattr(self, what))}
+
+
+def combining_text(combining_key: str) -> bytes:
+    """What the proof of a combining key signs."""
+    return b"mooring combining key\n" + combining_key.encode()
 
 
 def require_name(what: str, name: str) -> None:
@@ -120,13 +137,13 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     words = {key: value for key, value in plain.items() if isinstance(value, str)}
     if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
         raise _not_on_a_card(f"card {Path(path).name!r}", "one that 'mooring join' wrote")
-    member = Member(*(words.get(key, "") for key in ("name", "signing_key", "sealing_key", "combining_key")))
+    member = Member(*(words.get(key, "") for key in _MEMBER))
     role: Role = "analyst" if words.get("role") == "analyst" else "participant"
     if words.get("role") != role:
         raise _not_on_a_card("role of the card", "participant or analyst")
     _require_role(role, member)
     proof = words.get("proof", "")
-    is_well_formed = re.fullmatch(r"[0-9a-f]{128}", proof) is not None
+    is_well_formed = _SIGNATURE.fullmatch(proof) is not None
     if not (is_well_formed and verify(member.signing_key, bytes.fromhex(proof), _signed_text(role, member))):
         raise RefusedError(
             f"the card of {member.name!r}",

@@ -306,8 +306,9 @@ class Study:
         make_layout(settings, self.schema, make_features(settings, self.schema, self.image_shape))
         if len(self.participants) > 1:  # one by one they are enrolled
             scheme = self.sum_scheme if self.analyst is not None else None
-            if scheme is not None and not all(self.member(name).combining_key for name in scheme.combiners):
-                raise InputError("roster", expected="a combining key a combiner", got="one without", cure=CARD_CURE)
+            if scheme is not None and not all(self.member(name).holds_combining_key for name in scheme.combiners):
+                expected = "a combining key a combiner, signed by it"
+                raise InputError("roster", expected=expected, got="one without", cure=CARD_CURE)
 
     def _check_method(self) -> None:
         if (self.method == SECURE_SUM) != (self.sums is not None):

@@ -256,7 +256,7 @@ def _list_of(one: _Kind, expected: str) -> _Kind:
     return _Kind(expected, lambda value: isinstance(value, list) and all(map(one.fits, value)))
 
 
-_MEMBER = {"name": None, "signing_key": None, "sealing_key": "", "combining_key": ""}
+_MEMBER = {"name": None, "signing_key": None, "sealing_key": "", "combining_key": "", "combining_proof": ""}
 _WORD = _Kind("a word in quotes", lambda value: isinstance(value, str))
 _WHOLE = _Kind("a whole number", lambda value: type(value) is int and abs(value) <= _LARGEST_WHOLE)
 _NUMBER = _Kind(  # whole numbers have no end in TOML

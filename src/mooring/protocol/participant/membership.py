@@ -10,7 +10,7 @@ from mooring.mechanisms.anchors import anchor_from_gaussian
 from mooring.protocol.crypto.derivation import Stream, derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
-from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.card import Member, combining_text
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Floors, Vault
 
@@ -28,7 +28,8 @@ def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
         Whether to draw a combining key, for one study of secure sums.
     """
     combining = vault.draw_combining_key() if combines else ""
-    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining)
+    proof = vault.signing_key.sign(combining_text(combining)).hex() if combines else ""
+    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining, proof)
 
 
 def find_membership(vault: Vault, study: Study) -> Member:

@@ -42,7 +42,7 @@ from mooring.protocol.messages.sums.bundle import (
     write_sum_bundle,
 )
 from mooring.protocol.participant.membership import find_membership, require_floors
-from mooring.protocol.storage.fingerprints import Fingerprinter
+from mooring.protocol.storage.fingerprints import Fingerprinter, hash_names
 from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
@@ -119,7 +119,8 @@ def share_sums(
     with vault.lock():
         vector, rows = _sum_rows(vault, study, data, ignore, progress)
         kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
-        spending = Spending(settings.epsilon, bool(settings.person), member.combining_key, vault.floors.most_epsilon)
+        names, limit = hash_names(column.name for column in study.columns), vault.floors.most_epsilon
+        spending = Spending(settings.epsilon, bool(settings.person), names, member.combining_key, limit)
         entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending)
         reissued = entry.bundle is not None
         if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
@@ -136,7 +137,7 @@ def share_sums(
             entry = ledger.entry(study.digest) or entry
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the bundle")
-        spent = ledger.spent_epsilon(study.digest, rows, persons=bool(settings.person))
+        spent = ledger.spent_epsilon(study.digest, rows, spending)
     assert entry.bundle is not None
     return SumShareResult(entry.n_rows, entry.bundle, reissued, settings.epsilon, spent)
 
@@ -210,7 +211,7 @@ def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _require_rows(scheme: SumScheme, n_rows: int, counts: Integers, smallest_class: int) -> None:
-    if n_rows < scheme.settings.least_rows:
+    if scheme.settings.epsilon is None and n_rows < scheme.settings.least_rows:
         raise InputError(
             "rows",
             expected=f"{scheme.settings.least_rows} or more, as the study says",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,11 @@ def hash_rows(
         for start in range(0, order.size, _WORDS_AT_ONCE):
             whole.update(labels[order[start : start + _WORDS_AT_ONCE]].astype("<f4").tobytes())
     return whole.hexdigest()
+
+
+def hash_names(names: Iterable[str]) -> str:
+    """A digest of the columns that fingerprints are made of: only those of the same columns can be compared."""
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
 def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS spent (
     study TEXT PRIMARY KEY,          -- digest of a study of secure sums
     epsilon REAL,                    -- NULL: no noise
     persons INTEGER NOT NULL,        -- whether its unit is a person
+    columns TEXT NOT NULL,           -- digest of the names of its columns
     combining_key TEXT NOT NULL      -- which serves no other study
 )
 """,
@@ -95,6 +96,8 @@ class Spending:
         None without noise.
     persons : bool
         Whether the unit is a person, of whom other rows may have been in other studies.
+    columns : str
+        A digest of the names of its columns: rows of other columns cannot be compared with these.
     combining_key : str
         The participant's public combining key in this study.
     most_epsilon : float
@@ -103,6 +106,7 @@ class Spending:
 
     epsilon: float | None
     persons: bool
+    columns: str
     combining_key: str
     most_epsilon: float
 
@@ -137,7 +141,7 @@ class Ledger:
         """Write down that these rows are about to be uploaded in this study, or refuse.
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
-        never finished gives way to another.
+        never finished gives way to another, and is checked anew: other studies may have had the rows since.
 
         Parameters
         ----------
@@ -149,7 +153,7 @@ class Ledger:
             Of secure sums.
         """
         found = self.entry(study_digest)
-        if found is not None and found.rows_digest == rows.digest:
+        if found is not None and found.rows_digest == rows.digest and found.bundle is not None:
             return found
         if found is not None and found.bundle is not None:
             raise RefusedError(
@@ -175,8 +179,8 @@ class Ledger:
             )
             if spending is not None:
                 connection.execute(
-                    "INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?)",
-                    (study_digest, spending.epsilon, int(spending.persons), spending.combining_key),
+                    "INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?)",
+                    (study_digest, spending.epsilon, int(spending.persons), spending.columns, spending.combining_key),
                 )
         return entry
 
@@ -198,26 +202,28 @@ class Ledger:
                 cure="Ask the analyst for the list that was answered: its share can be written again.",
             )
 
-    def spent_epsilon(self, study_digest: str, rows: RowSummary, *, persons: bool = False) -> float:
+    def spent_epsilon(self, study_digest: str, rows: RowSummary, spending: Spending) -> float:
         """The ε that these rows have spent in other studies of secure sums; infinite if one of them had no noise.
 
-        A study counts whole if any of these rows was in it, and any study does where the unit, here or there, is a person.
+        A study counts whole if any of these rows was in it, and any study does where that cannot be told: where the unit,
+        here or there, is a person, or the columns are others.
 
         Parameters
         ----------
         study_digest : str
         rows : RowSummary
-        persons : bool, default False
-            Whether the unit of this study is a person.
+        spending : Spending
+            In this study.
         """
         total = 0.0
-        for entry, epsilon, by_person in self._spent(study_digest):
-            if persons or by_person or self._count_known(rows, entry):
+        for entry, epsilon, by_person, columns in self._spent(study_digest):
+            unknown = spending.persons or by_person or columns != spending.columns
+            if unknown or self._count_known(rows, entry):
                 total += math.inf if epsilon is None else epsilon
         return total
 
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
-        spent_in = {entry.study for entry, _, _ in self._spent(study_digest)}
+        spent_in = {entry.study for entry, *_ in self._spent(study_digest)}
         for entry in self.entries():
             uploaded = entry.study != study_digest and entry.bundle is not None and entry.study not in spent_in
             if uploaded and self._count_known(rows, entry):
@@ -239,7 +245,7 @@ class Ledger:
             )
         if spending.epsilon is None:
             return
-        total = self.spent_epsilon(study_digest, rows, persons=spending.persons) + spending.epsilon
+        total = self.spent_epsilon(study_digest, rows, spending) + spending.epsilon
         if total > spending.most_epsilon:
             raise RefusedError(
                 "the upload",
@@ -248,10 +254,10 @@ class Ledger:
                 cure="Share other rows; the limit is set when you join.",
             )
 
-    def _spent(self, study_digest: str) -> list[tuple[Entry, float | None, bool]]:
+    def _spent(self, study_digest: str) -> list[tuple[Entry, float | None, bool, str]]:
         """Uploads of sums in other studies, with what each spent."""
         with self._connect() as connection:
-            found = {row[0]: row[1:3] for row in connection.execute("SELECT * FROM spent")}
+            found = {row[0]: row[1:4] for row in connection.execute("SELECT * FROM spent")}
         return [
             (entry, *found[entry.study])
             for entry in self.entries()
@@ -264,14 +270,18 @@ class Ledger:
         return int(find_known_rows(rows.prints, self._read_prints(entry)).sum())
 
     def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
-        known = np.zeros(rows.prints.size, dtype=np.bool_)
+        known, summed = (
+            np.zeros(rows.prints.size, dtype=np.bool_),
+            {entry.study for entry, *_ in self._spent(study_digest)},
+        )
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue
             if _has_same_columns(rows, entry):
                 raise _second_upload("these rows", f", in the study {entry.name!r}")
             shared = find_known_rows(rows.prints, self._read_prints(entry))
-            if (count := int(shared.sum())) > _MOST_SHARED * min(rows.prints.size, entry.n_rows):
+            most = 0 if entry.study in summed else _MOST_SHARED * min(rows.prints.size, entry.n_rows)
+            if (count := int(shared.sum())) > most:
                 raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}")
             known |= shared
         if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much

@@ -164,9 +164,7 @@ def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) 
             slot = spec.shape[1]
             break
         start += spec.n_bytes
-    with open_plain_file(bundle.path, what=_WHAT) as file:
-        file.seek(start)
-        row = file.read(slot)
+    row = _read_again(bundle, start, slot)
     size = int.from_bytes(row[:4], "little")
     if not 0 < size <= slot - 4:
         raise _refuse("a box of it is damaged")
@@ -185,6 +183,19 @@ def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) 
         return require_elements("share", np.frombuffer(payload, dtype="<u8").astype(np.uint64))
     except ValueError:
         raise _refuse("a box of it holds something else than a share") from None
+
+
+def _read_again(bundle: SumBundle, start: int, size: int) -> bytes:
+    """A part of a verified file; one that was exchanged since, in a folder that others write to, is refused."""
+    whole, found, position = hashlib.sha256(), bytearray(), 0
+    with open_plain_file(bundle.path, what=_WHAT) as file:
+        while block := file.read(_BLOCK_BYTES):
+            whole.update(block)
+            found += block[max(0, start - position) : max(0, start + size - position)]
+            position += len(block)
+    if whole.hexdigest() != bundle.digest:
+        raise _refuse("it was changed after it was verified")
+    return bytes(found)
 
 
 def check_share(bundle: SumBundle, share: Elements) -> int:

@@ -1,0 +1,123 @@
+"""Attacks on secure sums by who writes the study, who carries files, and who asks for the same rows again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError, RefusedError
+from mooring.protocol.crypto.keys import SealingKey
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.bundle import write_sum_bundle
+from mooring.protocol.participant import secure_sums
+from mooring.protocol.participant.membership import deal_anchor, make_member
+from mooring.protocol.participant.secure_sums import share_sums
+from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.storage.vault import Floors
+from mooring.tables.schema import Column
+from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.sites import vaulted_study
+
+
+def another(given: SumStudy, columns: Sequence[Column] = ()) -> Study:
+    """A second study of the same participants, with cards of their own for it."""
+    members = [make_member(f"p{i}", vault, combines=True) for i, vault in enumerate(given.vaults)]
+    columns = tuple(columns) or given.study.columns
+    return replace(given.study, nonce="1" * 32, participants=tuple(members), columns=columns, n_components=len(columns))
+
+
+@pytest.mark.parametrize("keeps_proof", [True, False])
+def test_the_author_of_a_study_cannot_put_its_own_combining_keys_into_the_roster(
+    folder: Path, keeps_proof: bool
+) -> None:
+    """With them it would open every contribution, and everybody would compare equal fingerprints."""
+    given = make_sum_study(folder)
+    own = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
+    first, *rest = given.study.participants
+    with pytest.raises(InputError) as caught:
+        replace(given.study, participants=(replace(first, **own), *rest))
+    assert caught.value.what == "roster"
+    with pytest.raises(InputError):
+        replace(first, combining_proof="no signature")
+
+
+def test_bundles_exchanged_after_they_were_verified_are_not_added(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that the analyst writes to: sealed zeros for all but one would open that one's contribution alone."""
+    given = make_sum_study(folder)
+    for i in range(6):
+        given.share(i)
+    given.close()
+
+    class Forger:
+        public = given.study.participants[1].signing_key
+
+        def sign(self, _: bytes) -> bytes:
+            return bytes(64)
+
+    zeros: Any = np.zeros(given.study.sum_scheme.layout.size, dtype=np.uint64)
+    write_sum_bundle(folder / "zeros", given.study, zeros, Forger())  # type: ignore[arg-type]
+    actual = secure_sums.open_share
+
+    def race(*args: Any) -> Any:
+        (given.inbox / "p1.bundle").write_bytes((folder / "zeros").read_bytes())
+        return actual(*args)
+
+    monkeypatch.setattr(secure_sums, "open_share", race)
+    with pytest.raises(RefusedError) as caught:
+        given.combine(0)
+    assert caught.value.what == "the bundle"
+    assert not (given.inbox / "p0.share").exists()
+
+
+def test_whether_somebody_shares_does_not_depend_on_one_row_where_there_is_noise(folder: Path) -> None:
+    given = make_sum_study(folder / "noise", least_rows=30)
+    assert given.share(0, data=given.table(0, 29))
+    without = make_sum_study(folder / "none", least_rows=30, epsilon=None)
+    with pytest.raises(InputError) as caught:
+        without.share(0, data=without.table(0, 29))
+    assert caught.value.what == "rows"
+
+
+def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = make_sum_study(folder, epsilon=5.0, floors=Floors(most_epsilon=8.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(secure_sums, "write_sum_bundle", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            given.share(0)
+    share_sums(given.vaults[0], another(given), given.table(0), output=folder / "other.bundle")
+    with pytest.raises(RefusedError) as caught:
+        given.share(0)
+    assert caught.value.what == "the upload"
+
+
+def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path) -> None:
+    """A column less, a column renamed, or a row more: the fingerprints differ, so what was spent is assumed to add up."""
+    given = make_sum_study(folder, epsilon=5.0, floors=Floors(most_epsilon=8.0))
+    given.share(0)
+    (more := folder / "more.csv").write_text(given.table(0).read_text() + "1.5,2.5,a\n")
+    with pytest.raises(RefusedError) as caught:
+        share_sums(given.vaults[0], another(given, given.study.columns[:1]), more, output=folder / "o", ignore=["x1"])
+    assert caught.value.what == "the upload"
+
+
+def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> None:
+    given = make_sum_study(folder)
+    given.share(1, data=given.table(1, 200))
+    named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
+    rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
+    deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
+    lines = given.table(2, 200).read_text().splitlines()
+    (mixed := folder / "mixed.csv").write_text(
+        "\n".join([*lines, given.table(1, 200).read_text().splitlines()[1]]) + "\n"
+    )
+    with pytest.raises(RefusedError) as caught:
+        share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=folder / "r.bundle")
+    assert caught.value.what == "a second upload"
