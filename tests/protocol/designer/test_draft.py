@@ -98,6 +98,9 @@ def test_types_of_parquet_become_kinds(tmp_path: Path) -> None:
     assert [column.kind for column in study.columns] == ["number", "integer", "category", "category"]
     assert study.columns[2].categories == ("false", "true")
     assert study.label == Label("y", "number", (), 0, 9)
+    ranged = replace(known, ranges={"b": (0, 9), "d": (0, 9)}, categories={})
+    study = Study.from_dict(parse_study(draft_study(path, label="y", known=ranged)))
+    assert [column.kind for column in study.columns] == ["number", "integer", "category", "number"]
 
 
 def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: Path) -> None:

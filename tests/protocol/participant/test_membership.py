@@ -10,6 +10,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
+from mooring.protocol.participant import prediction
 from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.permissions import has_mode
@@ -152,3 +153,9 @@ def test_a_method_without_noise_is_shared_only_by_who_said_so(small_study):
     output = small_study.folder / "out.bundle"
     bare.share(replace(small_study.vaults[1], floors=Floors(without_noise=True)), output=output)
     assert output.exists()
+
+
+def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
+    monkeypatch.setattr(prediction, "read_result", lambda *_: None)
+    with raising(StorageError, "the vault", reason="does not know of an upload"):
+        prediction._read_model(small_study.vaults[0], small_study.study, small_study.folder)
