@@ -40,6 +40,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
 from mooring.tables import open_table, read_columns, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
+from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world, parts
 
@@ -52,8 +53,9 @@ def build_targets(folder: Path) -> dict[str, Target]:
     count = itertools.count()
     with patch("secrets.token_bytes", lambda n=32: hashlib.shake_256(b"fuzz %d" % next(count)).digest(n)):
         world = build_world(folder)
+        sums = sum_targets(world)
     records, space = _records(world)
-    made = [*_messages(world), *_tables(world), *records, *flare_targets(world), *dask_targets(world, space)]
+    made = [*_messages(world), *_tables(world), *records, *flare_targets(world), *dask_targets(world, space), *sums]
     return {target.name: target for target in made}
 
 
