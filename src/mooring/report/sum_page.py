@@ -105,6 +105,8 @@ def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
     """Every way that an audit simulated, from training alone to pooling: its score, and what an attacker gets of it."""
     nothing = "nothing leaves"
     found = [_way("alone", result.references.local_only, "nothing", nothing)]
+    if result.sums is not None and result.sums.alone is not None:
+        found.append(_way("alone, with the features of the sums", result.sums.alone, "nothing", nothing))
     for one in result.sums.results if result.sums is not None else ():
         auc, told = one.worst(), one.worst("membership_at_1_percent")
         attacker = "no attack could be run"
