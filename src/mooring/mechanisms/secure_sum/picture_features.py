@@ -18,9 +18,9 @@ much weaker than another. The glyphs come from a public seed, nothing from anybo
 **The same map everywhere.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and
 one exponential; signs of eigenvectors are fixed. What differs between machines is rounding: the order of sums in a matrix
 product, the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test
-rounds all responses to 10⁻¹³), against the quantum of 2⁻¹² to which a participant rounds its own φ. Nothing compares two
-machines' φ: each participant's norms are checked in its own integers, and a model feels such a difference as
-it feels rounding.
+rounds all responses to 10⁻¹³; kernels of OpenBLAS for three processors, with one thread and two, differed by 3·10⁻¹³),
+against the quantum of 2⁻¹² to which a participant rounds its own φ. Nothing compares two machines' φ: norms are
+checked in each participant's own integers, and a model feels such a difference as it feels rounding.
 """
 
 from __future__ import annotations
