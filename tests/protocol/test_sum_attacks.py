@@ -7,6 +7,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
@@ -121,3 +123,15 @@ def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> No
     with pytest.raises(RefusedError) as caught:
         share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=folder / "r.bundle")
     assert caught.value.what == "a second upload"
+
+
+def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
+    """Beyond 2⁵³ a float64 holds no odd number: two persons taken for one would be protected together, not each."""
+    given = make_sum_study(folder, person="who", rows_per_person=1)
+    numbers = [1180000000000000001 + k for k in range(30)]
+    assert given.share(0, data=given.table(0, persons=numbers))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(given.table(1, persons=numbers)), folder / "own.parquet")
+    assert given.share(1, data=folder / "own.parquet")
+    with pytest.raises(InputError) as caught:
+        given.share(2, data=given.table(2, persons=[*numbers[1:], f" {numbers[-1]}"]))
+    assert caught.value.what == "rows of a person"

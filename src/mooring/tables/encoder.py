@@ -19,7 +19,10 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.tables.column_encoder import (
+    MISSING_VALUE,
     InvalidValue,
+    as_text,
+    cell_value,
     encode_column,
     encode_numbers,
     is_number,
@@ -189,6 +192,13 @@ def _read_persons(person: str, batch: Sequence[Any], first_row: int) -> npt.NDAr
     offence = read_cells(person, [part.column(person) for part in batch], found)
     if offence is not None:
         raise offence.error(first_row + offence.row, Column(person, "category", categories=("",)), is_label=False)
+    start = 0
+    for cells in (part.column(person) for part in batch):
+        own = found[start : start + len(cells)]
+        rounded = np.flatnonzero((np.abs(own) >= 2**53) & (own != MISSING_VALUE))  # two persons would be one
+        words = (as_text(cell) for cell in cells.take(rounded).to_pylist())
+        own[rounded] = [cell_value(f"number {(word or '').strip()}") for word in words]
+        start += len(cells)
     return found
 
 
