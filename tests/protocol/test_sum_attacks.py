@@ -110,6 +110,18 @@ def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path
     assert caught.value.what == "the upload"
 
 
+def test_rows_under_a_guarantee_do_not_go_into_sums_without_noise(folder: Path) -> None:
+    given = make_sum_study(folder, epsilon=1.0, least_rows=20)
+    given.share(0)
+    other = another(given)
+    other = replace(other, sums=replace(other.sums or 0, epsilon=None))
+    with pytest.raises(RefusedError) as caught:
+        share_sums(given.vaults[0], other, given.table(0), output=folder / "o")
+    assert caught.value.what == "the upload"
+    for study in (other, replace(other, name="again", participants=another(given).participants)):
+        share_sums(given.vaults[1], study, given.table(1), output=folder / "o")  # promised nothing before
+
+
 def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> None:
     given = make_sum_study(folder)
     given.share(1, data=given.table(1, 200))

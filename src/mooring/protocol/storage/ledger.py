@@ -215,12 +215,15 @@ class Ledger:
         spending : Spending
             In this study.
         """
-        total = 0.0
+        return sum(self._list_spent(study_digest, rows, spending))
+
+    def _list_spent(self, study_digest: str, rows: RowSummary, spending: Spending) -> list[float]:
+        found = []
         for entry, epsilon, by_person, columns in self._spent(study_digest):
             unknown = spending.persons or by_person or columns != spending.columns
             if unknown or self._count_known(rows, entry):
-                total += math.inf if epsilon is None else epsilon
-        return total
+                found.append(math.inf if epsilon is None else epsilon)
+        return found
 
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
         spent_in = {entry.study for entry, *_ in self._spent(study_digest)}
@@ -243,10 +246,10 @@ class Ledger:
                 reason="the combining key that its roster has of you served another study",
                 cure="Write a new card with 'mooring join', and have it enrolled.",
             )
-        if spending.epsilon is None:
-            return
-        total = self.spent_epsilon(study_digest, rows, spending) + spending.epsilon
-        if total > spending.most_epsilon:
+        spent = self._list_spent(study_digest, rows, spending)
+        total = sum(spent, math.inf if spending.epsilon is None else spending.epsilon)
+        promised = spending.epsilon is not None or not all(map(math.isinf, spent))  # here, or for these rows before
+        if promised and total > spending.most_epsilon:
             raise RefusedError(
                 "the upload",
                 reason=f"with it, some of these rows would have spent epsilon = {total:g} in all, above your limit of "
