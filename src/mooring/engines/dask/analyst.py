@@ -73,6 +73,7 @@ class DaskEngine:
     ) -> Intake:
         """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up."""
         folder = Path(folder).absolute()
+        study.require_rows()
         study.require_roster()
         make_folder(folder, mode=0o700, what="the work folder")
         places = list_bundles(source)
