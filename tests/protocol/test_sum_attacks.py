@@ -18,6 +18,7 @@ from mooring.protocol.messages.sums.bundle import write_sum_bundle
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.secure_sums import share_sums
+from mooring.protocol.participant.sum_inspection import _verdict
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.vault import Floors
 from mooring.tables.schema import Column
@@ -147,3 +148,12 @@ def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         given.share(2, data=given.table(2, persons=[*numbers[1:], f" {numbers[-1]}"]))
     assert caught.value.what == "rows of a person"
+
+
+def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
+    """Rows are attacked, with noise for rows: where persons have several, that is not the study's."""
+    found = Mock(value=0.5)
+    audit = Mock(results=[Mock(point=Mock(epsilon=1.0), worst=lambda *_: ("an attack", found))])
+    one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
+    assert "the study's noise" in _verdict(one, audit)
+    assert "the study's noise" not in _verdict(three, audit)

@@ -144,6 +144,8 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
 
 def _verdict(study: Study, audit: SumAudit | None) -> str:
     epsilon = study.sum_scheme.settings.epsilon
+    # rows are attacked, by noise for rows; that for persons of several rows is stronger
+    noise = "the study's noise" if study.sum_scheme.settings.rows_per_person == 1 else "noise for single rows"
     promise = (
         "This study adds no noise and promises nothing."
         if epsilon is None
@@ -157,7 +159,7 @@ def _verdict(study: Study, audit: SumAudit | None) -> str:
         worst, found = one.worst(), one.worst("membership_at_1_percent")
         if worst is None or found is None:
             continue
-        how = "with the study's noise" if one.point.epsilon is not None else "without noise"
+        how = f"with {noise}" if one.point.epsilon is not None else "without noise"
         told.append(
             f"{how}, the strongest attack tells your rows from others with an AUC of {worst[1].value:.2f} (0.5 is chance) "
             f"and finds {found[1].value:.1%} of them at 1 % false alarms"
