@@ -160,6 +160,16 @@ def test_a_bundle_is_consistent_if_its_check_values_lie_on_one_polynomial(secret
         assert values[j] != check_value(shares[j], 0, weights)
 
 
+@pytest.mark.parametrize("n_wrong", range(7))
+def test_of_many_combiners_as_many_wrong_values_as_can_be_are_named_at_once(n_wrong: int) -> None:
+    """By trying all subsets, five of 32 took a minute a bundle."""
+    threshold, rng = Threshold(32, 22, 0), np.random.default_rng(n_wrong)
+    shares = shares_of(draw_elements(words_of(3), 1), threshold)
+    wrong = sorted(rng.choice(np.arange(1, 33), size=n_wrong, replace=False).tolist())
+    values = {j: (int(share[0]) + (j in wrong) * int(rng.integers(1, PRIME))) % PRIME for j, share in shares.items()}
+    assert find_wrong_values(values, threshold) == (wrong if n_wrong <= 5 else None)
+
+
 @pytest.mark.parametrize(
     ("k", "t", "c"), [(4, 3, 1), (3, 1, 1), (3, 4, 0), (33, 33, 1), (7, 5, 1), (5, 4, 2), (3, 3, 3), (3, 0, 0)]
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -163,11 +162,24 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
         Of t numbers or fewer, none is wrong.
     """
     t, points = threshold.threshold, sorted(values)
-    for n_wrong in range(max(0, len(points) - t) // 2 + 1):
-        for wrong in combinations(points, n_wrong):
-            if _fits([x for x in points if x not in wrong], values, t):
-                return list(wrong)
-    return None
+    if _fits(points, values, t):
+        return []
+    most = (len(points) - t) // 2
+    powers = {x: [pow(x, j, PRIME) for j in range(t + most)] for x in points}
+    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` being zero where y is wrong
+    equations = []
+    for x, y in sorted(values.items()):
+        right_side = y * powers[x][most] % PRIME
+        equations.append([*powers[x], *(-y * power % PRIME for power in powers[x][:most]), right_side])
+    found = _solve(equations)
+    if found is None:
+        return None
+    locator = [*found[t + most :], 1]
+    zeros = [x for x in points if sum(a * b for a, b in zip(locator, powers[x], strict=False)) % PRIME == 0]
+    right = [x for x in points if x not in zeros]
+    if len(right) < t + most or not _fits(right, values, t):
+        return None
+    return [x for x in zeros if not _fits([*right[:t], x], values, t)]
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:
@@ -201,6 +213,29 @@ def _fits(points: Sequence[int], values: Mapping[int, int], t: int) -> bool:
         sum(w * values[x] for w, x in zip(lagrange_weights(used, at=point), used, strict=True)) % PRIME == values[point]
         for point in points[t:]
     )
+
+
+def _solve(equations: list[list[int]]) -> list[int] | None:
+    """A solution of linear equations, whose right sides are the last column, or None if there is none."""
+    rows, width, pivots = list(equations), len(equations[0]) - 1, list[int]()
+    for column in range(width):
+        done = len(pivots)
+        pivot = next((k for k in range(done, len(rows)) if rows[k][column]), None)
+        if pivot is None:
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        inverse = pow(rows[done][column], -1, PRIME)
+        own = rows[done] = [value * inverse % PRIME for value in rows[done]]
+        for k, row in enumerate(rows):
+            if k != done and (factor := row[column]):
+                rows[k] = [(a - factor * b) % PRIME for a, b in zip(row, own, strict=True)]
+        pivots.append(column)
+    if any(row[-1] for row in rows[len(pivots) :]):
+        return None
+    found = [0] * width
+    for row, column in zip(rows, pivots, strict=False):
+        found[column] = row[-1]
+    return found
 
 
 def _require_shares(shares: Mapping[int, Elements], threshold: Threshold) -> None:
