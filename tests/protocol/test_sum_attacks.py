@@ -157,3 +157,13 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)
     assert "the study's noise" not in _verdict(three, audit)
+
+
+def test_means_are_of_persons_with_a_name(folder: Path) -> None:
+    """Nine rows of one person beside one of another's, none with a name, would move the sums by 1.27 times the bound."""
+    given = make_sum_study(folder, person="who", rows_per_person=0)
+    named = [f"id {k}" for k in range(28)]
+    with pytest.raises(InputError) as caught:
+        given.share(0, data=given.table(0, persons=[*named, "", ""]))
+    assert caught.value.what == "rows of a person"
+    assert given.share(0, data=given.table(0, persons=[*named, "a", "a"]))

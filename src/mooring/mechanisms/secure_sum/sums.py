@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.prime_field import LARGEST
+from mooring.tables.column_encoder import MISSING_VALUE
 from mooring.typing import Matrix
 
 Integers = npt.NDArray[np.int64]
@@ -237,7 +238,18 @@ class PersonCounts:
         return np.asarray(self._counts[place])
 
     def require_same(self, others: PersonCounts) -> None:
-        """Refuse rows that were not those counted: who had more of them than were counted would weigh too much."""
+        """Refuse rows that were not those counted, or are nobody's.
+
+        Who had more rows than were counted would weigh too much. Of several without a name, one could move their common mean
+        by more than a mean of its own.
+        """
+        if MISSING_VALUE in self._persons:
+            raise InputError(
+                "rows of a person",
+                expected="a person's name in each",
+                got="rows without one",
+                cure="Leave those rows out, or give each of these persons a name.",
+            )
         same = np.array_equal(self._persons, others._persons, equal_nan=True)
         if not (same and np.array_equal(self._counts, others._counts)):
             raise _changed_persons()
