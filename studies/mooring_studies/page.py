@@ -15,6 +15,7 @@ from typing import Any
 from mooring.report import render_page
 from mooring_studies import summary
 from mooring_studies.comparison.results import to_plain
+from mooring_studies.comparison.sums_table import tabulate_sums
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.storage.progress import in_words
@@ -32,6 +33,7 @@ _UNUSED: Mapping[str, Sequence[str]] = {
     "faces-by-participants": _NO_DIGITS,
     "tables": _NO_IMAGES,
     "landscape": _NO_IMAGES,
+    "sums": _NO_IMAGES,
 }
 
 
@@ -118,6 +120,10 @@ def describe_study(
 
 def describe_summary(finished: Finished) -> dict[str, Any]:
     """The main figures as tables, each with a sentence on what it shows; None for one without figures."""
+    if "case" in finished.results:
+        columns = summary.sum_columns(tabulate_sums(finished.results))
+        table = {"sentence": summary.say("sums"), **_table(columns), "note": ""}
+        return {"n_hidden": 0, "joining": "", "controls": table, "noisy": None}
     sizes = summary.summarised(finished.results)
     shown = sizes[:_SHOWN_SIZES]
     better, total = summary.joining_pays(finished.results)

@@ -23,7 +23,7 @@ from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore, read_finished
 
-IDENTITY = ("deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
+IDENTITY = ("case", "deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
 """What tells one row from all others."""
 
 NAMED_BY = (*IDENTITY, "anchor_noise_scale", "data_noise_scale")
@@ -110,7 +110,7 @@ def read_choice(text: str) -> Row:
             raise InputError("a column of row", expected=f"one of {', '.join(NAMED_BY)}", got=repr(name), cure=cure)
         if name in choice:
             raise InputError(name, expected="given once", got="twice", cure="A row has one value in a column.")
-        kind: type = str if name == "method" else float if name.endswith("_scale") else int
+        kind: type = str if name in ("case", "method") else float if name.endswith("_scale") else int
         try:
             choice[name] = kind(value)
         except ValueError:

@@ -53,6 +53,10 @@ def run_study(
             from mooring_studies.tabular.landscape import run_landscape
 
             run_landscape(spec, data_dir=data_dir, store=store, progress=progress)
+        case "sums":
+            from mooring_studies.tabular.sums import run_sums
+
+            run_sums(spec, data_dir=data_dir, store=store, progress=progress)
 
 
 def _run_images(

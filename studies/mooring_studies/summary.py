@@ -13,6 +13,7 @@ import numpy as np
 from mooring.report import render_sentence
 from mooring.typing import Array
 from mooring_studies.comparison.results import Kind, Results
+from mooring_studies.comparison.sums_table import EPSILONS
 from mooring_studies.figures.readings import accuracy_of, mean
 from mooring_studies.figures.terms import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, POOLED_RAW, attack_words
 
@@ -28,7 +29,9 @@ _ALL_ROWS = ("balanced_accuracy_clean", LOCAL_ONLY)
 
 
 def summarised(results: Results) -> list[dict[str, Any]]:
-    """One entry for each size of a study, in the first deployment; numbers are percent."""
+    """One entry for each size of a study, in the first deployment; numbers are percent. None for a study of cases."""
+    if "case" in results:
+        return []
     return [
         key | {"deployments": len(results.where(**key).values("deployment"))} | _figures(part)
         for key, part in _sizes(results.where(deployment=0))
@@ -42,6 +45,8 @@ def joining_pays(results: Results) -> tuple[int, int]:
     area under the curve: scores on everybody's rows flatter joining. `training_alone` of every size names the measure.
     """
     better = total = 0
+    if "case" in results:
+        return better, total
     for deployment in results.values("deployment"):
         for _, part in _sizes(results.where(deployment=deployment)):
             measure, alone = _training_alone(part)
@@ -55,6 +60,17 @@ def joining_pays(results: Results) -> tuple[int, int]:
 def say(what: str, *values: Any) -> str:
     """A sentence of summary.txt.jinja, by the name of its macro; the page and the terminal say the same."""
     return render_sentence("summary.txt.jinja", what, *values, package=__package__)
+
+
+def sum_columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The study of secure sums, a cell for each line of its table."""
+    named = [f"{one['case']}, {one['participants']} × {one['rows_each'] or 'their own'}" for one in lines]
+    found = {"": named, "alone, columns": [one["alone"]["columns"] for one in lines]}
+    found["alone, features"] = [one["alone"]["features"] for one in lines]
+    found["pooled raw"] = [one["pooled"] for one in lines]
+    for k, epsilon in enumerate(EPSILONS):
+        found[f"ε = {epsilon:g}" if epsilon else "no noise"] = [one["scores"][k] for one in lines]
+    return found | {"recognised at ε = 1": [one["membership_tpr"][-1] for one in lines]}
 
 
 def control_columns(sizes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -253,6 +253,7 @@ def test_settings_are_those_that_the_kind_of_study_uses() -> None:
         "hospitals": {"options"},
         "census": {"options"},
         "landscape": {"options"},
+        "sums": {"options"},
     }
     assert all(
         ("extra_draws" in found) == (study in ("mnist", "celeba", "participants")) for study, found in shown.items()

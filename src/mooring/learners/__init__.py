@@ -3,6 +3,7 @@
 from mooring.learners.fitting import Fitted, choose_learner, cross_validate, train_learner
 from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, Learner, require_learner
 from mooring.learners.scores import Answer, Gain, Score, balanced_accuracy, compare, score, score_value
+from mooring.learners.sums import fit_discriminant
 
 __all__ = [
     "AUTO",
@@ -18,6 +19,7 @@ __all__ = [
     "choose_learner",
     "compare",
     "cross_validate",
+    "fit_discriminant",
     "require_learner",
     "score",
     "score_value",

@@ -30,6 +30,7 @@ from mooring_studies.comparison.findings_reading import (
     stated,
 )
 from mooring_studies.comparison.results import Results
+from mooring_studies.comparison.sums_table import tabulate_sums
 from mooring_studies.markdown import render_markdown, write_line
 
 _MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
@@ -58,6 +59,7 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     }
     for name, (study, read) in readers.items():
         found[name] = read(studies[study]) if study in studies else None
+    found["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
     return found | {"tables": [_on_table(name, part) for name, part in tables]}
 

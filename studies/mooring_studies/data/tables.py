@@ -1,7 +1,7 @@
-"""The tables of the studies beyond images: four hospitals' heart-disease files, and the Adult census.
+"""The tables of the studies beyond images: heart disease in four hospitals, the Adult census, diabetes, credit default.
 
-Neither is part of mooring. Both are in the UCI Machine Learning Repository, as 'Heart Disease' (the four processed files)
-and as 'Adult'; the files, as they are or with .gz, go into heart_disease/ and adult/ in the data folder.
+None is part of mooring. All are in the UCI Machine Learning Repository; the files, as they are or with .gz, go into
+heart_disease/ (the four processed files), adult/, diabetes130/ and credit_default/ in the data folder.
 
 Which columns and categories there are is inferred from all rows; in a real study it is declared beforehand. Numbers are
 standardised only once rows are partitioned (`standardise`), so that test rows have no part in it.
@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ HOSPITALS: Mapping[str, int] = {"cleveland": 303, "hungarian": 294, "switzerland
 
 CENSUS_FILES: Mapping[str, int] = {"adult.data": 32_561, "adult.test": 16_281}
 
+CREDIT_ROWS, DIABETES_ROWS = 30_000, 101_766
+
 _ALSO_MISSING = ("-9",)
 GAP = "?"
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -69,6 +72,40 @@ _CENSUS_COLUMNS = (
 _CENSUS_UNUSED = ("weight", "education")  # a sampling weight; the years of education in words
 _CENSUS_NUMBERS = ("age", "weight", "years of education", "gain", "loss", "hours")
 _INCOMES = ("<=50K", ">50K")
+_CREDIT_CATEGORIES = ("SEX", "EDUCATION", "MARRIAGE")
+_DEFAULT = "default.payment.next.month"
+_CREDIT_COLUMNS = (
+    "LIMIT_BAL",
+    *_CREDIT_CATEGORIES,
+    "AGE",
+    *(f"PAY_{k}" for k in (0, 2, 3, 4, 5, 6)),
+    *(f"{what}_AMT{k}" for what in ("BILL", "PAY") for k in range(1, 7)),
+    _DEFAULT,
+)
+_DIABETES_NUMBERS = (
+    "age",
+    "time_in_hospital",
+    *(f"num_{what}" for what in ("lab_procedures", "procedures", "medications")),
+    *(f"number_{what}" for what in ("outpatient", "emergency", "inpatient", "diagnoses")),
+)
+_DIABETES_CATEGORIES = (
+    "race",
+    "gender",
+    "medical_specialty",
+    "payer_code",
+    *("diag_1", "diag_2", "diag_3", "max_glu_serum", "A1Cresult"),
+    *("metformin", "glimepiride", "glipizide", "glyburide", "pioglitazone", "rosiglitazone", "insulin"),
+    *("change", "diabetesMed", "admission_type_id", "discharge_disposition_id", "admission_source_id"),
+)
+_SPECIALTIES = (
+    *("InternalMedicine", "Emergency/Trauma", "Family/GeneralPractice", "Cardiology"),
+    *("Surgery-General", "Nephrology", "Orthopedics"),
+)
+_ICD_CHAPTERS = (  # of ICD-9, as Strack et al. (2014) group them: first and last whole codes
+    *(("diabetes", 250, 250), ("neoplasms", 140, 239), ("circulatory", 390, 459), ("circulatory", 785, 785)),
+    *(("respiratory", 460, 519), ("respiratory", 786, 786), ("digestive", 520, 579), ("digestive", 787, 787)),
+    *(("genitourinary", 580, 629), ("genitourinary", 788, 788), ("musculoskeletal", 710, 739), ("injury", 800, 999)),
+)
 
 
 KNOWN_VALUES: Mapping[str, str] = {
@@ -78,6 +115,8 @@ KNOWN_VALUES: Mapping[str, str] = {
     "processed.va.data": "eb477d882bad73cbe605f8aef4350d8128cde20b3c931f1d5a5d2e0635a4f50b",
     "adult.data": "58fad3194d6cafb0cc477374e56e562b815766f0e82123837c75fc910dd38d62",
     "adult.test": "646cf5ae75a8c9a12cc8e74b23a99613b736fa1e9c641ea93fd944c85d09a3dc",
+    "UCI_Credit_Card.csv": "24b26b5434132e6486a76b14a6633f0c8a259a05cc89c5b280f9f76391bfea91",
+    "diabetic_data.csv": "76e40154ddaa6dbc5c293fefa678922d69811ef23b97b4e7791d8efd7997d103",
 }
 """SHA-256 of the values of the files that our numbers were made from, however they are written: `values_checksum`."""
 
@@ -164,7 +203,67 @@ def load_census(data_dir: Path | None) -> TableRows:
     return _as_rows(files, note, table, label="income", drop=_CENSUS_UNUSED, is_text=True)
 
 
-SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {"hospitals": load_hospitals, "census": load_census}
+def load_credit(data_dir: Path | None) -> TableRows:
+    """Read credit card clients in Taiwan; the label is whether the next payment is in default."""
+    file = _read(data_dir, "credit_default", "UCI_Credit_Card.csv", _CREDIT_COLUMNS, CREDIT_ROWS)
+    file = _check(file, numbers=_CREDIT_COLUMNS, label=_DEFAULT)
+    missed = pc.if_else(pc.greater(file.table.column(_DEFAULT), 0.0), "default", "paid")
+    table = file.table.set_column(file.table.column_names.index(_DEFAULT), _DEFAULT, missed)
+    return _as_rows(
+        [file], "amounts of exactly -9 are read as missing", table, label=_DEFAULT, categorical=_CREDIT_CATEGORIES
+    )
+
+
+def load_diabetes(data_dir: Path | None, *, early: bool) -> TableRows:
+    """Read encounters of diabetes in 130 hospitals; the group of a row is its patient.
+
+    Parameters
+    ----------
+    data_dir : Path, optional
+    early : bool
+        Whether the label is a readmission within 30 days, rather than any.
+    """
+    file = _read(data_dir, "diabetes130", "diabetic_data.csv", (), DIABETES_ROWS)
+    used = ("patient_nbr", *_DIABETES_NUMBERS, *_DIABETES_CATEGORIES, "readmitted")
+    if absent := [name for name in used if name not in file.table.column_names]:
+        raise changed(file.path, file.data_set, reason=f"it has no column {absent[0]!r}")
+    table, recoded = file.table.select(used), {"age": _first_year, "medical_specialty": _common_specialty}
+    for name, recode in (recoded | {f"diag_{k}": _icd_chapter for k in (1, 2, 3)}).items():
+        words = table.column(name).cast(pa.string()).combine_chunks().dictionary_encode()
+        values = pa.array([recode(word) for word in words.dictionary.to_pylist()]).take(words.indices)
+        table = table.set_column(table.column_names.index(name), name, values)
+    file = replace(file, table=table)
+    file = _check(file, numbers=("patient_nbr", *_DIABETES_NUMBERS), label="readmitted", classes=("NO", "<30", ">30"))
+    positive = ["<30"] if early else ["<30", ">30"]
+    again = pc.is_in(file.table.column("readmitted").cast(pa.string()), pa.array(positive))
+    table = file.table.set_column(len(used) - 1, "readmitted", pc.if_else(again, "yes", "no"))
+    note = "diagnoses are grouped by chapters of ICD-9, rare specialties together; patients have several rows"
+    options = {"label": "readmitted", "group_by": "patient_nbr", "categorical": _DIABETES_CATEGORIES}
+    return _as_rows([file], note, table, **options)
+
+
+def _first_year(age: str) -> str:
+    """Of an age such as [60-70)."""
+    return age.strip("[)").partition("-")[0]
+
+
+def _common_specialty(word: str) -> str:
+    return word if word in (GAP, *_SPECIALTIES) else "other"
+
+
+def _icd_chapter(code: str) -> str:
+    if code == GAP or not _NUMBER.fullmatch(code):
+        return GAP if code == GAP else "other"
+    return next((name for name, low, high in _ICD_CHAPTERS if low <= int(float(code)) <= high), "other")
+
+
+SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {
+    "hospitals": load_hospitals,
+    "census": load_census,
+    "credit": load_credit,
+    "diabetes": partial(load_diabetes, early=False),
+    "diabetes within 30 days": partial(load_diabetes, early=True),
+}
 """The tables by name."""
 
 _STANDARDISED = (
@@ -195,7 +294,7 @@ class _File:
 
 
 def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, ...], n_rows: int) -> _File:
-    """Read a file of known columns, and refuse half of one: studies of other rows cannot be compared."""
+    """Read a file of known columns, or of those that its first line names; half a file is refused."""
     root = data_folder(data_dir)
     path = find_packed(root, data_set, name)
     if path is None:
@@ -205,7 +304,9 @@ def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, .
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, zlib.error, OSError):
         raise cut_short(path, data_set, reason="it cannot be read") from None
-    has_heading = content[:2].upper() == b"X1" or content.startswith(b"|")
+    heading = content.partition(b"\n")[0].decode(errors="replace").strip().split(",")
+    columns = columns or tuple(heading)
+    has_heading = heading[0].upper() == columns[0].upper() or content.startswith(b"|")
     file = TableFile(path, columns, ",", n_skipped=int(has_heading))
     try:
         _, table = read_columns(file)

@@ -33,6 +33,7 @@ _STUDIES: Mapping[str, tuple[Callable[[fits.Material], list[chart.Drawing]], ...
     "hospitals": _TABLES,
     "census": _TABLES,
     "landscape": (landscape.draw_landscape,),
+    "sums": (),  # a table says it
 }
 _STYLE = Path(__file__).parents[1] / "templates" / "figures.mplstyle"
 _GREYS = 32

@@ -73,6 +73,7 @@ TITLES = {
     "hospitals": "Four hospitals",
     "census": "Census",
     "landscape": "MNIST landscape",
+    "sums": "Secure sums",
 }
 
 LINKAGE_CHANCE = 10.0

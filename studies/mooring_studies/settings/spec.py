@@ -36,7 +36,7 @@ from mooring_studies.settings.sections import (
     suggest_name,
 )
 
-STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape")
+STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape", "sums")
 _TELLING = ("cli", "demo.py", "report")
 _TELLING_OF_STUDIES = (
     "cli",
@@ -64,7 +64,7 @@ class Spec:
 
     name: str
     title: str
-    kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape"]
+    kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape", "sums"]
     seed: int = 0
     deployments: AtLeastOne = 1
     paper_section: str = ""

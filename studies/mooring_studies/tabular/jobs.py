@@ -106,7 +106,9 @@ class Measurer:
         seed : int
             That of the references.
         """
-        self._append_missing(reference_jobs(references, self.options, seed=seed), identity)
+        append_missing(
+            self.store, reference_jobs(references, self.options, seed=seed), identity, own_scores=self.own_scores
+        )
         self.progress.advance()
         jobs: list[Job] = [
             (
@@ -115,25 +117,44 @@ class Measurer:
             )
             for point, own in points
         ]
-        self._append_missing(jobs, identity, after_each=self.progress.advance)
+        append_missing(self.store, jobs, identity, own_scores=self.own_scores, after_each=self.progress.advance)
 
-    def _append_missing(
-        self, jobs: Sequence[Job], identity: Row, *, after_each: Callable[[], None] = lambda: None
-    ) -> None:
-        had = {method: self.store.done(**identity, method=method) for method in {job[0]["method"] for job in jobs}}
-        waiting: list[Row] = []
-        since = time.perf_counter()
-        for point, measure in jobs:
-            if point["draw"] not in had[point["method"]] and (self.own_scores or point["method"] != "local-own"):
-                columns = measure().items()
-                kept = {name: value for name, value in columns if self.own_scores or not name.startswith(_OWN)}
-                waiting.append(identity | point | kept)
-            if waiting and time.perf_counter() - since > _SECONDS_UNTIL_KEPT:
-                self.store.append(waiting)
-                waiting, since = [], time.perf_counter()
-            after_each()
-        if waiting:
-            self.store.append(waiting)
+
+def append_missing(
+    store: ResultStore,
+    jobs: Sequence[Job],
+    identity: Row,
+    *,
+    own_scores: bool = True,
+    after_each: Callable[[], None] = lambda: None,
+) -> None:
+    """Measure and append the rows that the store does not have.
+
+    Parameters
+    ----------
+    store : ResultStore
+    jobs : sequence of Job
+    identity : dict
+        What all these rows have in common.
+    own_scores : bool
+        Whether to keep what participants score on their own test rows.
+    after_each : callable
+        Called once a job is done, or found done.
+    """
+    had = {method: store.done(**identity, method=method) for method in {job[0]["method"] for job in jobs}}
+    waiting: list[Row] = []
+    since = time.perf_counter()
+    for point, measure in jobs:
+        if point["draw"] not in had[point["method"]] and (own_scores or point["method"] != "local-own"):
+            columns = measure().items()
+            kept = {name: value for name, value in columns if own_scores or not name.startswith(_OWN)}
+            waiting.append(identity | point | kept)
+        if waiting and time.perf_counter() - since > _SECONDS_UNTIL_KEPT:
+            store.append(waiting)
+            waiting, since = [], time.perf_counter()
+        after_each()
+    if waiting:
+        store.append(waiting)
 
 
 def measured(deployment: Deployment, point: Point, *, options: Options, seed: int) -> Row:

@@ -21,6 +21,7 @@ from mooring.audit import (
     SumSpec,
 )
 from mooring.audit.auditor import Auditor
+from mooring.audit.sums import simulate_sums
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise
@@ -178,3 +179,21 @@ def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) 
     assert (found.sums, found.method, found.method_lines(), found.answer) == (None, None, None, None)
     assert found.verdict.startswith("Nothing is recommended.")
     refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
+
+
+def test_a_person_who_comes_twice_is_counted_once() -> None:
+    rows, labels = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40.0) % 2
+
+    def simulated(times: int, rows_of_person: list[np.ndarray] | None) -> np.ndarray:
+        given = [[np.concatenate([part] * times)] * 2 for part in (rows, labels)]
+        found = simulate_sums(
+            *given,
+            feature_map=RowFeatures(3),
+            n_classes=2,
+            privacy=None,
+            rng=np.random.default_rng(1),
+            rows_of_person=rows_of_person,
+        )
+        return found.sums.products
+
+    assert simulated(2, [np.full(80, 2)] * 2) == pytest.approx(simulated(1, None), rel=1e-3, abs=0.05)

@@ -118,8 +118,8 @@ class SumAuditor:
         rows = sorted(len(part) for part in simulation.features)[: point.quorum]
         return SumResult(
             point,
-            self._attack(simulation, settings.colluders),
-            self._attack(simulation, others) if len(others) > len(settings.colluders) else (),
+            self.attack(simulation, settings.colluders),
+            self.attack(simulation, others) if len(others) > len(settings.colluders) else (),
             measured,
             point.epsilon is not None or simulation.layout.n_features <= MOST_FEATURES_A_ROW * sum(rows),
             deployed,
@@ -147,28 +147,7 @@ class SumAuditor:
         found = score(truth, predicted, kind=kind, rng=np.random.default_rng([self.settings.seed, 2]))
         return found, compare(truth, predicted, alone, kind=kind, groups=owners)
 
-    @cached_property
-    def _alone_with_features(self) -> tuple[Score, Labels]:
-        """Models of each participant's own sums without noise: their mean score, and what each predicts."""
-        simulation = self.simulate(SumPoint(None, self.spec.delta, 1, 0))
-        chosen = np.unique(np.linspace(0, self.partition.n_participants - 1, MOST_ALONE).astype(np.intp))
-        alone = np.stack([self._predict(simulation.sums_of(i)) for i in chosen])
-        kind, rng = cast("Any", find_label_kind(self.partition)), np.random.default_rng([self.settings.seed, 1])
-        return mean_score([score(self._labels[1], one, kind=kind, rng=rng) for one in alone]), alone
-
-    @cached_property
-    def _test_features(self) -> Matrix:
-        return self.feature_map.apply(np.concatenate(self.partition.test))
-
-    def _predict(self, sums: Sums) -> Labels:
-        shrink = self.spec.shrink and not isinstance(self.feature_map, PictureFeatures)
-        if self._levels is None:
-            unit = np.abs(np.concatenate(self._labels)).max()
-            return np.asarray(unit * fit_least_squares(sums, shrink=shrink).predict(self._test_features))
-        codes = fit_discriminant(sums, shrink=shrink).predict(self._test_features)
-        return np.asarray(self._levels[codes.astype(np.intp)])
-
-    def _attack(self, simulation: SumSimulation, colluders: Sequence[int]) -> tuple[AttackOutcome, ...]:
+    def attack(self, simulation: SumSimulation, colluders: Sequence[int]) -> tuple[AttackOutcome, ...]:
         """Membership of the honest rows against test rows, by every attack."""
         view = simulation.view(colluders)
         honest = simulation.members([i for i in range(self.partition.n_participants) if i not in colluders])
@@ -189,6 +168,27 @@ class SumAuditor:
             else AttackOutcome(name, reason="A register of all these rows would take too long to solve for.")
             for name in SUM_ATTACKS
         )
+
+    @cached_property
+    def _alone_with_features(self) -> tuple[Score, Labels]:
+        """Models of each participant's own sums without noise: their mean score, and what each predicts."""
+        simulation = self.simulate(SumPoint(None, self.spec.delta, 1, 0))
+        chosen = np.unique(np.linspace(0, self.partition.n_participants - 1, MOST_ALONE).astype(np.intp))
+        alone = np.stack([self._predict(simulation.sums_of(i)) for i in chosen])
+        kind, rng = cast("Any", find_label_kind(self.partition)), np.random.default_rng([self.settings.seed, 1])
+        return mean_score([score(self._labels[1], one, kind=kind, rng=rng) for one in alone]), alone
+
+    @cached_property
+    def _test_features(self) -> Matrix:
+        return self.feature_map.apply(np.concatenate(self.partition.test))
+
+    def _predict(self, sums: Sums) -> Labels:
+        shrink = self.spec.shrink and not isinstance(self.feature_map, PictureFeatures)
+        if self._levels is None:
+            unit = np.abs(np.concatenate(self._labels)).max()
+            return np.asarray(unit * fit_least_squares(sums, shrink=shrink).predict(self._test_features))
+        codes = fit_discriminant(sums, shrink=shrink).predict(self._test_features)
+        return np.asarray(self._levels[codes.astype(np.intp)])
 
 
 def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> LabelledFeatures:

@@ -95,6 +95,7 @@ def simulate_sums(
     n_classes: int,
     privacy: SumPrivacy | None,
     rng: np.random.Generator | Streams,
+    rows_of_person: Sequence[Integers] | None = None,
 ) -> SumSimulation:
     """Run a study of sums from encoded rows to the total.
 
@@ -111,6 +112,8 @@ def simulate_sums(
         None for sums without noise, which carry no guarantee.
     rng : numpy.random.Generator or Streams
         Participant i draws its noise from the stream "participant/i/sum-noise".
+    rows_of_person : sequence of integers of shape (n_i,), optional
+        How many rows the person of each row has: the mean over each person's rows is added. Without it, rows are.
 
     Examples
     --------
@@ -135,7 +138,7 @@ def simulate_sums(
     contributions = []
     for i, (phi, own) in enumerate(zip(features, labels, strict=True)):
         sums = SumAccumulator(layout)
-        sums.add(phi, own)
+        sums.add(phi, own, None if rows_of_person is None else rows_of_person[i])
         words = words_from(streams.named(f"participant/{i}/sum-noise"))
         contributions.append(sums.vector if noise is None else sums.vector + noise.draw(layout, words))
     return SumSimulation(layout, feature_map, noise, features, tuple(labels), tuple(contributions))

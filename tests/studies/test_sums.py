@@ -1,0 +1,127 @@
+"""The study of secure sums, on scikit-learn's digits and on small made-up files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mooring_studies.comparison.findings import render_findings
+from mooring_studies.comparison.results import Results
+from mooring_studies.comparison.sums_table import tabulate_sums
+from mooring_studies.data import tables as tabular_data
+from mooring_studies.settings.sections import convert
+from mooring_studies.settings.spec import Spec, read_spec
+from mooring_studies.storage.store import FACTS, ResultStore
+from mooring_studies.summary import joining_pays, sum_columns, summarised
+from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums
+
+from tests.studies.support import Counting
+
+N_PATIENTS = 120
+
+
+@pytest.fixture
+def diabetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Encounters of patients, of whom every third has three."""
+    names = ["encounter_id", "patient_nbr", *tabular_data._DIABETES_NUMBERS, *tabular_data._DIABETES_CATEGORIES]
+    rng, lines = np.random.default_rng(0), [",".join([*names, "readmitted"])]
+    for patient in np.repeat(np.arange(N_PATIENTS), np.where(np.arange(N_PATIENTS) % 3 == 0, 3, 1)):
+        given = {"patient_nbr": patient, "age": rng.choice(["[0-10)", "[60-70)", "[90-100)"])}
+        given |= {f"diag_{k}": rng.choice(["250.83", "414", "V27", "?"]) for k in (1, 2, 3)}
+        given |= {name: rng.integers(0, 9) for name in tabular_data._DIABETES_NUMBERS if name != "age"}
+        cells = [given.get(name, rng.choice(["No", "Up"])) for name in names]
+        lines.append(",".join(map(str, [*cells, rng.choice(["NO", "<30", ">30"])])))
+    monkeypatch.setattr(tabular_data, "DIABETES_ROWS", len(lines) - 1)
+    (tmp_path / "diabetic_data.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def small_spec(**options: Any) -> Spec:
+    spec = read_spec("sums", quick=True)
+    return replace(spec, deployments=1, options={**spec.options, "epsilons": ["none", 2.0], **options})
+
+
+def run(spec: Spec, data_dir: Path, folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any], Counting]:
+    progress = Counting()
+    with ResultStore(folder, "key", {}) as store:
+        run_sums(spec, data_dir=data_dir, store=store, progress=progress)
+        return store.rows(), store.kept(FACTS) or {}, progress
+
+
+def test_digits_need_no_file_and_a_case_without_its_files_is_left_out(tmp_path: Path) -> None:
+    digits = small_spec().options["cases"][0]
+    absent = {"name": "Adult", "source": "census", "n_participants": 5, "rows_each": 5}
+    rows, facts, progress = run(small_spec(cases=[digits, absent]), tmp_path, tmp_path / "store")
+    assert {row["case"] for row in rows} == {"digits"}
+    assert progress.steps == progress.totals
+    assert any(note.startswith("Adult was left out") for note in facts["notes"])
+    exact, noisy = (row for row in rows if row["method"] == "secure-sum")
+    assert "epsilon" not in exact
+    assert noisy["epsilon"] == 2
+    assert exact["accuracy"] > noisy["accuracy"] > 0.8
+    assert exact["membership_tpr"] > 0.9  # by the register of all rows
+    assert noisy["membership_tpr_low"] < noisy["membership_limit"] == pytest.approx(0.0739, abs=1e-4)
+    again, *_ = run(small_spec(cases=[digits]), tmp_path, tmp_path / "store")
+    assert again == rows
+
+
+@pytest.mark.parametrize(("source", "share"), [("diabetes", 2 / 3), ("diabetes within 30 days", 1 / 3)])
+def test_patients_are_dealt_whole_and_each_counts_once(diabetes: Path, source: str, share: float) -> None:
+    options = convert(read_spec("sums").options, SumOptions)
+    case = SumCase("readmitted", source, n_participants=4, rows_each=20)
+    data = load_case(case, options, diabetes)
+    assert np.mean(data.records.labels) == pytest.approx(share, abs=0.1)
+    dealt = deal_rows(data, case, np.random.default_rng(0))
+    owners = [set(data.persons[own].tolist()) for own in (*dealt.rows.train_indices, *dealt.rows.test_indices)]
+    assert sum(map(len, owners)) == len(set.union(*owners))
+    assert dealt.rows_of_person is not None
+    for own, counts in zip(dealt.rows.train_indices, dealt.rows_of_person, strict=True):
+        assert (1 / counts).sum() == pytest.approx(len(set(data.persons[own].tolist())))
+    assert np.allclose(np.linalg.norm(data.feature_map.apply(dealt.rows.train[0]), axis=1), 1)
+
+
+def test_diagnoses_are_grouped_by_chapter_and_ages_are_numbers(diabetes: Path) -> None:
+    found = tabular_data.load_diabetes(diabetes, early=False)
+    assert set(found.columns["diag_1"].to_pylist()) == {"diabetes", "circulatory", "other", None}
+    assert set(found.columns["age"].to_pylist()) == {0.0, 60.0, 90.0}
+
+
+def sum_rows() -> list[dict[str, Any]]:
+    """Two deployments of a case; its noisy models are better than training alone, but for the last."""
+    base = {"case": "credit default", "n_participants": 50, "rows_each": 50}
+    rows: list[dict[str, Any]] = []
+    for deployment in (0, 1):
+        own = base | {"deployment": deployment}
+        for draw, (epsilon, score) in enumerate([(None, 0.78), (8.0, 0.76), (2.0, 0.74), (1.0, 0.68)]):
+            told = {} if epsilon is None else {"epsilon": epsilon}
+            told |= {"auc_clean": score + 0.01 * deployment, "accuracy": 0.8, "n_features": 120}
+            told |= {
+                "membership_tpr": 0.02,
+                "membership_tpr_low": 0.01,
+                "membership_limit": 0.03,
+                "membership_auc": 0.5,
+            }
+            rows.append(own | {"method": "secure-sum", "draw": draw} | told)
+        rows += [
+            own | {"method": "local-only", "draw": 0, "auc_clean": 0.6, "auc_clean:svm": 0.65},
+            own | {"method": "local-only-features", "draw": 0, "auc_clean": 0.7, "auc_clean:svm": 0.66},
+            own | {"method": "pooled-raw", "draw": 0, "auc_clean": 0.77},
+        ]
+    return rows
+
+
+def test_the_table_names_misses_and_the_better_way_of_training_alone() -> None:
+    results = Results.from_rows(sum_rows())
+    (line,) = tabulate_sums(results)
+    assert line["alone"] == {"columns": "65.0", "features": "70.0"}
+    assert line["scores"] == ["78.5 ± 0.7", "76.5 ± 0.7", "74.5 ± 0.7", "68.5 ± 0.7"]
+    assert line["missed"] == [False, False, False, True]  # 72 was aimed at
+    assert line["beats_alone"] == [True, True, True, False]
+    assert sum_columns([line])["ε = 1"] == ["68.5 ± 0.7"]
+    page = render_findings({"sums": results})
+    assert "78.5 / 76.5 / 74.5 / **68.5**" in page
+    assert summarised(results) == []  # not a study of sizes
+    assert joining_pays(results) == (0, 0)
