@@ -63,7 +63,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
     pages = {
         COMPARISON: render_comparison(comparisons, {name: one.facts for name, one in finished.items()}),
         FINDINGS: render_findings({name: one.results for name, one in finished.items()}, comparisons),
-        GALLERY: render_gallery(figures, titles, under=docs),
+        GALLERY: render_gallery({name: own for name, own in figures.items() if own}, titles, under=docs),
     }
     for name, text in pages.items():
         write_atomically(docs / name, text.encode(), what=f"the page {name}")

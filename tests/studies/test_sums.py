@@ -16,7 +16,7 @@ from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
-from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums
+from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums, without_colluders_tests
 
 from tests.studies.support import Counting
 
@@ -81,6 +81,17 @@ def test_patients_are_dealt_whole_and_each_counts_once(diabetes: Path, source: s
     for own, counts in zip(dealt.rows.train_indices, dealt.rows_of_person, strict=True):
         assert (1 / counts).sum() == pytest.approx(len(set(data.persons[own].tolist())))
     assert np.allclose(np.linalg.norm(data.feature_map.apply(dealt.rows.train[0]), axis=1), 1)
+
+
+@pytest.mark.parametrize(("p", "left_out"), [(4, True), (5, False)])
+def test_rows_of_the_colluders_own_hospital_are_no_candidates(p: int, left_out: bool) -> None:
+    case = SumCase("digits", "digits", n_participants=p, rows_each=40)
+    rows = deal_rows(
+        load_case(case, convert(small_spec().options, SumOptions), None), case, np.random.default_rng(0)
+    ).rows
+    found = without_colluders_tests(rows)
+    assert (len(found.test[0]) == 0) is left_out
+    assert [len(part) for part in found.test[1:]] == [len(part) for part in rows.test[1:]]
 
 
 def test_diagnoses_are_grouped_by_chapter_and_ages_are_numbers(diabetes: Path) -> None:

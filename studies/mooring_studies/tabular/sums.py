@@ -48,7 +48,7 @@ NOTES = (
     "local-only and pooled-raw learn from encoded columns, local-only-features from the public features without noise",
     "where persons repeat, the unit is a person: the mean over a person's rows is added, and persons are dealt whole",
     "membership: by all attacks on sums, of all others' rows against test rows, by the analyst and one participant; the "
-    "control is the same attacker without the sums, who may tell one hospital's rows from another's",
+    "control is the same attacker without the sums; of hospitals, the colluder's own test rows are left out",
     "categories are told from all rows, as a form declared beforehand would tell them; ranges are declared",
 )
 _LEARNERS = ("linear", "svm")
@@ -286,7 +286,7 @@ def measure_sums(
     columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
     columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
     columns |= scored(rows.test_labels, clean=said, noisy=said) | ranked(rows.test_labels, leans)
-    auditor = SumAuditor(rows, AuditSettings(seed=seed, sums=SumSpec(feature_map=feature_map)))
+    auditor = SumAuditor(without_colluders_tests(rows), AuditSettings(seed=seed, sums=SumSpec(feature_map=feature_map)))
     outcomes = [one for one in auditor.attack(simulation, (0,)) if one.applies]
     for one in outcomes:
         columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}
@@ -298,6 +298,14 @@ def measure_sums(
             columns |= {column: found.value, f"{column}_low": found.interval.low, f"{column}_control": found.control}
     limit = 1.0 if privacy is None else min(1.0, math.exp(privacy.epsilon) * 0.01 + privacy.delta)
     return columns | {"membership_limit": limit}
+
+
+def without_colluders_tests(rows: Partition) -> Partition:
+    """Without the colluder's test rows where each participant is another population: to tell hospitals is no attack."""
+    if rows.n_participants > _FEW or rows.test_labels is None:
+        return rows
+    test, labels = ((part[0][:0], *part[1:]) for part in (rows.test, rows.test_labels))
+    return replace(rows, test=test, test_labels=labels)
 
 
 def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
