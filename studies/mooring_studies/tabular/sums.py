@@ -304,8 +304,8 @@ def without_colluders_tests(rows: Partition) -> Partition:
     """Without the colluder's test rows where each participant is another population: to tell hospitals is no attack."""
     if rows.n_participants > _FEW or rows.test_labels is None:
         return rows
-    test, labels = ((part[0][:0], *part[1:]) for part in (rows.test, rows.test_labels))
-    return replace(rows, test=test, test_labels=labels)
+    labels = (rows.test_labels[0][:0], *rows.test_labels[1:])
+    return replace(rows, test=(rows.test[0][:0], *rows.test[1:]), test_labels=labels)
 
 
 def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
