@@ -36,6 +36,12 @@ READERS = {
     "dask bundle": "a participant's upload, which a worker reads",
     "dask listing": "an object store's listing of uploads",
     "dask part": "a part of the matrix that another worker wrote",
+    "sum bundle": "a participant's sealed sums, which analyst and combiners read",
+    "sum box": "what a participant sealed for a combiner",
+    "sum confirmation": "a file of secure sums",
+    "sum closing list": "a file of secure sums",
+    "sum share": "a file of secure sums",
+    "sum result": "an analyst's model of sums, which participants read",
 }
 """Whose bytes a target of fuzzing reads."""
 
