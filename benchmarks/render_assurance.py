@@ -38,9 +38,9 @@ READERS = {
     "dask part": "a part of the matrix that another worker wrote",
     "sum bundle": "a participant's sealed sums, which analyst and combiners read",
     "sum box": "what a participant sealed for a combiner",
-    "sum confirmation": "a file of secure sums",
-    "sum closing list": "a file of secure sums",
-    "sum share": "a file of secure sums",
+    "sum confirmation": "a combiner's word on bundles, which the analyst reads",
+    "sum closing list": "the analyst's list, which combiners read",
+    "sum share": "a combiner's share of the total, which the analyst reads",
     "sum result": "an analyst's model of sums, which participants read",
 }
 """Whose bytes a target of fuzzing reads."""
