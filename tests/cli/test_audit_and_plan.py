@@ -109,7 +109,7 @@ def test_a_limit_of_epsilon_is_planned_drafted_and_audited(csv: Path, tmp_path: 
     assert {name: drafted[name] for name in plain["method"]} == plain["method"]
     words = ["audit", csv, "--study", draft, "--participants", 4, "--epsilon", "none", "--output", tmp_path / "out"]
     printed = flat(run(*words).stdout)
-    for said in ("Secure sums: ε = 3", "factor of 20.1", "For contrast", "no guarantee"):
+    for said in ("Secure sums: ε = 3", "odds by 20.1", "For contrast", "no guarantee"):
         assert said in printed
     audited = json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8"))
     assert [one["point"]["epsilon"] for one in audited["sums"]["results"]] == [3.0, None]
