@@ -105,7 +105,7 @@ def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_
     layout = given.study.sum_scheme.layout
     S, _ = layout.unpack(exact_sums(given, range(6)) + sum(drawn))
     np.testing.assert_array_equal(total.sums.products, S)
-    noise = secure_sums.sum_noise(given.study.sum_scheme)
+    noise = given.study.sum_scheme.noise
     assert noise is not None
     assert total.sums.noise_scales == noise.scales(layout, 6)
 
@@ -442,7 +442,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
     S, _ = mean.study.sum_scheme.layout.unpack(drawn[0])
     assert S[-1, -1] / mean.study.sum_scheme.features.constant_share == pytest.approx(21, rel=0.01)  # persons
     wider = make_sum_study(folder / "wider", person="who", rows_per_person=3)
-    two, three = (secure_sums.sum_noise(one.study.sum_scheme) for one in (given, wider))
+    two, three = (one.study.sum_scheme.noise for one in (given, wider))
     assert two
     assert three
     assert three.on_products / two.on_products == pytest.approx(9 / 4, rel=1e-6)

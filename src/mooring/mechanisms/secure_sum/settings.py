@@ -12,7 +12,13 @@ from typing import Any, Literal
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW, PRODUCT_SHARE, SumPrivacy
+from mooring.mechanisms.secure_sum.guarantee import (
+    MOST_FEATURES_A_ROW,
+    PRODUCT_SHARE,
+    SumNoise,
+    SumPrivacy,
+    calibrate_sums,
+)
 from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.secret_sharing import Threshold
@@ -165,6 +171,11 @@ class SumScheme:
     def privacy(self) -> SumPrivacy:
         """The guarantee with this quorum."""
         return self.settings.privacy(quorum=self.quorum)
+
+    @property
+    def noise(self) -> SumNoise | None:
+        """What each participant adds; None in a study without a guarantee."""
+        return None if self.settings.epsilon is None else calibrate_sums(self.layout, self.privacy)
 
     @property
     def most_rows(self) -> int:

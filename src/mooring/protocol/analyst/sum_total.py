@@ -19,7 +19,6 @@ import numpy as np
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
-from mooring.mechanisms.secure_sum.guarantee import calibrate_sums
 from mooring.mechanisms.secure_sum.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.secure_sum.secret_sharing import find_wrong, find_wrong_values, recombine
 from mooring.protocol.crypto.keys import Secret, SigningKey
@@ -227,10 +226,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
             cure="Ask further combiners for their shares; with more than the threshold, a wrong one is told.",
         )
     S, T = scheme.layout.unpack(vector)
-    scales = (0.0, 0.0)
-    if scheme.settings.epsilon is not None:
-        noise = calibrate_sums(scheme.layout, scheme.privacy)
-        scales = noise.scales(scheme.layout, len(closed.digests))
+    scales = (0.0, 0.0) if scheme.noise is None else scheme.noise.scales(scheme.layout, len(closed.digests))
     sums = Sums(S, T, scheme.features.constant_share, scheme.layout.outcome.n_classes, scales)
     names = tuple(one.name for one in study.participants if one.signing_key in closed.digests)
     checked = len(elements) > scheme.threshold.threshold

@@ -1,9 +1,9 @@
 """A participant of a study of secure sums: its one bundle of sealed shares, and its answers as a combiner.
 
-`share_sums` reads the table once. Sums are exact integers; noise follows from the vault's secret, the study, the noise's
-variances and the exact sums, so that the same rows have the same noise; polynomials are fresh. `answer` opens the combiner's
-box of every bundle: before the list is closed for a confirmation, afterwards, once, for its share of the total. Then the key
-that opens boxes is destroyed.
+`share_sums` reads the table once, or twice where the mean of each person's rows is added. Sums are exact integers; noise
+follows from the vault's secret, the study, the noise's variances and the exact sums, so that the same rows have the same
+noise; polynomials are fresh. A combiner opens its box of every bundle: `confirm_bundles` before the list is closed,
+`combine_shares` afterwards, once, for its share of the total. Then the key that opens boxes is destroyed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, require_writable
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.mechanisms.secure_sum.guarantee import SumNoise, calibrate_sums
+from mooring.mechanisms.secure_sum.guarantee import SumNoise
 from mooring.mechanisms.secure_sum.prime_field import Elements, add, encode_signed
 from mooring.mechanisms.secure_sum.settings import SumScheme
 from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumulator
@@ -115,7 +115,7 @@ def share_sums(
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
     member = find_membership(vault, study)
     require_floors(study, vault.floors)
-    settings, noise = scheme.settings, sum_noise(scheme)
+    settings, noise = scheme.settings, scheme.noise
     with vault.lock():
         vector, rows = _sum_rows(vault, study, data, ignore, progress)
         kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
@@ -140,11 +140,6 @@ def share_sums(
         spent = ledger.spent_epsilon(study.digest, rows, spending)
     assert entry.bundle is not None
     return SumShareResult(entry.n_rows, entry.bundle, reissued, settings.epsilon, spent)
-
-
-def sum_noise(scheme: SumScheme) -> SumNoise | None:
-    """The noise that each participant adds; None in a study without a guarantee."""
-    return None if scheme.settings.epsilon is None else calibrate_sums(scheme.layout, scheme.privacy)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:
