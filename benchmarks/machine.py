@@ -12,7 +12,7 @@ def described() -> dict[str, str]:
     """Processor, cores, GPU, and the versions that matter; no names of hosts or people."""
     words = {
         "processor": _processor(),
-        "cores": str(os.cpu_count()),
+        "cores": str(_usable_cores()),
         "python": platform.python_version(),
         **{name: _version(name) for name in ("numpy", "scipy", "torch")},
     }
@@ -35,6 +35,11 @@ def _processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _usable_cores() -> int | None:
+    """Cores that this process may use, which `taskset` can make fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _version(name: str) -> str:
