@@ -36,26 +36,40 @@ def denoise(reconstruction: Reconstruction, view: CollusionView) -> Reconstructi
         error = error + reconstruction.row_error
     if float(xp.max(xp.abs(error))) == 0:
         raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
-    codes = view.codes_of([view.target])
-    population = reconstruction.population
-    if population is not None and codes.max() >= population.counts.size:  # it was learnt without regard to classes
-        codes = np.zeros_like(codes)
-    if population is None:
-        population = _from_colluders(view, codes)
-        prior = _prior(population, noise_variance=0.0)
-    else:
-        prior = _prior(population, noise_variance=view.data_noise_scale**2)
+    codes, means, priors = fit_population(reconstruction, view)
     result = xp.empty_like(rows)
-    overall = population.overall_mean
     classes = np.unique(codes)
-    known = population.counts[classes] > 0
-    covariances = prior[indices_beside(np.where(known, classes, prior.shape[0] - 1), prior), ...]
+    covariances = priors[indices_beside(classes, priors), ...]
     gains = xp.linalg.solve(covariances + error, covariances)  # both symmetric: the transposed gain
     for index, k in enumerate(classes):
         members = indices_beside(np.flatnonzero(codes == k), rows)
-        mean = population.means[int(k), :] if known[index] else overall
+        mean = means[int(k), :]
         result[members, :] = mean + (rows[members, :] - mean) @ gains[index, ...]
     return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
+
+
+def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Array, Array]:
+    """The class of each of the target's rows, and the mean and covariance of every class, without noise.
+
+    As the attack learnt them, else from the rows that the attacker has. A class of which nothing is known has the moments of
+    all rows; all are one class where the population was learnt without regard to classes.
+
+    Raises
+    ------
+    DoesNotApply
+        If there are no rows to learn the population from.
+    """
+    codes, population = view.codes_of([view.target]), reconstruction.population
+    variance = view.data_noise_scale**2
+    if population is None:
+        population, variance = _from_colluders(view, codes), 0.0
+    elif codes.max() >= population.counts.size:
+        codes = np.zeros_like(codes)
+    xp = namespace_of(population.means)
+    priors = _prior(population, noise_variance=variance)
+    known = like(population.counts > 0, population.means)
+    means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
+    return codes, means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
 
 
 def _from_colluders(view: CollusionView, codes: Codes) -> ClassMoments:
