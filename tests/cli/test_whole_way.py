@@ -169,14 +169,16 @@ def test_predictions_come_out_for_classes(classes: Walk) -> None:
     hits = 0
     for name in NAMES:
         lines = (classes.place / name / "predictions.csv").read_text().splitlines()
-        assert lines[0] == "prediction"
+        assert lines[0] == "prediction,probability_no,probability_yes"
         assert len(lines) == 1 + N_NEW
-        assert set(lines[1:]) <= {"no", "yes"}
+        said = [line.split(",") for line in lines[1:]]
+        assert all((word == "yes") == (float(yes) > float(no)) for word, no, yes in said)
+        assert all(abs(float(no) + float(yes) - 1) < 1e-5 for _, no, yes in said)
         assert (classes.place / name / "report.html").is_file()
         truth = [
             line.split(",")[-1] for line in (classes.place / name / "new-patients.csv").read_text().splitlines()[1:]
         ]
-        hits += sum(said == true for said, true in zip(lines[1:], truth, strict=True))
+        hits += sum(word == true for (word, *_), true in zip(said, truth, strict=True))
     assert hits > 0.8 * len(NAMES) * N_NEW, "the joint model has learned something"
     assert (classes.place / "analyst" / "report.html").is_file()
     assert pq.read_table(classes.place / "analyst" / "collaboration.parquet").num_rows == 4 * N_ROWS
@@ -189,7 +191,9 @@ def test_the_way_by_secure_sums_gives_predictions_and_pages(kind: str, tmp_path:
     assert walk.study.fingerprint in report
     assert "(2, 1e-05)-differential privacy" in report
     for name in NAMES:
-        assert len((walk.place / name / "predictions.csv").read_text().splitlines()) == 1 + N_NEW
+        lines = (walk.place / name / "predictions.csv").read_text().splitlines()
+        assert lines[0] == ("prediction,probability_no,probability_yes" if kind == "classes" else "prediction")
+        assert len(lines) == 1 + N_NEW
     steps = {step.line.split()[1] for step in steps_of_the_page(SUMS) if step.line.startswith("mooring")}
     assert steps == {"study", "join", "check", "share", "combine", "align", "train", "deliver", "predict", "report"}
     if kind == "number":
@@ -328,7 +332,7 @@ def test_for_programs_every_command_prints_json_and_nothing_else(again: Walk) ->
         ("analyst", ["train", "--study", STUDY, "--learner", "linear"]),
         ("analyst", ["export", "--output", "again.parquet"]),
         ("analyst", ["deliver", "--study", STUDY, "--output", "results"]),
-        ("south", ["predict", "new-patients.csv", *at_south, "--result", "../analyst/results/south"]),
+        ("south", ["predict", "new-patients.csv", *at_south, "--result", "../analyst/results/south", "--force"]),
         ("analyst", ["report", "analysis", "--study", STUDY]),
     ):
         found = again.run(role, *words, "--format", "json")
@@ -392,12 +396,26 @@ def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp
     assert output.read_bytes() == (classes.place / "analyst" / "inbox" / "south.bundle").read_bytes()
 
 
+def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Walk, tmp_path: Path) -> None:
+    output = tmp_path / "found.parquet"
+    words = ["predict", "new-patients.csv", "--study", STUDY, "--result", "result", "--output", str(output)]
+    classes.run("north", *words)
+    table, before = pq.read_table(output), output.read_bytes()
+    assert table.column_names == ["prediction", "probability_no", "probability_yes"]
+    assert table.num_rows == N_NEW
+    output.write_bytes(b"mine")
+    assert "--force" in classes.run("north", *words, code=2).stderr
+    assert output.read_bytes() == b"mine"
+    classes.run("north", *words, "--force")
+    assert output.read_bytes() == before
+
+
 def test_a_wrong_vault_a_missing_one_and_missing_consent(classes: Walk) -> None:
     share = classes.data("share", "patients.csv")
     for words, code, what in (
         ([*share, "--labels", "--vault", "../analyst/vault"], 4, "the study"),
         ([*share, "--labels", "--vault", "nowhere"], 5, "the vault"),
-        (["predict", "new-patients.csv", "--study", STUDY, "--result", "../south/result"], 4, "the map"),
+        (["predict", "new-patients.csv", "--study", STUDY, "--result", "../south/result", "--force"], 4, "the map"),
     ):
         assert classes.run("north", *words, code=code).stderr.startswith(f"mooring: {what}")
     assert "--labels" in classes.run("north", *share, code=2).stderr

@@ -48,11 +48,17 @@ def test_the_written_model_predicts_what_the_fitted_one_does(
     logs = frozenset(one.name for one, (_, _, log) in zip(made, columns, strict=True) if log and one.kind == "number")
     features = TableFeatures(Schema(tuple(made)), logs, n_hats)
     width = n_classes if n_classes > 2 else 1
-    model = SumModel(rng.normal(size=(features.n_features - 1, width)), rng.normal(size=width), n_classes)
+    weights, logistic = rng.normal(size=(features.n_features - 1, width)), n_classes > 0 and seed % 2 == 0
+    model = SumModel(weights, rng.normal(size=width), n_classes, is_logistic=logistic)
     rows = draw_rows(features.schema, 60, rng).astype(np.float32).astype(np.float64)
     data = sums_to_onnx(model, features, limits=(-0.5, 0.75))
     kind = "classes" if n_classes else "number"
-    found = Model.load(data, n_components=rows.shape[1], kind=kind, n_classes=n_classes).predict(rows)
+    loaded = Model.load(data, n_components=rows.shape[1], kind=kind, n_classes=n_classes)
+    found, shares = loaded.predict_with_probabilities(rows)
+    expected = model.probabilities(features.apply(rows))
+    assert (shares is None) == (expected is None) == (not logistic)
+    if shares is not None and expected is not None:
+        np.testing.assert_allclose(shares, expected, atol=1e-5)
     scores = model.scores(features.apply(rows))
     if n_classes:
         assert (found == model.predict(features.apply(rows))).mean() > 0.98

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -35,7 +36,10 @@ def predict(
     ],
     study: StudyPath = DEFAULT_STUDY,
     vault: VaultPath = DEFAULT_VAULT,
-    output: Annotated[Path, typer.Option(help="Where the predictions go, one line a row.")] = Path("predictions.csv"),
+    output: Annotated[
+        Path, typer.Option(help="Where the predictions go, one line a row: CSV, or Parquet if it ends in .parquet.")
+    ] = Path("predictions.csv"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     beside: Annotated[
         Path | None,
         typer.Option(
@@ -47,6 +51,9 @@ def predict(
 ) -> None:
     """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
 
+    The table has the column prediction and, for classes, probability_<class> for each class (a support vector machine, and
+    least squares from sums, have none).
+
     Preprocessing, your secret map, the analyst's map and the model in one call, without noise. The map is checked first: it
     must be orthogonal, signed by the analyst, and made from your own upload.
 
@@ -57,6 +64,13 @@ def predict(
         from mooring.protocol.transport.addresses import is_url, local_path
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
+        if output.exists() and not force:
+            raise InputError(
+                "--output",
+                expected="a file that is not there",
+                got="one that is",
+                cure="Choose another --output, or give --force.",
+            )
         participant = open_participant(study, vault)
         file = "map.safetensors" if participant.study.sums is None else "result.safetensors"
         if not is_url(result) and not (local_path(result) / file).is_file():
@@ -68,9 +82,7 @@ def predict(
             )
         with show_progress("scoring") as moved:
             found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([["prediction"], *([value] for value in found.values.tolist())])
-        write_atomically(output, text.getvalue().encode(), mode=0o600, what="the predictions")
+        write_atomically(output, _write_table(output, found.as_table()), mode=0o600, what="the predictions")
         record = {"command": quote_command(), **found.as_dict()}
         kept = participant.vault.study_folder(participant.study.folder_name) / "predict.json"
         if found.score is not None or not kept.exists():  # a score is kept for the report
@@ -83,3 +95,19 @@ def predict(
         if found.gain is not None:
             lines.append(found.gain.sentence())
         console.show({**found.as_dict(), "predictions": str(output)}, *lines)
+
+
+def _write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """A table as Parquet or CSV, by the file's name."""
+    from mooring.tables.files import is_parquet
+
+    if is_parquet(path):
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        written = pa.BufferOutputStream()
+        pa.parquet.write_table(pa.table(dict(columns)), written)
+        return bytes(written.getvalue())
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
+    return text.getvalue().encode()

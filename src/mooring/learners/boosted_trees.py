@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from mooring.errors import MissingExtraError
 from mooring.learners.fitting import Fitted
@@ -70,6 +71,14 @@ class Boosted:
         best = found.argmax(axis=1) if found.ndim > 1 else (found > 0).astype(np.int64)
         return np.asarray(self.classes_[best])
 
+    def predict_proba(self, rows: npt.NDArray[Any]) -> Matrix:
+        """The probability of each class of rows that are centred and scaled."""
+        assert self.classes_ is not None
+        if not self.raw:
+            return np.eye(self.classes_.size)[np.zeros(len(rows), dtype=np.int64)]
+        found = self.margins(rows.astype(np.float32)).astype(np.float64)
+        return np.asarray(softmax(found if found.ndim > 1 else np.column_stack([0 * found, found]), axis=1))
+
     def _booster(self) -> Any:
         if self._opened is None:
             self._opened = xgboost_here().Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(self.raw))
@@ -79,6 +88,6 @@ class Boosted:
 class FittedBoosted(Fitted):
     """Boosted trees with the centre and scale of their rows, which come to them in single precision."""
 
-    def predict(self, rows: Matrix) -> npt.NDArray[Any]:
-        """Predict the labels of rows of shape (n, h)."""
-        return np.asarray(self.model.predict(to_float32(rows, self.centre, self.scale)))
+    def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
+        """Rows as the model takes them."""
+        return to_float32(rows, self.centre, self.scale)

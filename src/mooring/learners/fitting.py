@@ -45,7 +45,22 @@ class Fitted:
 
     def predict(self, rows: Matrix) -> Labels:
         """Predict the labels of rows of shape (n, h)."""
-        return np.asarray(self.model.predict((rows - self.centre) / self.scale))
+        return np.asarray(self.model.predict(self.scaled(rows)))
+
+    def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
+        """Predict the probabilities of the classes 0 to `n_classes` − 1, of shape (n, classes).
+
+        None of a number, and of a learner that has none: a support vector machine.
+        """
+        if self.kind != "classes" or not hasattr(self.model, "predict_proba"):
+            return None
+        found = np.zeros((len(rows), n_classes))
+        found[:, self.model.classes_] = self.model.predict_proba(self.scaled(rows))
+        return found
+
+    def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
+        """Rows as the model takes them."""
+        return np.asarray((rows - self.centre) / self.scale)
 
 
 def train_learner(

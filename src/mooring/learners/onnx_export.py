@@ -30,7 +30,7 @@ from mooring.learners.fitting import Fitted
 from mooring.learners.trees import Trees, forest_trees
 
 OPSET, IR_VERSION = 17, 8
-INPUT, OUTPUT = "rows", "predictions"
+INPUT, OUTPUT, PROBABILITIES = "rows", "predictions", "probabilities"
 DOUBLE, SINGLE, WHOLE = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT64
 
 
@@ -47,9 +47,9 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
         return name
 
-    def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
-        """Add the last step, which makes the predictions."""
-        self.nodes.append(helper.make_node(operator, list(inputs), [OUTPUT], **attributes))
+    def finish(self, operator: str, *inputs: str, output: str = OUTPUT, **attributes: Any) -> None:
+        """Add the last step of an output: the one that makes the predictions, or the probabilities."""
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
 
     def hold(self, array: npt.ArrayLike) -> str:
         """Hold an array of numbers, and return its name."""
@@ -58,19 +58,21 @@ class Graph:
         return name
 
 
-def to_onnx(fitted: Fitted) -> bytes:
+def to_onnx(fitted: Fitted, *, n_classes: int = 0) -> bytes:
     """Write a trained learner as ONNX.
 
     Parameters
     ----------
     fitted : Fitted
         From `mooring.learners.train_learner`.
+    n_classes : int
+        Of the study, which may have classes that no row is of; 0 for as many as the learner knows.
 
     Returns
     -------
     bytes
         A model from "rows" (float32, any number of rows by h) to "predictions": the index of a class (int64), or a number
-        (float32).
+        (float32). Of classes also to "probabilities" (float32, rows by `n_classes`), unless the learner has none.
 
     Examples
     --------
@@ -87,19 +89,18 @@ def to_onnx(fitted: Fitted) -> bytes:
     rows = graph.add("Mul", moved, graph.hold(np.float64(1 / fitted.scale)))
     if fitted.kind == "classes":
         scores = _class_scores(graph, fitted.model, rows, h)
+        known = fitted.model.classes_.astype(np.int64)
+        width = _add_probabilities(graph, fitted.model, scores, known, n_classes or int(known.max()) + 1)
         best = graph.add("ArgMax", scores, axis=1, keepdims=0)
-        classes = graph.hold(fitted.model.classes_.astype(np.int64))
-        graph.finish("Gather", classes, best)
-        element = WHOLE
-    else:
-        number = _number(graph, fitted.model, rows, h)
-        number = graph.add("ReduceSum", number, graph.hold(np.array([1])), keepdims=0)
-        graph.finish("Cast", number, to=SINGLE)
-        element = SINGLE
-    return write_graph(graph, h, element)
+        graph.finish("Gather", graph.hold(known), best)
+        return write_graph(graph, h, WHOLE, n_probabilities=width)
+    number = _number(graph, fitted.model, rows, h)
+    number = graph.add("ReduceSum", number, graph.hold(np.array([1])), keepdims=0)
+    graph.finish("Cast", number, to=SINGLE)
+    return write_graph(graph, h, SINGLE)
 
 
-def write_graph(graph: Graph, width: int, element: int) -> bytes:
+def write_graph(graph: Graph, width: int, element: int, *, n_probabilities: int = 0) -> bytes:
     """Write a graph from rows to predictions as a model.
 
     Parameters
@@ -109,12 +110,17 @@ def write_graph(graph: Graph, width: int, element: int) -> bytes:
         Of the rows.
     element : int
         ONNX type of the predictions.
+    n_probabilities : int
+        The width of the probabilities; 0 where the graph has none.
     """
+    outputs = [helper.make_tensor_value_info(OUTPUT, element, [None])]
+    if n_probabilities:
+        outputs.append(helper.make_tensor_value_info(PROBABILITIES, SINGLE, [None, n_probabilities]))
     drawn = helper.make_graph(
         graph.nodes,
         "mooring",
         [helper.make_tensor_value_info(INPUT, SINGLE, [None, width])],
-        [helper.make_tensor_value_info(OUTPUT, element, [None])],
+        outputs,
         graph.numbers,
     )
     model = helper.make_model(drawn, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
@@ -144,6 +150,22 @@ def _class_scores(graph: Graph, model: Any, rows: str, n_components: int) -> str
             shares = np.asarray(model.class_prior_, dtype=np.float64)
             return _linear(graph, rows, np.zeros((shares.size, n_components)), shares)
     raise _unknown(model)
+
+
+def _add_probabilities(graph: Graph, model: Any, scores: str, known: npt.NDArray[np.int64], n_classes: int) -> int:
+    """Add the probabilities of all classes of a study, of which `known` have scores; return how many, 0 for none."""
+    if isinstance(model, SVC):  # votes are no probabilities
+        return 0
+    if isinstance(model, RandomForestClassifier):
+        shares = graph.add("Mul", scores, graph.hold(np.float64(1 / len(model.estimators_))))
+    elif isinstance(model, DummyClassifier):
+        shares = scores
+    else:
+        shares = graph.add("Softmax", scores, axis=1)
+    if known.tolist() != list(range(n_classes)):
+        shares = graph.add("MatMul", shares, graph.hold(np.eye(n_classes)[known]))
+    graph.finish("Cast", shares, output=PROBABILITIES, to=SINGLE)
+    return n_classes
 
 
 def _number(graph: Graph, model: Any, rows: str, n_components: int) -> str:

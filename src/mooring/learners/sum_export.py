@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.learners.onnx_export import DOUBLE, INPUT, SINGLE, WHOLE, Graph, write_graph
+from mooring.learners.onnx_export import DOUBLE, INPUT, PROBABILITIES, SINGLE, WHOLE, Graph, write_graph
 from mooring.learners.sums import SumModel
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.secure_sum.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
@@ -52,8 +52,15 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
         length = graph.add("Sqrt", graph.add("Where", some, squares, graph.hold(np.ones((1, 1)))))
         scaled = graph.add("Mul", graph.add("Div", scores, length), graph.hold(np.float64(share)))
     scores = graph.add("Add", scaled, graph.hold(model.intercept))
-    _add_output(graph, model, scores, limits)
-    return write_graph(graph, features.n_inputs, WHOLE if model.n_classes else SINGLE)
+    if model.n_classes == 0:
+        _add_number(graph, scores, limits)
+        return write_graph(graph, features.n_inputs, SINGLE)
+    if model.n_classes == 2:
+        scores = graph.add("MatMul", scores, graph.hold(np.array([[0.0, 1.0]])))  # the second class where it is above 0
+    if model.is_logistic:
+        graph.finish("Cast", graph.add("Softmax", scores, axis=1), output=PROBABILITIES, to=SINGLE)
+    graph.finish("ArgMax", scores, axis=1, keepdims=0)
+    return write_graph(graph, features.n_inputs, WHOLE, n_probabilities=model.n_classes if model.is_logistic else 0)
 
 
 def _blocks(graph: Graph, features: FeatureMap, rows: str) -> list[tuple[str, Any]]:
@@ -125,14 +132,9 @@ def _table_blocks(graph: Graph, features: TableFeatures, rows: str) -> list[tupl
     return blocks
 
 
-def _add_output(graph: Graph, model: SumModel, scores: str, limits: tuple[float, float]) -> None:
-    if model.n_classes == 0:
-        low, high = (graph.hold(np.float64(end)) for end in limits)
-        over = graph.add("Relu", graph.add("Sub", scores, high))
-        kept = graph.add("Add", graph.add("Relu", graph.add("Sub", graph.add("Sub", scores, over), low)), low)
-        single = graph.add("ReduceSum", kept, graph.hold(np.array([1])), keepdims=0)
-        graph.finish("Cast", single, to=SINGLE)
-        return
-    if model.n_classes == 2:
-        scores = graph.add("MatMul", scores, graph.hold(np.array([[0.0, 1.0]])))  # the second class where it is above 0
-    graph.finish("ArgMax", scores, axis=1, keepdims=0)
+def _add_number(graph: Graph, scores: str, limits: tuple[float, float]) -> None:
+    low, high = (graph.hold(np.float64(end)) for end in limits)
+    over = graph.add("Relu", graph.add("Sub", scores, high))
+    kept = graph.add("Add", graph.add("Relu", graph.add("Sub", graph.add("Sub", scores, over), low)), low)
+    single = graph.add("ReduceSum", kept, graph.hold(np.array([1])), keepdims=0)
+    graph.finish("Cast", single, to=SINGLE)

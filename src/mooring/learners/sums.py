@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from mooring.errors import InputError
 from mooring.typing import Matrix
@@ -82,11 +83,15 @@ class SumModel:
     intercept : array of shape (K,)
     n_classes : int
         0 for a number.
+    is_logistic : bool
+        Whether scores are log-odds, or log-probabilities but for a constant a row: those of discriminant analysis are. Least
+        squares has none: with noise, its scores are shrunk so far that no probability can be read off them.
     """
 
     weights: Matrix
     intercept: Matrix
     n_classes: int
+    is_logistic: bool = False
 
     def scores(self, features: Matrix) -> Matrix:
         """Return the scores of rows of features, constant included, of shape (n, K)."""
@@ -98,6 +103,13 @@ class SumModel:
         if self.n_classes == 0:
             return np.clip(scores[:, 0], -1, 1)
         return np.asarray(scores[:, 0] > 0, dtype=np.int64) if self.n_classes == 2 else scores.argmax(axis=1)
+
+    def probabilities(self, features: Matrix) -> Matrix | None:
+        """Return the probability of each class, of shape (n, classes); None where scores are no log-odds."""
+        if not self.is_logistic:
+            return None
+        scores = self.scores(features)
+        return np.asarray(softmax(np.hstack([0 * scores, scores]) if self.n_classes == 2 else scores, axis=1))
 
 
 def check_sums(sums: Sums) -> list[str]:
@@ -169,8 +181,8 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     lengths = np.maximum(0, np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse))
     offsets = np.log(shares) - lengths / 2 - m @ axes
     if K == 2:
-        return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K)
-    return SumModel(axes, offsets, K)
+        return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K, is_logistic=True)
+    return SumModel(axes, offsets, K, is_logistic=True)
 
 
 def find_ridge(sums: Sums) -> float:

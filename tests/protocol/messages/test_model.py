@@ -56,7 +56,7 @@ def test_every_learner_predicts_the_same_as_onnx(
     rows, labels = rows_and_labels("number" if kind == "number" else "classes", n_classes)
     fitted = train_learner(name, rows, labels, kind="number" if kind == "number" else "classes", seed=0)
     new = np.random.default_rng(1).uniform(0, 10, (700, H)).astype(np.float32).astype(np.float64)
-    expected, found = fitted.predict(new), loaded(fitted).predict(new)
+    expected, (found, shares) = fitted.predict(new), loaded(fitted, n_classes).predict_with_probabilities(new)
     if kind == "number":
         assert found.dtype == np.float64
         assert np.abs(found - expected).max() < 1e-5 * np.ptp(labels)
@@ -64,6 +64,10 @@ def test_every_learner_predicts_the_same_as_onnx(
         assert found.dtype == np.int64
         assert np.mean(found == expected) >= 0.998
         assert set(found) == set(range(n_classes))
+    wanted = fitted.probabilities(new, n_classes)
+    assert (shares is None) == (wanted is None) == (kind == "number" or name == "svm")
+    if shares is not None and wanted is not None:
+        assert np.mean(np.abs(shares - wanted).max(axis=1) < 1e-5) >= 0.998  # a tree may turn another way by rounding
 
 
 def test_one_class_or_one_value_is_what_the_model_says() -> None:
@@ -75,17 +79,24 @@ def test_one_class_or_one_value_is_what_the_model_says() -> None:
 
 def test_classes_that_nobody_has_keep_their_numbers() -> None:
     rows = np.concatenate([np.zeros((10, H)), np.ones((10, H))]) + np.random.default_rng(0).normal(0, 0.1, (20, H))
-    fitted = train_learner("svm", rows, np.repeat([1, 4], 10), kind="classes", seed=0)
-    assert loaded(fitted, n_classes=5).predict(rows).tolist() == [1] * 10 + [4] * 10
+    fitted = train_learner("linear", rows, np.repeat([1, 4], 10), kind="classes", seed=0)
+    data = to_onnx(fitted, n_classes=6)
+    found, shares = Model.load(data, n_components=H, kind="classes", n_classes=6).predict_with_probabilities(rows)
+    assert found.tolist() == [1] * 10 + [4] * 10
+    assert shares is not None
+    np.testing.assert_allclose(shares, fitted.probabilities(rows, 6), atol=1e-6)
+    assert (shares[:, [0, 2, 3, 5]] == 0).all()
 
 
 def test_a_model_written_wrongly_is_not_delivered() -> None:
     rows, labels = rows_and_labels("classes")
-    model = loaded(train_learner("linear", rows, labels, kind="classes", seed=0))
-    with raising(RefusedError, "the model", reason="predicts something else"):
-        require_agreement(
-            lambda rows: (model.predict(rows) + (np.arange(len(rows)) % 100 == 0)) % 3, model, rows, spread=1
-        )
+    fitted = train_learner("linear", rows, labels, kind="classes", seed=0)
+    values, shares = fitted.predict(rows), fitted.probabilities(rows, 3)
+    assert shares is not None
+    require_agreement((values, shares), (values, shares), spread=1)
+    for written in ((values + (np.arange(len(rows)) % 100 == 0)) % 3, shares), (values, 0.9 * shares), (values, None):
+        with raising(RefusedError, "the model", reason="predicts something else"):
+            require_agreement((values, shares), written, spread=1)
 
 
 def good() -> onnx.ModelProto:
@@ -138,6 +149,10 @@ def input_type(model: onnx.ModelProto) -> Any:
     return model.graph.input[0].type.tensor_type
 
 
+def of_probabilities(model: onnx.ModelProto) -> onnx.NodeProto:
+    return next(one for one in model.graph.node if one.output[0] == "probabilities")
+
+
 MORE = helper.make_tensor("more", TensorProto.FLOAT, [2], [1.0, 2.0])
 HOSTILE: dict[str, list[Change]] = {  # besides those of hostile_results.py
     "other opset": [lambda m: setattr(m.opset_import[0], "domain", "com.microsoft")],
@@ -164,6 +179,16 @@ HOSTILE: dict[str, list[Change]] = {  # besides those of hostile_results.py
     "cast to string": [first("Cast", to=TensorProto.STRING)],
     "sparse": [lambda m: m.graph.sparse_initializer.add()],
     "training": [lambda m: m.training_info.add()],
+    "a third output": [lambda m: m.graph.output.add().CopyFrom(m.graph.output[1])],
+    "predictions twice": [lambda m: m.graph.output[1].CopyFrom(m.graph.output[0])],
+    "probabilities first": [lambda m: m.graph.output.reverse()],
+    "another second output": [lambda m: setattr(m.graph.output[1], "name", "v1")],
+    "whole probabilities": [lambda m: setattr(m.graph.output[1].type.tensor_type, "elem_type", TensorProto.INT64)],
+    "a class more": [lambda m: setattr(m.graph.output[1].type.tensor_type.shape.dim[1], "dim_value", 4)],
+    "probabilities of no row": [lambda m: of_probabilities(m).input.__setitem__(0, "n0")],
+    "no probabilities": [lambda m: m.graph.node.remove(of_probabilities(m))],
+    "held probabilities": [lambda m: m.graph.node.remove(of_probabilities(m)), array("probabilities", (128, 3))],
+    "softmax over rows": [first("Softmax", axis=0)],
     "a row too few": [lambda m: setattr(m.graph.node[-2].attribute[0], "i", 0)],
 }
 for operator in ("Tile", "Expand", "SequenceEmpty", "Div", "RandomNormal", "StringNormalizer", "SVMClassifier", "Pad"):
@@ -262,9 +287,45 @@ def test_classes_out_of_range_and_look_ups_beyond_the_end_are_refused() -> None:
         short.predict(rows)
 
 
+def test_probabilities_that_are_none_or_contradict_the_class_are_refused() -> None:
+    class Process:
+        def __init__(self, shares: list[float]) -> None:
+            self.shares = np.float32(shares)
+
+        def predict(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return np.full(len(block), 2), np.tile(self.shares, (len(block), 1))
+
+    def predict(shares: list[float], *, promised: bool = True) -> Any:
+        model = Model(H, "classes", 3, promised, Process(shares))  # type: ignore[arg-type]
+        return model.predict_with_probabilities(np.zeros((200, H)))[1]
+
+    for fine in ([0, 0.25, 0.75], [0, 0.4999, 0.5001], [0, 0.50005, 0.49995], [-1e-7, 0, 1]):
+        found = predict(fine)
+        assert found.shape == (200, 3)
+        assert found.min() >= 0
+    for wrong, reason in (
+        ([np.nan, 0.5, 0.5], "no numbers"),
+        ([np.inf, 0.5, 0.5], "add up"),
+        ([0.2, 0.3, 0.4], "add up"),
+        ([0.5, -0.5, 1], "below zero"),
+        ([0.5, 0.5], "one probability a class"),
+        ([0, 0, 1, 0], "one probability a class"),
+        ([], "one probability a class"),
+        ([0.1, 0.6, 0.3], "less probability than another"),
+    ):
+        with raising(RefusedError, "the model", reason=reason):
+            predict(wrong)
+    with raising(RefusedError, "the model", reason="one probability a class"):
+        predict([0, 0, 1], promised=False)
+
+
 def test_a_model_of_another_kind_is_refused() -> None:
     rows, numbers = rows_and_labels("number")
     data = to_onnx(train_learner("linear", rows, numbers, kind="number", seed=0))
+    more = onnx.load_from_string(data)
+    more.graph.output.add().CopyFrom(good().graph.output[1])
+    with raising(RefusedError, "the model", reason="probabilities of a number"):
+        check(more.SerializeToString(), kind="number", n_classes=0)
     with raising(RefusedError, "the model", reason="not what the study asks for"):
         check(data)
     huge = to_onnx(train_learner("linear", rows, numbers * 1e100, kind="number", seed=0))
@@ -414,7 +475,7 @@ def test_a_model_that_takes_longer_than_its_multiplications_is_stopped(monkeypat
 
 def test_a_model_of_more_work_than_the_largest_honest_one_is_refused() -> None:
     """One that uses its weights over and over; the largest honest one uses 2^24 of them once, for 128 rows."""
-    assert check_model(wide(1000), n_components=16, kind="number", n_classes=0) < 2**22
+    assert check_model(wide(1000), n_components=16, kind="number", n_classes=0).work < 2**22
     model = onnx.load_from_string(wide(1024))
     first, second, last = model.graph.node
     steps = [helper.make_node("MatMul", [f"a{k}" if k else "a", "square"], [f"a{k + 1}"]) for k in range(33)]

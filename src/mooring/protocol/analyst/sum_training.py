@@ -186,14 +186,12 @@ def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
     rows = invent_rows(study, _ROWS_COMPARED, rng)
     features = study.sum_scheme.features
     low, high = study.label.low, study.label.high
-
-    def predict(given: Any) -> Any:
-        scores = model.scores(features.apply(given))
-        return np.clip(scores[:, 0], low, high) if model.n_classes == 0 else model.predict(features.apply(given))
-
+    given = features.apply(rows)
+    values = np.clip(model.scores(given)[:, 0], low, high) if model.n_classes == 0 else model.predict(given)
     kind = require_label(study)
     loaded = Model.load(data, n_components=study.n_features, kind=kind, n_classes=len(study.label.classes))
-    require_agreement(predict, loaded, rows, spread=(high - low) or 1.0)
+    found = loaded.predict_with_probabilities(rows)
+    require_agreement((values, model.probabilities(given)), found, spread=(high - low) or 1.0)
 
 
 def invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:

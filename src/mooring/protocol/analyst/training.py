@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -313,7 +313,7 @@ def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
 
 def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
     """The model as ONNX, after checking that it says what the learner says."""
-    data = to_onnx(fitted)
+    data = to_onnx(fitted, n_classes=len(study.label.classes))
     if len(data) > MOST_MODEL_BYTES:
         raise InputError(
             "model",
@@ -323,17 +323,24 @@ def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, see
         )
     model = Model.load(data, n_components=study.n_components, kind=fitted.kind, n_classes=len(study.label.classes))
     some = np.random.default_rng(seed).permutation(len(rows))[:_ROWS_COMPARED]
-    require_agreement(fitted.predict, model, rows[some], spread=float(np.ptp(labels)) or 1.0)
+    expected = fitted.predict(rows[some]), fitted.probabilities(rows[some], model.n_classes)
+    require_agreement(expected, model.predict_with_probabilities(rows[some]), spread=float(np.ptp(labels)) or 1.0)
     return data
 
 
-def require_agreement(predict: Callable[[Matrix], Labels], model: Model, rows: Matrix, *, spread: float) -> None:
-    """Refuse a written model that does not predict what the learner does."""
-    expected, found = predict(rows), model.predict(rows)
-    if model.kind == "classes":
-        same = float(np.mean(expected == found)) >= _SAME_CLASSES
+def require_agreement(
+    expected: tuple[Labels, Matrix | None], found: tuple[Labels, Matrix | None], *, spread: float
+) -> None:
+    """Refuse a written model whose values and probabilities are not those of the learner; numbers have a `spread`."""
+    (values, shares), (written, written_shares) = expected, found
+    if values.dtype.kind == "i":
+        same = float(np.mean(values == written)) >= _SAME_CLASSES
     else:
-        same = float(np.abs(expected - found).max()) <= _SAME_NUMBERS * spread
+        same = float(np.abs(values - written).max()) <= _SAME_NUMBERS * spread
+    if shares is None or written_shares is None:
+        same &= shares is written_shares
+    else:
+        same &= float(np.mean(np.abs(shares - written_shares).max(axis=1) <= _SAME_NUMBERS)) >= _SAME_CLASSES
     if not same:
         raise RefusedError(
             "the model",

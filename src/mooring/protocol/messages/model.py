@@ -1,7 +1,8 @@
 """Models that come from somebody else: checked to be data, and nothing but data, before a runtime is given them.
 
 A model of mooring's (`mooring.learners.onnx_export`) is a straight line of plain arithmetic. What is accepted here is just
-that: no loops, no functions, no files beside it, and for every step the size of what it makes is worked out beforehand.
+that: no loops, no functions, no files beside it, and for every step the size of what it makes is worked out beforehand. It
+gives one value a row and, of classes, may give a probability for each class of the study beside it.
 """
 
 from __future__ import annotations
@@ -21,22 +22,31 @@ from mooring.protocol.messages.model_reader import Tree, read_model, refuse
 
 MOST_MODEL_BYTES = 64 * 2**20
 ROWS_AT_ONCE = 128
-INPUT, OUTPUT = "rows", "predictions"
+INPUT, OUTPUT, PROBABILITIES = "rows", "predictions", "probabilities"
 _MOST_NUMBERS = 2**24  # in one array, while it predicts
 _MOST_NUMBERS_IN_ALL = 2**26  # in all arrays that a block of rows passes through: a runtime may keep them all
 _MOST_WORK = 2**32  # multiplications a block of rows: twice those of a model of the largest size
 _IR_VERSIONS, _OPSETS = range(7, 11), range(13, 22)
 _TYPES = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 _SINGLE, _WHOLE = 1, 7
+_ROUNDING = 1e-3  # of probabilities
 
 Kind = Literal["classes", "number"]
 Shape = tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class CheckedModel:
+    """What a check found: the multiplications that a block of rows takes, and whether there are probabilities."""
+
+    work: int
+    has_probabilities: bool
+
+
 def check_model(
     data: bytes, *, n_components: int, kind: Kind, n_classes: int, most_bytes: int = MOST_MODEL_BYTES
-) -> int:
-    """Refuse a model that is not plainly data of the kind that mooring writes; return its multiplications a block of rows.
+) -> CheckedModel:
+    """Refuse a model that is not plainly data of the kind that mooring writes.
 
     Parameters
     ----------
@@ -59,10 +69,16 @@ def check_model(
     graph = _take_one(model, "graph")
     _require_value(_take_one(graph, "input"), INPUT, _SINGLE, n_components)
     _require_value(_take_one(graph, "output"), OUTPUT, _WHOLE if kind == "classes" else _SINGLE, None)
+    made: dict[str, Shape] = {OUTPUT: (ROWS_AT_ONCE,)}
+    for value in graph["output"][1:]:
+        if kind != "classes":
+            raise refuse("it gives probabilities of a number")
+        _require_value(value, PROBABILITIES, _SINGLE, n_classes)
+        made[PROBABILITIES] = (ROWS_AT_ONCE, n_classes)
     numbers = _read_arrays(graph["initializer"])
     shapes: dict[str, Shape] = {INPUT: (ROWS_AT_ONCE, n_components)}
     shapes |= {name: array.shape for name, array in numbers.items()}
-    if INPUT in numbers or OUTPUT in shapes:
+    if INPUT in numbers or not made.keys().isdisjoint(shapes):
         raise refuse("its input or output stands for something else")
     work = 0
     for node in graph["node"]:
@@ -71,9 +87,9 @@ def check_model(
         raise refuse("it would take too much memory to use")
     if work > _MOST_WORK:
         raise refuse("it would take too long to use")
-    if shapes.get(OUTPUT) != (ROWS_AT_ONCE,):
-        raise refuse("it does not predict one value a row")
-    return work
+    if any(shapes.get(name) != shape for name, shape in made.items()):
+        raise refuse("it does not predict one value a row, or one probability a class")
+    return CheckedModel(work, PROBABILITIES in made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +101,13 @@ class Model:
     n_components : int
     kind : {"classes", "number"}
     n_classes : int
+    has_probabilities : bool
     """
 
     n_components: int
     kind: Kind
     n_classes: int
+    has_probabilities: bool
     _process: ModelProcess
 
     @classmethod
@@ -102,11 +120,18 @@ class Model:
             As for `check_model`.
         threads : int
         """
-        work = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
-        return cls(n_components, kind, n_classes, ModelProcess(data, work=work, threads=threads))
+        found = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
+        process = ModelProcess(data, work=found.work, threads=threads)
+        return cls(n_components, kind, n_classes, found.has_probabilities, process)
 
     def predict(self, rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
         """Predict for rows of shape (n, h): the index of a class (int64), or a number (float64)."""
+        return self.predict_with_probabilities(rows)[0]
+
+    def predict_with_probabilities(
+        self, rows: npt.NDArray[np.floating[Any]]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64] | None]:
+        """Predict as `predict`, and the probability of each class, of shape (n, classes); None where the model has none."""
         if rows.ndim != 2 or rows.shape[1] != self.n_components:
             raise InputError(
                 "rows",
@@ -118,20 +143,34 @@ class Model:
             given = np.ascontiguousarray(rows, dtype=np.float32)
         require_finite("rows", given)
         found = np.empty(len(given), dtype=np.int64 if self.kind == "classes" else np.float64)
+        shares = np.empty((len(given), self.n_classes if self.has_probabilities else 0))
         for start in range(0, len(given), ROWS_AT_ONCE):
-            block = given[start : start + ROWS_AT_ONCE]
-            found[start : start + len(block)] = self._predict_block(block)
-        return found
+            block = slice(start, start + ROWS_AT_ONCE)
+            found[block], shares[block] = self._predict_block(given[block])
+        return found, shares if self.has_probabilities else None
 
-    def _predict_block(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        values = self._process.predict(block)
-        if values.shape != (len(block),) or values.dtype != (np.int64 if self.kind == "classes" else np.float32):
+    def _predict_block(self, block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
+        values, probabilities = self._process.predict(block)
+        if values.dtype != (np.int64 if self.kind == "classes" else np.float32):
             raise refuse("it does not predict one value a row")
         if self.kind == "classes" and (values.min() < 0 or values.max() >= self.n_classes):
             raise refuse("it predicts classes that the study does not have")
         if not np.isfinite(values).all():
             raise refuse("it predicts numbers that are not finite")
-        return np.asarray(values)
+        return values, self._require_shares(values, probabilities.astype(np.float64))
+
+    def _require_shares(self, values: npt.NDArray[Any], shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Probabilities as they came, clipped to [0, 1]; refused where they are none, or contradict the class predicted."""
+        if shares.shape[1] != (self.n_classes if self.has_probabilities else 0):
+            raise refuse("it does not predict one probability a class")
+        if shares.size == 0:
+            return shares
+        proper = shares.min() >= -_ROUNDING and np.abs(shares.sum(axis=1) - 1).max() <= _ROUNDING  # False of NaN, too
+        if not proper:
+            raise refuse("its probabilities are below zero, do not add up to one, or are no numbers")
+        if (shares[np.arange(len(values)), values] < shares.max(axis=1) - _ROUNDING).any():
+            raise refuse("it predicts a class that it gives less probability than another")
+        return np.clip(shares, 0, 1)
 
 
 def _take_one(tree: Tree, name: str, default: Any = None) -> Any:
@@ -226,6 +265,10 @@ def _matmul_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
     return (a[0], b[1]) if len(a) == len(b) == 2 and a[1] == b[0] else None
 
 
+def _rows_shape(shapes: Sequence[Shape], _: dict[str, int]) -> Shape | None:
+    return shapes[0] if len(shapes[0]) == 2 else None
+
+
 def _reduce_shape(shapes: Sequence[Shape], settings: dict[str, int]) -> Shape | None:
     a = shapes[0]
     return (a[0], *((1,) if settings["keepdims"] else ()), *a[2:]) if 2 <= len(a) <= 3 else None
@@ -253,6 +296,7 @@ _OPERATORS: dict[str, _Operator] = {
     "Cast": _Operator(1, _broadcast_shape, {"to": (-1, tuple(_TYPES))}),
     "MatMul": _Operator(2, _matmul_shape, {}),
     "ReduceSum": _Operator(2, _reduce_shape, {"keepdims": (1, (0, 1))}),
+    "Softmax": _Operator(1, _rows_shape, {"axis": (-1, (1,))}),
     "ArgMax": _Operator(1, _reduce_shape, {"axis": (0, (1,)), "keepdims": (1, (0,))}),
     "Gather": _Operator(2, _gather_shape, {"axis": (0, (0, 1))}),
     "GatherElements": _Operator(2, _gather_rows_shape, {"axis": (0, (1,))}),

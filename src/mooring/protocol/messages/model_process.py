@@ -70,12 +70,16 @@ class ModelProcess:
             self._end()
             raise refuse("the runtime cannot use it")
 
-    def predict(self, block: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """The model's values for a block of rows, as they come: int64 or float32, of any number."""
+    def predict(self, block: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        """The model's values for a block of n rows, int64 or float32, and its probabilities, of shape (n, any number)."""
         answer = self._ask(np.int64(block.shape[1]).tobytes(), block.astype("<f4", copy=False).tobytes())
         if answer[:1] != _DONE:
             raise refuse("it fails when it is used")
-        return np.frombuffer(answer[2:], dtype={b"i": "<i8", b"f": "<f4"}[answer[1:2]])
+        kind, n = np.dtype({b"i": "<i8", b"f": "<f4"}[answer[1:2]]), len(block)
+        values, rest = answer[2 : 2 + n * kind.itemsize], answer[2 + n * kind.itemsize :]
+        if len(values) < n * kind.itemsize or len(rest) % (4 * n):
+            raise refuse("it does not predict one value a row")
+        return np.frombuffer(values, dtype=kind), np.frombuffer(rest, dtype="<f4").reshape(n, -1)
 
     def _ask(self, *messages: bytes) -> bytes:
         """Send messages and wait for the answer, one caller at a time; an error if the process ended or takes long."""
@@ -143,11 +147,12 @@ def _load(data: bytes, threads: int) -> Any:
 
 def _run(session: Any, block: npt.NDArray[np.float32]) -> bytes:
     try:
-        (values,) = session.run(None, {session.get_inputs()[0].name: block})
+        values, *more = session.run(None, {session.get_inputs()[0].name: block})
     except Exception:  # as above; a look-up beyond an array's end comes out here
         return _FAILED
-    kind = {"int64": b"i", "float32": b"f"}.get(values.dtype.name)
-    return _FAILED if kind is None or values.ndim != 1 else _DONE + kind + values.tobytes()
+    kind = {"int64": b"i", "float32": b"f"}.get(values.dtype.name, b"")
+    strange = not kind or values.shape != block.shape[:1] or any(each.dtype != np.float32 for each in more)
+    return _FAILED if strange else b"".join((_DONE, kind, values.tobytes(), *(each.tobytes() for each in more)))
 
 
 def _bound_time(seconds: float) -> None:

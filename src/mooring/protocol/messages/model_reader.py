@@ -58,7 +58,7 @@ _GRAPH = {
     5: _Entry("initializer", _TENSOR, 200),
     10: _Entry("doc_string", "word"),
     11: _Entry("input", _VALUE),
-    12: _Entry("output", _VALUE),
+    12: _Entry("output", _VALUE, 2),
 }
 _MODEL = {
     1: _Entry("ir_version", "whole"),

@@ -39,6 +39,10 @@ class Predictions:
     ----------
     values : array of shape (n,)
         Class words, or numbers, in the order of the rows.
+    classes : tuple of str
+        Of the study; empty for a number.
+    probabilities : array of shape (n, classes), or None
+        Of each class; None for a number, and where the learner has none.
     score : Score or None
         Of the joint model, where the rows came with labels.
     local_only : Score or None
@@ -48,9 +52,17 @@ class Predictions:
     """
 
     values: npt.NDArray[Any]
+    classes: tuple[str, ...]
+    probabilities: Matrix | None
     score: Score | None
     local_only: Score | None
     gain: Gain | None = None
+
+    def as_table(self) -> dict[str, list[Any]]:
+        """The predictions in columns: prediction, then probability_<class> for each class where there are some."""
+        shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
+        named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
+        return {"prediction": self.values.tolist(), **named}
 
     def as_dict(self) -> dict[str, Any]:
         """The record, in plain values; no predictions."""
@@ -90,14 +102,16 @@ def predict_rows(
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
     predict = _read_model(vault, study, result)
-    found, truth, rows = [], [], []
+    found, shares, truth, rows = [], [], [], []
     labels: LabelUse = (
         "ignore" if study.label.column in ignore else "allow"
     )  # a column of labels that are not known yet
     if study.sums is not None and study.sums.person:
         ignore = (*ignore, study.sums.person)
     for block in encoded_batches(study.schema, data, labels=labels, ignore=tuple(ignore), progress=progress):
-        found.append(predict(block.rows))
+        values, probabilities = predict(block.rows)
+        found.append(values)
+        shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
         rows += [] if own_rows is None else [block.rows]
     predicted = np.concatenate(found)
@@ -113,14 +127,15 @@ def predict_rows(
         alone = score(known, guesses, kind=kind, rng=_rng())
         gain = compare(known, predicted, guesses[None], kind=kind)
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
-    return Predictions(words, joint, alone, gain)
+    each = np.concatenate(shares) if shares else None
+    return Predictions(words, study.label.classes, each, joint, alone, gain)
 
 
-def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], npt.NDArray[Any]]:
+def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]:
     """What the delivered model says of encoded rows: through map and alignment, or directly for secure sums."""
     member = find_membership(vault, study)
     if study.sums is not None:
-        return read_sum_result(result, study).predict
+        return read_sum_result(result, study).predict_with_probabilities
     delivered = read_result(result, study, member)
     anchor = used_anchor(vault, study)
     if not anchor.exists():
@@ -131,7 +146,12 @@ def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], 
     if model is None:
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
     projection, secret = study_projection(study), perturbation.map
-    return lambda rows: model.predict(delivered.apply(np.asarray(map_rows(projection.encode(rows), secret))))
+
+    def predict(rows: Matrix) -> tuple[npt.NDArray[Any], Matrix | None]:
+        aligned = delivered.apply(np.asarray(map_rows(projection.encode(rows), secret)))
+        return model.predict_with_probabilities(aligned)
+
+    return predict
 
 
 @contextmanager
