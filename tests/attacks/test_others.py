@@ -366,7 +366,7 @@ def test_a_population_is_learnt_from_two_rows_at_least(n_known: int, fine: bool)
         ("known-secret", "c-gdp", {"colluders": ()}, "none colludes"),
         ("procrustes", "i-gdp", {}, "no anchor representation"),
         ("procrustes", "aa-i-gdp", {"colluders": ()}, "none colludes"),
-        ("moments", "aa-i-gdp", {"colluders": ()}, "Without a colluder's rows"),
+        ("moments", "aa-i-gdp", {"colluders": ()}, "Without a colluder's or public rows"),
         ("joint-moments", "aa-i-gdp-anchor-noise", {"colluders": ()}, "Without a colluder"),
         ("joint-moments", "i-gdp", {}, "no anchor"),
         ("joint-moments", "aa-i-gdp-anchor-noise", {"colluders": (0, 2)}, "no participant besides"),

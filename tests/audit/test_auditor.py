@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import mooring
-from mooring import METHODS
+from mooring import METHODS, public_svd_projection
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learn_decoder
 from mooring.audit import DENOISED, AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult
@@ -24,8 +24,8 @@ from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
-from mooring.tables import Partition
-from tests.auditing import audited, figures_of_audit, scores_of_audit
+from mooring.tables import Partition, Records, partition
+from tests.auditing import audited, class_rows, figures_of_audit, scores_of_audit
 from tests.record import check_record
 
 Refused = Callable[..., None]
@@ -101,6 +101,25 @@ def test_figures_of_persons_and_attributes_are_as_on_record(parts: Parts, kind: 
         RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples["rows"]], rel=3e-3, abs=2e-3
     )
     assert (found.description["attribute"], len(found.description["targets"])) == ("attribute", 2)
+
+
+def test_attackers_and_the_control_have_the_public_rows() -> None:
+    """One draw, audited with and without its public rows: guessing, moments and the decoder all gain by them."""
+    rows, labels = class_rows(3, 100, 8)
+    few = Records(rows=np.concatenate(rows), labels=np.concatenate(labels))
+    given = partition(few, n_participants=5, rows_each=12, public_share=0.5, rng=np.random.default_rng(0))
+    projection = public_svd_projection(given.public, 5, rng=np.random.default_rng(0))
+    attribute = few.rows[:, 0] > 0
+    options = {"projection": projection, "attacks": ["moments"], "evaluation": EvaluationSpec(attribute=attribute)}
+    found, unlabelled, private = (
+        audited(replace(given, **changes), methods=["aa-i-gdp-both-noise"], anchor_noise_scales=[0.5], **options)
+        for changes in ({}, {"public_labels": None}, {"public": None, "public_labels": None})
+    )
+    (_, better), (_, plain) = (one.points[0].worst() for one in (found, private))
+    assert better.control < 0.98 * plain.control
+    assert better.value < 0.95 * plain.value
+    assert found.points[0].worst("decoded_error")[1].value < private.points[0].worst("decoded_error")[1].value
+    assert unlabelled.points[0].worst()[1] == plain  # of no use beside rows with labels
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:

@@ -202,15 +202,15 @@ def test_a_view_shows_what_was_asked_for_and_no_more() -> None:
     assert colluder.index == 2
     assert np.array_equal(colluder.records, ROWS[2])
     assert np.array_equal(colluder.rows, simulation.private_data[2])
-    assert np.array_equal(view.colluder_rows, simulation.private_data[2])
+    assert np.array_equal(view.reference_rows, simulation.private_data[2])
     assert view.known_rows.shape == (3, 4)
     assert all(np.abs(ROWS[0] - row).max(axis=1).min() == 0 for row in view.known_rows)
     plain = simulation.view()
     assert plain.known_rows is None
     assert plain.repeated_uploads == ()
-    assert simulation.view(colluders=()).colluder_rows is None
+    assert simulation.view(colluders=()).reference_rows is None
     both = simulation.view(colluders=(2, 0))
-    assert np.array_equal(both.colluder_rows, np.concatenate([ROWS[2], ROWS[0]]))
+    assert np.array_equal(both.reference_rows, np.concatenate([ROWS[2], ROWS[0]]))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -4,7 +4,7 @@ from mooring.attacks.decoding import LearnedDecoder, learn_decoder
 from mooring.attacks.denoising import denoise
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.registry import REGISTRY, Attack, run, run_batch
-from mooring.attacks.view import Colluder, CollusionView
+from mooring.attacks.view import Colluder, CollusionView, PublicRows
 
 __all__ = [
     "REGISTRY",
@@ -13,6 +13,7 @@ __all__ = [
     "CollusionView",
     "DoesNotApply",
     "LearnedDecoder",
+    "PublicRows",
     "Reconstruction",
     "denoise",
     "learn_decoder",

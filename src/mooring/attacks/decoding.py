@@ -118,9 +118,9 @@ class RecordDecoder:
     projection : Projection
         Its pseudoinverse is a decoder that needs no records.
     learned : LearnedDecoder or None
-        None where the projection loses nothing, or colluders have fewer than two records.
+        None where the projection loses nothing, or the attacker has fewer than two records.
     trusts_learned : bool
-        Whether the attacker would choose the learned one: learnt from two thirds of the colluders' records, it came
+        Whether the attacker would choose the learned one: learnt from two thirds of the attacker's records, it came
         nearer to the other third.
     """
 
@@ -139,9 +139,9 @@ class RecordDecoder:
 
 
 def fit_decoder(view: CollusionView) -> RecordDecoder:
-    """Learn what can be learnt from the colluders' records, and from nobody else's."""
+    """Learn what can be learnt from the colluders' records and the public ones, and from nobody else's."""
     projection = view.projection
-    records = [np.asarray(to_numpy(colluder.records), dtype=np.float64) for colluder in view.colluders]
+    records = [np.asarray(to_numpy(part), dtype=np.float64) for part in view.reference_records]
     loses = projection.kind != "none" and projection.n_components < projection.n_features
     if not loses or sum(part.shape[0] for part in records) < 2:
         return RecordDecoder(projection)

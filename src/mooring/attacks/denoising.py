@@ -62,7 +62,7 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
     codes, population = view.codes_of([view.target]), reconstruction.population
     variance = view.data_noise_scale**2
     if population is None:
-        population, variance = _from_colluders(view, codes), 0.0
+        population, variance = _from_references(view, codes), 0.0
     elif codes.max() >= population.counts.size:
         codes = np.zeros_like(codes)
     xp = namespace_of(population.means)
@@ -72,13 +72,13 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
     return codes, means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
 
 
-def _from_colluders(view: CollusionView, codes: Codes) -> ClassMoments:
-    rows = view.colluder_rows
+def _from_references(view: CollusionView, codes: Codes) -> ClassMoments:
+    rows = view.reference_rows
     if rows is None or rows.shape[0] < 2:
-        raise DoesNotApply("Without a colluder's rows nothing is known of the population.")
-    own = view.codes_of([colluder.index for colluder in view.colluders])
+        raise DoesNotApply("Without a colluder's or public rows nothing is known of the population.")
+    own = view.reference_codes()
     n_classes = 1 + int(max(own.max(), codes.max()))
-    return ClassMoments.of(rows, own, n_classes)  # the colluders know their rows without the noise
+    return ClassMoments.of(rows, own, n_classes)  # known without the noise
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:

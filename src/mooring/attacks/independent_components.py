@@ -36,7 +36,7 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
     if h > _MOST_COMPONENTS:
         raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
     directions = _directions(Y, rng)
-    known = view.colluder_rows
+    known = view.reference_rows
     sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only nearly orthogonal
     pairs, signs = _paired(sources, None if known is None else to_numpy(known))
     orthogonal = np.empty((h, h))

@@ -38,7 +38,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
         raise DoesNotApply("There is no participant besides the target and the colluders.")
     codes = _codes(view, others)
     n_classes = 1 + max(int(part.max()) for part in codes.values())
-    own = ClassMoments.of(view.colluder_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
+    own = ClassMoments.of(view.reference_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
     seen = {i: ClassMoments.of(view.uploads[i].representation, codes[i], n_classes) for i in (*others, view.target)}
     evidence = {i: _evidence(view, i) for i in seen}
     maps = {i: RigidMap(polar_factor(e.cross[0, ...]), e.mean[0, ...]) for i, e in evidence.items()}
@@ -72,9 +72,9 @@ def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
 
 
 def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
-    """Codes of every participant in play, and under −1 those of the colluders' pooled rows."""
+    """Codes of every participant in play, and under −1 those of the rows that the attacker knows."""
     codes = {i: view.codes_of([i]) for i in (*others, view.target)}
-    codes[-1] = view.codes_of([colluder.index for colluder in view.colluders])
+    codes[-1] = view.reference_codes()
     if np.intersect1d(codes[-1], codes[view.target]).size == 0:
         codes = {i: np.zeros_like(part) for i, part in codes.items()}
     return codes

@@ -98,10 +98,10 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
         raise DoesNotApply(f"Lattice reduction is run for up to {_MOST_COLUMNS} columns; here there are {h}.")
     if n <= h:
         raise DoesNotApply(f"Lattice reduction needs more rows than columns; the target has {n} for {h}.")
-    if not view.colluders:
+    if view.reference_rows is None:
         return _on_its_own(view, Y, rng)
-    X = np.asarray(to_numpy(view.colluder_rows), dtype=np.float64)
-    codes = view.codes_of([colluder.index for colluder in view.colluders])
+    X = np.asarray(to_numpy(view.reference_rows), dtype=np.float64)
+    codes = view.reference_codes()
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
     known = _side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
     Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]

@@ -46,8 +46,8 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     """
     _require_one_target(views)
     first = views[0]
-    if not first.colluders:
-        raise DoesNotApply("Without a colluder's rows there is nothing to compare the target's moments with.")
+    if first.reference_rows is None:
+        raise DoesNotApply("Without a colluder's or public rows there is nothing to compare the target's moments with.")
     if first.anchor is not None and any(view.anchor_noise_scale == 0 for view in views):
         exact = [view.anchor_noise_scale == 0 for view in views]
         noisy = [view for view, known in zip(views, exact, strict=True) if not known]
@@ -101,6 +101,7 @@ def _alike(one: CollusionView, other: CollusionView) -> bool:
         return False
     pairs = [(one.target_upload.representation, other.target_upload.representation), (one.anchor, other.anchor)]
     pairs += [(a.rows, b.rows) for a, b in zip(one.colluders, other.colluders, strict=True)]
+    pairs += [] if one.public_rows is other.public_rows else [(one.reference_rows, other.reference_rows)]
     same_labels = all(a is b for a, b in zip(one.labels, other.labels, strict=True))
     pairs += [] if same_labels else list(zip(one.class_codes(), other.class_codes(), strict=True))
     return all(_equal(a, b) for a, b in pairs)
@@ -123,8 +124,8 @@ def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[MomentRow
 
     The target's upload carries private-data noise; the colluders' moments are given as if their rows did too.
     """
-    rows, Y = view.colluder_rows, view.target_upload.representation
-    codes_c = view.codes_of([colluder.index for colluder in view.colluders])
+    rows, Y = view.reference_rows, view.target_upload.representation
+    codes_c = view.reference_codes()
     codes_t = view.codes_of([view.target])
     if rows is None or rows.shape[0] < 2 or Y.shape[0] < 2:
         raise DoesNotApply("A covariance needs two rows or more on either side.")

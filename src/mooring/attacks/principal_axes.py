@@ -19,7 +19,7 @@ from mooring.typing import Array
 
 def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Pair the principal axes of the upload with those of the population."""
-    Y, known = view.target_upload.representation, view.colluder_rows
+    Y, known = view.target_upload.representation, view.reference_rows
     xp = namespace_of(Y)
     if Y.shape[0] < 2:
         raise DoesNotApply("A covariance needs two rows or more.")

@@ -49,6 +49,23 @@ class Colluder:
     secret: RigidMap = field(repr=False)
 
 
+@dataclass(frozen=True, eq=False)
+class PublicRows:
+    """Rows that belong to nobody and that everybody has: those that a study's public projection was made from.
+
+    Attributes
+    ----------
+    records : array of shape (n, n_features)
+    rows : array of shape (n, h)
+        The same after the public projection.
+    labels : array of shape (n,) or None
+    """
+
+    records: Array
+    rows: Array
+    labels: Array | None = None
+
+
 def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> None:
     """Refuse a target or colluders that do not take part, or a target that is among the colluders.
 
@@ -106,6 +123,7 @@ class CollusionView:
         does not know where they stand in the upload.
     repeated_uploads : tuple of Upload
         Further uploads of the same target rows, each with fresh noise and a fresh map.
+    public_rows : PublicRows or None
     anchor_mean : array of shape (h,) or None
         b, the mean row of the target's anchor representation, where alignment has computed it: batched attacks then use
         the same to the last bit, however many draws are aligned at once.
@@ -123,6 +141,7 @@ class CollusionView:
     anchor: Array | None = None
     known_rows: Array | None = None
     repeated_uploads: tuple[Upload, ...] = ()
+    public_rows: PublicRows | None = None
     anchor_mean: Array | None = None
 
     def __post_init__(self) -> None:
@@ -144,19 +163,45 @@ class CollusionView:
         return replace(self, uploads=uploads, **changes)
 
     @property
-    def colluder_rows(self) -> Array | None:
-        """All colluders' rows after projection, pooled; None without colluders."""
-        if not self.colluders:
-            return None
-        rows = [colluder.rows for colluder in self.colluders]
-        return namespace_of(*rows).concat(rows, axis=0)
+    def reference_rows(self) -> Array | None:
+        """Rows of the population that the attacker has: the colluders' and then the public ones; None without either."""
+        rows = [one.rows for one in self._references]
+        return namespace_of(*rows).concat(rows, axis=0) if rows else None
+
+    @property
+    def reference_records(self) -> tuple[Array, ...]:
+        """The same before projection, one array a colluder and one for the public rows."""
+        return tuple(one.records for one in self._references)
+
+    def reference_codes(self) -> Codes:
+        """Codes of `reference_rows`."""
+        own = self.codes_of([colluder.index for colluder in self.colluders])
+        public = self._references[len(self.colluders) :]
+        if not public:
+            return own
+        codes = self._all_codes()
+        n, known = public[0].rows.shape[0], codes[-1]
+        return np.concatenate([own, known if self._compares_classes(codes) else np.zeros(n, dtype=np.intp)])
+
+    @property
+    def _references(self) -> tuple[Colluder | PublicRows, ...]:
+        """Colluders and public rows; public rows without labels are of no use where everything else has them."""
+        public = self.public_rows
+        if public is None or (public.labels is None and self._compares_classes(self._all_codes())):
+            return self.colluders
+        return (*self.colluders, public)
 
     def class_codes(self) -> tuple[Codes | None, ...]:
         """Every participant's labels as codes 0, 1, …, one coding for all; numbers are cut into quantile groups.
 
         The same for every participant whose labels are known; None for one whose labels are not.
         """
-        known = [None if labels is None else to_numpy(labels) for labels in self.labels]
+        return self._all_codes()[: len(self.labels)]
+
+    def _all_codes(self) -> tuple[Codes | None, ...]:
+        """Codes of every participant's labels, and last of the public rows'."""
+        given = (*self.labels, None if self.public_rows is None else self.public_rows.labels)
+        known = [None if labels is None else to_numpy(labels) for labels in given]
         present = [labels for labels in known if labels is not None]
         if not present:
             return (None,) * len(known)
@@ -173,9 +218,13 @@ class CollusionView:
         All zero unless the labels of these, of the target and of every colluder are known: otherwise there is nothing to
         compare class by class.
         """
-        codes = self.class_codes()
+        codes = self._all_codes()
         chosen = [codes[i] for i in participants]
-        compared = [codes[i] for i in (self.target, *(colluder.index for colluder in self.colluders))]
-        if any(part is None for part in (*chosen, *compared)):
+        if not self._compares_classes(codes) or any(part is None for part in chosen):
             return np.zeros(sum(self.uploads[i].representation.shape[0] for i in participants), dtype=np.intp)
-        return np.concatenate([part for part in chosen if part is not None])
+        return np.concatenate([np.zeros(0, dtype=np.intp), *(part for part in chosen if part is not None)])
+
+    def _compares_classes(self, codes: tuple[Codes | None, ...]) -> bool:
+        """Whether the labels of the target and of every colluder are known."""
+        compared = (self.target, *(colluder.index for colluder in self.colluders))
+        return all(codes[i] is not None for i in compared)

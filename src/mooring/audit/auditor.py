@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.attacks import PublicRows
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
 from mooring.audit.leakage import measure_leakage
@@ -178,7 +179,11 @@ class Auditor:
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=scale,
             rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
-            settings=SimulationSettings(projection=projection, n_anchor_rows=point.n_anchor_rows),
+            settings=SimulationSettings(
+                projection=projection,
+                n_anchor_rows=point.n_anchor_rows,
+                public_rows=self._public_rows(projection),
+            ),
         )
         outcomes, examples = measure_leakage(simulation, self.partition, settings)
         found = measure_utility(
@@ -194,6 +199,12 @@ class Auditor:
         result = PointResult(point, scale, outcomes, *scores, alignment, examples, found.learner, found.gain)
         store.save(result)
         return result
+
+    def _public_rows(self, projection: Projection) -> PublicRows | None:
+        if self.partition.public is None:
+            return None
+        records = _on_device(self.partition.public, self.settings.device)
+        return PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
 
     def sum_auditor(self) -> SumAuditor | None:
         """What audits secure sums on the same data; None where there is nothing to learn."""
@@ -270,6 +281,7 @@ class Auditor:
         }
         parts = [*partition.train, *partition.test, partition.public, spec.groups, spec.attribute]
         parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []
+        parts += [partition.public_labels]
         return digest([*parts, *(partition.train_labels or ()), *(partition.test_labels or ())], plain)
 
 

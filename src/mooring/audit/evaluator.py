@@ -43,7 +43,10 @@ _N_RESAMPLES = 400
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What an attacker would say without the upload: the mean of the colluders' rows, and of those of the same class."""
+    """What an attacker would say without the upload: the mean of the rows it knows, and of those of the same class.
+
+    It knows the colluders' rows and the public ones.
+    """
 
     overall: Matrix
     by_class: Matrix
@@ -58,7 +61,7 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class AttributeQuestion:
-    """The targets' attribute and labels, and what colluders know: their rows decoded in every way, attribute, labels."""
+    """The targets' attribute and labels, and those of the rows that attackers know, decoded in every way."""
 
     truth: npt.NDArray[Any]
     population_rows: tuple[Matrix, ...]
@@ -78,7 +81,7 @@ class LeakageEvaluator:
     target_slices : tuple of slice
         Which of them are each target's.
     guess : Guess or None
-        None without colluders.
+        None where the attacker knows no rows.
     decoder : RecordDecoder
     spec : EvaluationSpec
     linkage : LinkageTest or None
@@ -128,8 +131,8 @@ class LeakageEvaluator:
         records = np.concatenate([to_numpy(simulation.records[t]) for t in targets])
         ends = np.cumsum([0, *(simulation.records[t].shape[0] for t in targets)])
         codes = np.concatenate([view.codes_of([view.target]) for view in views])
-        known = views[0].colluder_rows
-        guess = None if known is None else Guess.of(to_numpy(known), _colluder_codes(views[0]), codes)
+        known = views[0].reference_rows
+        guess = None if known is None else Guess.of(to_numpy(known), views[0].reference_codes(), codes)
         decoder = fit_decoder(views[0])
         held_out = np.concatenate(partition.test)
         everything = np.concatenate([records, held_out])
@@ -185,7 +188,7 @@ class LeakageEvaluator:
         return {test.name: test.figure(decoded) for test in tests}
 
     def exposure(self, rebuilt: Mapping[str, Matrix]) -> dict[str, tuple[str, Figure]]:
-        """The most exposed value, column and row over all attacks, each with the attack's name; none without colluders."""
+        """The most exposed value, column and row over all attacks, each with the attack's name; none without a guess."""
         if self.guess is None:
             return {}
         rng = np.random.default_rng([self.seed, 7])
@@ -208,7 +211,7 @@ class LeakageEvaluator:
         if self.decoder.learned is None:
             return ()
         own, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
-        which = "a decoder learnt from the colluders' records" if learned < own else "the projection's pseudoinverse"
+        which = "a decoder learnt from records" if learned < own else "the projection's pseudoinverse"
         return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
@@ -347,10 +350,6 @@ def _labels_of(partition: Partition, targets: Sequence[int], n_rows: int) -> npt
     return np.zeros(n_rows, dtype=np.int64) if np.issubdtype(labels.dtype, np.floating) else labels
 
 
-def _colluder_codes(view: CollusionView) -> npt.NDArray[Any]:
-    return view.codes_of([colluder.index for colluder in view.colluders])
-
-
 def _attribute(
     spec: EvaluationSpec,
     view: CollusionView,
@@ -360,14 +359,15 @@ def _attribute(
     codes: npt.NDArray[Any],
 ) -> AttributeQuestion | None:
     """What attribute inference needs; None where there is no attribute, or nobody to learn it from."""
-    rows = view.colluder_rows
+    rows = view.reference_rows
     if spec.attribute is None or rows is None:
         return None
-    known = np.concatenate([partition.train_indices[colluder.index] for colluder in view.colluders])
+    places = [partition.train_indices[colluder.index] for colluder in view.colluders]
+    known = np.concatenate([*places, partition.public_indices][: len(view.reference_records)])
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
     return AttributeQuestion(
-        spec.attribute[where], decoder.decode_all(to_numpy(rows)), spec.attribute[known], _colluder_codes(view), codes
+        spec.attribute[where], decoder.decode_all(to_numpy(rows)), spec.attribute[known], view.reference_codes(), codes
     )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from mooring.alignment import Alignment, Solver, align, align_to_reference
-from mooring.attacks.view import Colluder, CollusionView, check_roles
+from mooring.attacks.view import Colluder, CollusionView, PublicRows, check_roles
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
@@ -52,8 +52,10 @@ class SimulationSettings:
         As for `align`; they matter to the methods with anchor noise only.
     precision : {"float64", "float32"}
         "float32" shows attackers the numbers that `mooring share` writes.
+    public_rows : PublicRows, optional
+        Which attackers have as well.
     secrets : sequence of (RigidMap, UploadNoise), optional
-        Every participant's map and noise, to play a given draw through; by default from the streams.
+        Every participant's map and noise; by default from the streams.
     """
 
     projection: Projection | None = None
@@ -63,6 +65,7 @@ class SimulationSettings:
     solver: Solver = "accelerated"
     certify: bool = False
     precision: Precision = "float64"
+    public_rows: PublicRows | None = field(default=None, repr=False)
     secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
 
 
@@ -93,6 +96,7 @@ class Simulation:
     streams : Streams
         Where noise came from.
     precision : {"float64", "float32"}
+    public_rows : PublicRows or None
     """
 
     method: Method
@@ -108,6 +112,7 @@ class Simulation:
     secrets: tuple[RigidMap, ...] = field(repr=False)
     streams: Streams = field(repr=False)
     precision: Precision = "float64"
+    public_rows: PublicRows | None = field(default=None, repr=False)
 
     @cached_property
     def aligned(self) -> tuple[Array, ...]:
@@ -150,7 +155,7 @@ class Simulation:
             Empty for an analyst on its own.
         target : int, default 1
         with_labels : bool, default True
-            False hides every label, as if the study had none.
+            False hides the participants' labels, as if the study had none.
         n_known_rows : int, default 0
             How many of the target's rows the attacker knows from elsewhere.
         n_repeated_uploads : int, default 0
@@ -173,19 +178,18 @@ class Simulation:
             anchor=self.anchor if colluders else None,
             known_rows=self._known_rows(target, n_known_rows),
             repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
+            public_rows=self.public_rows,
         )
 
     def _known_rows(self, target: int, n_known_rows: int) -> Array | None:
         if n_known_rows == 0:
             return None
-        rows = self.private_data[target]
-        n = int(rows.shape[0])
+        rows, n = self.private_data[target], int(self.private_data[target].shape[0])
         if not 0 < n_known_rows <= n:
             expected = f"between 0 and the target's {n} rows"
             raise InputError("n_known_rows", expected=expected, got=str(n_known_rows), cure="Ask for fewer rows.")
         chosen = self.streams.named(f"participant/{target}/known-rows").permutation(n)[:n_known_rows]
-        picked = rows[indices_beside(chosen, rows), :]
-        return like(picked, rows)  # a copy: the view must not hold on to all rows
+        return like(rows[indices_beside(chosen, rows), :], rows)  # a copy: the view must not hold on to all rows
 
     def _uploaded_again(self, target: int, k: int) -> Upload:
         streams = Streams.for_experiment(int(self.streams.named(f"participant/{target}/again/{k}").integers(2**62)))
@@ -254,8 +258,8 @@ def simulate(
     records = _checked_records(datasets)
     known = _checked_labels(labels, records)
     if not 0 <= settings.reference < len(records):
-        expected = f"a participant's index, 0 to {len(records) - 1}"
-        raise InputError("reference", expected=expected, got=str(settings.reference), cure="Count from zero.")
+        got, expected = str(settings.reference), f"a participant's index, 0 to {len(records) - 1}"
+        raise InputError("reference", expected=expected, got=got, cure="Count from zero.")
     projection = _projection(settings.projection, n_components, int(records[0].shape[1]), streams).moved_to(records[0])
     private_data = tuple(projection.encode(part) for part in records)
     anchor = _anchor(settings, projection.n_components, private_data[0], streams) if method.uses_anchor else None
@@ -289,6 +293,7 @@ def simulate(
         tuple(secret for secret, _ in secrets),
         streams,
         settings.precision,
+        settings.public_rows,
     )
 
 
@@ -369,16 +374,12 @@ def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scal
 def _checked_records(datasets: Sequence[Array]) -> tuple[Array, ...]:
     records = tuple(as_float64(part) for part in datasets)
     if not records:
-        raise InputError(
-            "datasets", expected="at least one participant's", got="none", cure="Pass one matrix a participant."
-        )
+        cure = "Pass one matrix a participant."
+        raise InputError("datasets", expected="at least one participant's", got="none", cure=cure)
     if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
-        raise InputError(
-            "datasets",
-            expected="matrices of one width",
-            got=f"shapes {', '.join(str(tuple(part.shape)) for part in records)}",
-            cure="Every participant must have the same features.",
-        )
+        got = f"shapes {', '.join(str(tuple(part.shape)) for part in records)}"
+        cure = "Every participant must have the same features."
+        raise InputError("datasets", expected="matrices of one width", got=got, cure=cure)
     return records
 
 

@@ -221,7 +221,8 @@ class AuditSettings:
 
 def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) -> None:
     """Groups and attributes have one value a record that was dealt."""
-    needed = 1 + max(int(part.max()) for part in (*partition.train_indices, *partition.test_indices) if part.size)
+    dealt = (*partition.train_indices, *partition.test_indices, partition.public_indices)
+    needed = 1 + max(int(part.max()) for part in dealt if part.size)
     for name, values in (("groups", evaluation.groups), ("attribute", evaluation.attribute)):
         if values is not None and len(values) < needed:
             raise InputError(

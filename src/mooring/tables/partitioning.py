@@ -26,6 +26,7 @@ class Partition:
     train_labels, test_labels : tuple of arrays of shape (n_k,), optional
     public : array of shape (n, n_features), optional
         Rows that belong to nobody, for a public projection.
+    public_labels : array of shape (n,), optional
     train_indices, test_indices : tuple of arrays of int
         Where these rows stand in the `Records`.
     public_indices, unused_indices : array of int
@@ -39,6 +40,7 @@ class Partition:
     test: tuple[Matrix, ...]
     test_labels: tuple[Labels, ...] | None
     public: Matrix | None
+    public_labels: Labels | None
     train_indices: tuple[Indices, ...]
     test_indices: tuple[Indices, ...]
     public_indices: Indices
@@ -262,6 +264,7 @@ def _assemble(
         test=tuple(rows[own] for own in test),
         test_labels=None if labels is None else tuple(labels[own] for own in test),
         public=None if public is None else rows[public],
+        public_labels=None if public is None or labels is None or public.max() >= labels.size else labels[public],
         train_indices=train,
         test_indices=test,
         public_indices=nobody if public is None else public,
