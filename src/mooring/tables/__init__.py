@@ -9,9 +9,8 @@ from mooring.tables.inference import fit_scale
 from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_ahead, read_columns, table_batches
 from mooring.tables.records import Records, hold_out
-from mooring.tables.sampling import sample_rows
+from mooring.tables.sampling import make_strata, round_robin, sample_rows, split_stratified
 from mooring.tables.schema import MISSING_WORDS, Column, Label, Schema
-from mooring.tables.stratification import make_strata, round_robin, split_stratified
 from mooring.tables.table_records import InferredTable, infer_table, read_records, read_table
 
 __all__ = [

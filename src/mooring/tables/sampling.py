@@ -1,4 +1,4 @@
-"""Some rows of a table of any size, drawn at random while all of them are checked and counted."""
+"""Rows drawn at random: from a table of any size while all of them are checked and counted; by class, or by group."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from mooring.errors import InputError
+from mooring.randomness import require_generator
 from mooring.tables.encoder import EncodedRows, encoded_batches
 from mooring.tables.reader import read_ahead
+from mooring.tables.records import Labels, label_kind_of
 from mooring.tables.schema import Schema
+from mooring.typing import Indices
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 
@@ -81,3 +85,107 @@ def _joined(before: EncodedRows | None, block: EncodedRows, chosen: npt.NDArray[
         np.concatenate([before.values, new.values]),
         before.first_row,
     )
+
+
+def make_strata(labels: Labels | None, n_rows: int) -> Indices:
+    """The class of every row; one and the same for all where labels are numbers or absent."""
+    if labels is None or label_kind_of(labels) != "classes":
+        return np.zeros(n_rows, dtype=np.int64)
+    return labels.astype(np.int64)
+
+
+def split_stratified(
+    chosen: Indices, strata: Indices, n_out: int, *, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Take `n_out` of the chosen rows out at random, so that every class gives its share to within one row.
+
+    Parameters
+    ----------
+    chosen : array of int
+        Row numbers.
+    strata : array of int
+        The class of every row there is, chosen or not.
+    n_out : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    out, rest : arrays of int
+        Row numbers, in rising order.
+
+    Examples
+    --------
+    >>> strata = np.array([0, 0, 0, 0, 1, 1])
+    >>> out, rest = split_stratified(np.arange(6), strata, 3, rng=np.random.default_rng(0))
+    >>> strata[out].tolist()
+    [0, 0, 1]
+    """
+    require_generator(rng)
+    shuffled = rng.permutation(chosen)
+    if n_out == 0:
+        return shuffled[:0], np.sort(shuffled)
+    _, codes, counts = np.unique(strata[shuffled], return_inverse=True, return_counts=True)
+    exact = counts * (n_out / shuffled.size)
+    quota = np.floor(exact + 1e-9).astype(np.int64)
+    largest_remainders = np.argsort(quota - exact, kind="stable")[: n_out - quota.sum()]
+    quota[largest_remainders] += 1
+    order = np.argsort(codes, kind="stable")
+    starts = np.cumsum(counts) - counts
+    rank = np.empty(shuffled.size, dtype=np.int64)
+    rank[order] = np.arange(shuffled.size) - starts[codes[order]]
+    out = rank < quota[codes]
+    return np.sort(shuffled[out]), np.sort(shuffled[~out])
+
+
+def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Deal rows out, class after class, each shuffled: classes and totals differ by one row at most between parts.
+
+    Examples
+    --------
+    >>> parts = round_robin(np.arange(7), np.zeros(7, dtype=np.int64), 3, rng=np.random.default_rng(0))
+    >>> [part.size for part in parts]
+    [3, 2, 2]
+    """
+    require_generator(rng)
+    shuffled = rng.permutation(chosen)
+    ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    return tuple(np.sort(ordered[part::n_parts]) for part in range(n_parts))
+
+
+def share_of(share: float, n_rows: int) -> int:
+    """This share of the rows, rounded to the nearest number of rows."""
+    return int(share * n_rows + 0.5)
+
+
+def owners_of_groups(
+    groups: Indices, strata: Indices, n_participants: int, n_public: int, *, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Say which participant every row goes to (−1: none), and which rows are public.
+
+    As many groups as participants: one each, and public rows come from all of them. Otherwise public rows are whole
+    groups, and the others go, the largest first, each to the participant with the fewest rows.
+    """
+    present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if present.size == n_participants:
+        owner = codes.astype(np.int64)
+        public, _ = split_stratified(np.arange(groups.size), strata, n_public, rng=rng)
+        owner[public] = -1
+        return owner, public
+    shuffled = rng.permutation(present.size)
+    n_public_groups = int(np.searchsorted(np.cumsum(sizes[shuffled]), n_public)) + 1 if n_public else 0
+    private = shuffled[n_public_groups:]
+    if private.size < n_participants:
+        raise InputError(
+            "n_participants",
+            expected=f"at most the number of groups, {private.size}" + (" that are not public" if n_public else ""),
+            got=str(n_participants),
+            cure="Ask for fewer participants, or leave by_group out.",
+        )
+    owner_of_group = np.full(present.size, -1, dtype=np.int64)
+    loads = np.zeros(n_participants, dtype=np.int64)
+    for group in private[np.argsort(-sizes[private], kind="stable")]:
+        poorest = int(np.argmin(loads))
+        owner_of_group[group] = poorest
+        loads[poorest] += sizes[group]
+    owner = owner_of_group[codes]
+    return owner, np.flatnonzero(owner < 0)

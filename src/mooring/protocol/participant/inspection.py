@@ -36,7 +36,7 @@ from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.stratification import make_strata, split_stratified
+from mooring.tables.sampling import make_strata, split_stratified
 from mooring.typing import Matrix, Progress
 from mooring.version import __version__
 

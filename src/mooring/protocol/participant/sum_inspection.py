@@ -20,7 +20,7 @@ from mooring.protocol.participant.inspection import measure_local_only
 from mooring.protocol.participant.secure_sums import scale_labels
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.stratification import make_strata, split_stratified
+from mooring.tables.sampling import make_strata, split_stratified
 from mooring.typing import Progress
 
 _FEWEST_ROWS, _MOST_ROWS = 16, 2_000
