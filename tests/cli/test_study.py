@@ -113,3 +113,21 @@ def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
     made = run(*project, "--ignore", "note", "--format", "json")
     assert json.loads(made.stdout)["fingerprint"] == Study.read(study).fingerprint
     assert (tmp_path / "study.projection.safetensors").exists()
+
+
+def test_a_draft_and_a_table_are_enough_to_see_whether_it_fits(data: Path, tmp_path: Path) -> None:
+    """Without vault, roster or anchor: exit code 2 and every problem, or 0."""
+    study, other = tmp_path / "study.toml", tmp_path / "other.csv"
+    run("init", data, "-o", study, *FILLED)
+    check = ["check", data, "--study", study, "--fit-only", "--format", "json"]
+    found = json.loads(commands.run(*check, code=BAD_INPUT).stdout)
+    assert [(one["column"], one["kind"]) for one in found["problems"]] == [
+        ("age", "far-outside"), ("sex", "code"), ("ill", "code"),
+    ]  # fmt: skip
+    told = flat(commands.run(*check[:-2], code=BAD_INPUT).output)
+    assert "1 cell, row 1" in told
+    assert CANARY not in told + json.dumps(found)
+    other.write_text("age,sex,ill\n50,male,no\n50,male,yes\n")
+    fits = json.loads(commands.run("check", other, *check[2:]).stdout)
+    assert (fits["fits"], fits["n_rows"], fits["class_counts"]) == (True, 2, {"no": 1, "yes": 1})
+    assert len(fits["warnings"]) == 2

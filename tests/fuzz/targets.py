@@ -38,7 +38,7 @@ from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
-from mooring.tables import open_table, read_columns, read_encoded
+from mooring.tables import check_fit, open_table, read_columns, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
@@ -118,6 +118,7 @@ def _tables(world: World) -> list[Target]:
             path, refused = write_file(place / name, data), None
             for reading in (
                 lambda: read_encoded(schema, path),
+                lambda: check_fit(schema, path),
                 lambda: read_columns(open_table(path)),
                 lambda: draft_study(path),
             ):

@@ -32,7 +32,7 @@ def test_the_page_counts_findings_and_mutants() -> None:
 
 def test_the_corpus_is_small_and_chosen_by_what_it_reaches() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 100_000
-    from mooring.tables.column_encoder import is_number
+    from mooring.tables.cells import is_number
 
     target = Target("words", lambda data: is_number(data.decode()) or is_number(""), (b"1",))
     assert choose_inputs(target, [b"2", b"3"]) == []  # they reach what the seed reaches

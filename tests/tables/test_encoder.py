@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
-from mooring.tables.column_encoder import MISSING_VALUE, cell_value, is_number
+from mooring.tables.cells import MISSING_VALUE, cell_value, is_number
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
 from mooring.tables.inference import fit_scale
 from mooring.tables.schema import Column, Label, Schema
@@ -160,11 +160,11 @@ def test_negative_zero_is_zero(table: Callable) -> None:
 
 
 BAD = {
-    "age": [(CANARY, "outside"), ("x" + CANARY, "something else"), ("inf", "infinite"), ("", "nothing")],
-    "visits": [("0." + CANARY.replace(".", ""), "not whole"), ("-Infinity", "infinite"), (CANARY + "y", "something")],
-    "sex": [(CANARY, "something else")],
-    "grade": [("3", "something else")],
-    "ill": [(CANARY, "something else"), ("?", "nothing")],
+    "age": [(CANARY, "outside"), ("x" + CANARY, "no number"), ("inf", "infinite"), ("", "nothing")],
+    "visits": [("0." + CANARY.replace(".", ""), "not whole"), ("-Infinity", "infinite"), (CANARY + "y", "a unit")],
+    "sex": [(CANARY, "a number"), ("MALE", "letter case"), ("x" + CANARY, "another word")],
+    "grade": [("3", "another word")],
+    "ill": [(CANARY, "a number"), ("?", "nothing")],
 }
 
 
@@ -197,7 +197,7 @@ def test_the_first_offending_row_of_the_file_is_named_whatever_its_column(table:
     assert refusal(lambda: read_encoded(SCHEMA, path)).what == "row 2, column 'ill'"
     path = table(HEADER + "1,1,male,1,no\n1,1\n900,1,male,1,no\n")
     error = refusal(lambda: read_encoded(SCHEMA, path))
-    assert (error.what, error.got) == ("row 2", "2")
+    assert (error.what, error.got) == ("row 2", "2 columns")
     assert "5 columns" in error.expected
 
 

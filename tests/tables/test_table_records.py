@@ -256,7 +256,7 @@ def test_ragged_rows_are_refused_without_quoting_them(write: Write) -> None:
     with pytest.raises(InputError) as caught:
         read_table(write(lines("name,age", "alice,41", "secret,42,43")))
     assert "secret" not in str(caught.value)
-    assert (caught.value.what, caught.value.got) == ("row 2", "3")
+    assert (caught.value.what, caught.value.got) == ("row 2", "3 columns")
     assert caught.value.__context__ is None
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from mooring.cli.execution import (
+    BAD_INPUT,
     DEFAULT_STUDY,
     DEFAULT_VAULT,
     AnchorPath,
     Format,
     IgnoreColumns,
+    Output,
     StudyPath,
     TablePath,
     VaultPath,
@@ -23,7 +26,11 @@ from mooring.cli.execution import (
     open_participant,
     quote_command,
     run_command,
+    show_progress,
 )
+
+if TYPE_CHECKING:
+    from mooring.tables.problems import Problem
 
 
 def check(
@@ -37,6 +44,13 @@ def check(
     ] = None,
     ignore: IgnoreColumns = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another self-attack.")] = 0,
+    fit_only: Annotated[
+        bool,
+        typer.Option(
+            "--fit-only",
+            help="Only see whether the table fits, and list every problem; needs no vault, roster or anchor.",
+        ),
+    ] = False,
     format: Format = "text",
 ) -> None:
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
@@ -45,9 +59,14 @@ def check(
     knows. What is found is kept in the vault, with a page for you; nothing leaves. In a study of secure sums the attackers
     are after membership: with the study's noise, and without any.
 
+    Example: mooring check patients.csv --study draft.toml --fit-only
+
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
     with run_command(format) as console:
+        if fit_only:
+            _check_fit(console, data, study, ignore or ())
+            return
         from mooring.atomic_io import require_writable, write_atomically
         from mooring.report import render_check
 
@@ -73,3 +92,48 @@ def check(
             if agreed.sums is None
             else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
         )
+
+
+def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) -> None:
+    """Print every reason why a table does not fit; exit as for other input that cannot be used."""
+    from mooring.protocol.messages.study import Study
+    from mooring.tables import check_fit
+
+    agreed = Study.read(study)
+    with show_progress("Reading the table") as told:
+        fit = check_fit(
+            agreed.schema, data, ignore=ignore, person=agreed.sums.person if agreed.sums else "", progress=told
+        )
+    small = [name for name, n in fit.class_counts.items() if 0 < n < agreed.smallest_class]
+    warnings = [
+        f"Class {name!r} has fewer than {agreed.smallest_class} rows: the study refuses such a table." for name in small
+    ]
+    result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
+    if fit.fits:
+        verdict = f"{fit.n_rows} rows fit the study {escape(repr(agreed.name))}. Nothing was kept, and nothing left."
+        console.show(result, verdict, *(f"  • {escape(words)}" for words in warnings))
+        return
+    n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
+    console.show(
+        result,
+        f"The table does not fit the study {escape(repr(agreed.name))}: {len(fit.problems)} problems, {n_cells} cells, in "
+        f"{fit.n_rows} rows. Row 1 is the first beneath the header.",
+        *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
+        *_list_problems(fit.problems),
+    )
+    raise typer.Exit(BAD_INPUT)
+
+
+def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:
+    """Problems by column: what is wrong, how often, where first, and what to do."""
+    heading = ""
+    for one in problems:
+        above = f"[bold]{escape(one.column or 'Lines')}[/bold], {escape(one.expected)}"
+        above = above if one.n_cells else "[bold]Columns[/bold]"
+        if above != heading:
+            yield above
+        heading, unit = above, "cell" if one.column else "line"
+        rows = ", ".join(map(str, one.first_rows)) + (", …" if one.n_cells > len(one.first_rows) else "")
+        plural = "s" if one.n_cells > 1 else ""
+        where = f": {one.n_cells} {unit}{plural}, row{plural} {rows}" if one.n_cells else ""
+        yield f"  • {escape(one.got)}{where}. {escape(one.suggestion)}"

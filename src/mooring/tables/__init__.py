@@ -1,6 +1,6 @@
 """Tables and images as rows of numbers: one reader, one schema, one encoder; and rows partitioned among participants."""
 
-from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
+from mooring.tables.encoder import EncodedRows, TableFit, check_fit, encode_table, encoded_batches, read_encoded
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.images.array_files import read_idx
 from mooring.tables.images.pixels import decode_images
@@ -23,6 +23,8 @@ __all__ = [
     "Records",
     "Schema",
     "TableFile",
+    "TableFit",
+    "check_fit",
     "decode_images",
     "encode_table",
     "encoded_batches",

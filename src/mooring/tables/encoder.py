@@ -18,18 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import (
-    MISSING_VALUE,
-    InvalidValue,
-    as_text,
-    cell_value,
-    encode_column,
-    encode_numbers,
-    is_number,
-    read_cells,
-    require_readable,
-)
+from mooring.tables.cells import MISSING_VALUE, as_text, cell_value, is_number, is_readable
+from mooring.tables.column_encoder import encode_column, encode_numbers, read_cells
 from mooring.tables.files import TableFile, no_rows, open_table
+from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Matrix, Progress
@@ -109,35 +101,155 @@ def encoded_batches(
     >>> encoded.rows.tolist(), encoded.labels.tolist()
     ([[0.0], [0.5]], [0, 1])
     """
+    reading = _open(schema, path, labels, ignore, person)
+    for problem in reading.problems:
+        raise problem.error()
+    log = ProblemLog(reading.columns, reading.label)
+    try:
+        for encoded in _scan(reading, log, rows_at_once, progress):
+            if encoded is not None and not log:
+                yield encoded
+    except InputError:
+        if not log:
+            raise
+    if log:
+        raise log.first_error() from None
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """Whether a table fits a schema, and every reason why it does not.
+
+    Attributes
+    ----------
+    n_rows : int
+        That were read, lines of another length not counted.
+    problems : tuple of Problem
+    class_counts : dict of int
+        Rows a class, where everything fits.
+    stopped : str
+        Why the rest of the table could not be read; else empty.
+    """
+
+    n_rows: int
+    problems: tuple[Problem, ...]
+    class_counts: dict[str, int]
+    stopped: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems and not self.stopped
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; no cell is quoted."""
+        problems = [problem.as_dict() for problem in self.problems]
+        return {"fits": self.fits, **vars(self), "problems": problems}
+
+
+def check_fit(
+    schema: Schema,
+    path: str | Path,
+    *,
+    labels: LabelUse = "require",
+    ignore: Sequence[str] = (),
+    person: str = "",
+    progress: Progress | None = None,
+) -> TableFit:
+    """Read a whole table in bounded memory, and collect everything that does not fit.
+
+    Parameters
+    ----------
+    schema, path, labels, ignore, person, progress
+        As in `encoded_batches`, which refuses what is found here.
+    """
+    reading = _open(schema, path, labels, ignore, person)
+    log = ProblemLog(reading.columns, reading.label)
+    counts = np.zeros(len(schema.label.classes), dtype=np.int64)
+    stopped = ""
+    try:
+        for encoded in _scan(reading, log, _ROWS_AT_ONCE, progress):
+            if encoded is not None and encoded.labels is not None and counts.size:
+                counts += np.bincount(encoded.labels, minlength=counts.size)
+    except InputError as problem:
+        stopped = str(problem)
+    problems = (*reading.problems, *log.problems)
+    by_class = {} if problems else dict(zip(schema.label.classes, counts.tolist(), strict=True))
+    return TableFit(log.n_rows, problems, by_class, stopped)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What is read of a table, and what is wrong with its header."""
+
+    schema: Schema
+    table: TableFile
+    label: Column | None
+    person: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns to read: those of the schema, the label, and the one that names persons."""
+        person = [Column(self.person, "category", categories=("",), inferred=True)] if self.person else []
+        return (*self.schema.columns, *([self.label] if self.label is not None else []), *person)
+
+
+def _open(schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str], person: str) -> _Reading:
+    """Read the header of a table; columns that it does not have, or that are of no use, are problems and not read."""
     table = open_table(path)
-    label = _label_column(schema, table, labels)
-    _check_names(schema, table, [*ignore, *([person] if person else [])])
-    if person and person not in table.names:
-        raise _absent(schema, f"column {person!r}, which names persons", person, table)
-    columns = (*schema.columns, *([label] if label is not None else []))
-    for name in (
-        [*(column.name for column in columns), *([person] if person else [])] if table.schema is not None else ()
-    ):
-        require_readable(name, table.schema.field(name).type)
+    label, wanted = _label_column(schema, table, use), [column.name for column in schema.columns]
+    what = {name: f"column {name!r}" for name in wanted}
+    if label is not None:
+        what = {label.name: f"label column {label.name!r}"} | what
+    if person:
+        what[person] = f"column {person!r}, which names persons"
+    present = frozenset(table.names)
+    problems = [_absent(schema, words, name, table) for name, words in what.items() if name not in present]
+    # All that is declared is there, or some of it: the first line is a header and may be quoted.
+    known = schema.names.union(ignore, [person])
+    unknown = [name for name in table.names if name not in known] if schema.names & present else []
+    problems += [_unknown(name) for name in unknown]
+    types = {} if table.schema is None else {name: table.schema.field(name).type for name in what if name in present}
+    unreadable = {name: kind for name, kind in types.items() if not is_readable(kind)}
+    problems += [_unreadable(name, kind) for name, kind in unreadable.items()]
+    usable = present - unreadable.keys()
+    return _Reading(
+        replace(schema, columns=tuple(column for column in schema.columns if column.name in usable)),
+        table,
+        label if label is not None and label.name in usable else None,
+        person if person in usable else "",
+        tuple(problems),
+    )
+
+
+def _scan(
+    reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
+) -> Iterator[EncodedRows | None]:
+    """Encode batch after batch; one with something that does not fit is None, and the log takes the reasons."""
+    schema, columns = reading.schema, reading.columns
+    if not columns:
+        return
     # Words that a study declares as missing must reach the fingerprint as they stand: columns with such come as words.
     as_words = any(not is_number(word.strip()) for word in schema.missing_words)
     batches = table_batches(
-        table,
+        reading.table,
         numbers=[column.name for column in columns if column.kind != "category" and not as_words],
-        words=[
-            *(column.name for column in columns if column.kind == "category" or as_words),
-            *([person] if person else []),
-        ],
+        words=[column.name for column in columns if column.kind == "category" or as_words],
         missing_words=MISSING_WORDS,
         rows_at_once=rows_at_once,
+        ragged=log.ragged,
         progress=progress,
     )
-    first_row = 1
     for batch in batches:
-        encoded = _encode(schema, batch, label, first_row)
-        yield replace(encoded, persons=_read_persons(person, batch, first_row)) if person else encoded
-        first_row += encoded.rows.shape[0]
-    if first_row == 1:
+        encoded, invalid = _encode(schema, batch, reading.label, log.n_rows + 1)
+        if reading.person:
+            persons, broken = _read_persons(reading.person, batch)
+            invalid += [(len(columns) - 1, cells) for cells in broken]
+            encoded = replace(encoded, persons=persons)
+        log.add(encoded.rows.shape[0], invalid)
+        yield None if invalid else encoded
+    if log.n_rows == 0 and not log:
         raise no_rows()
 
 
@@ -157,49 +269,50 @@ def read_encoded(
 
 def encode_table(schema: Schema, table: Any) -> Matrix:
     """Encode a pyarrow table that has the columns of the schema; labels are left alone."""
-    rows, start = np.empty((table.num_rows, schema.n_features)), 0
+    rows, start, log = np.empty((table.num_rows, schema.n_features)), 0, ProblemLog(schema.columns)
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        rows[start : start + batch.num_rows] = _encode(schema, [batch], None, start + 1).rows
+        encoded, invalid = _encode(schema, [batch], None, start + 1)
+        rows[start : start + batch.num_rows] = encoded.rows
+        log.add(batch.num_rows, invalid)
         start += batch.num_rows
+    if log:
+        raise log.first_error()
     return rows
 
 
-def _encode(schema: Schema, batch: Sequence[Any], label: Column | None, first_row: int) -> EncodedRows:
+def _encode(
+    schema: Schema, batch: Sequence[Any], label: Column | None, first_row: int
+) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
+    """The encoded rows; and which cells do not fit, with the place of their column: the rows are of no use then."""
     columns = (*schema.columns, *([label] if label is not None else []))
     missing, n = schema.all_missing_words, sum(part.num_rows for part in batch)
     rows = np.empty((n, schema.n_features), order="F")
     values = np.empty((n, len(columns)), order="F")
-    offences: list[tuple[int, int, InvalidValue]] = []
+    invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
     at = 0
     done = len(schema.columns) if encode_numbers(schema.columns, batch, missing, rows, values) else 0
     for k, column in enumerate(columns[done:], start=done):
         own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width
-        offence = encode_column(column, [part.column(column.name) for part in batch], missing, own, values[:, k])
-        if offence is not None:
-            offences.append((offence.row, k, offence))
-        elif column is label:
+        found = encode_column(column, [part.column(column.name) for part in batch], missing, own, values[:, k])
+        invalid += [(k, cells) for cells in found]
+        if column is label and not found:
             labels = own.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
-    if offences:  # the first in the file, not in the order of the columns
-        row, k, offence = min(offences, key=lambda found: found[:2])
-        raise offence.error(first_row + row, columns[k], is_label=columns[k] is label)
-    return EncodedRows(rows, labels, values, first_row)
+    return EncodedRows(rows, labels, values, first_row), invalid
 
 
-def _read_persons(person: str, batch: Sequence[Any], first_row: int) -> npt.NDArray[np.float64]:
+def _read_persons(person: str, batch: Sequence[Any]) -> tuple[npt.NDArray[np.float64], list[InvalidCells]]:
     found = np.empty(sum(part.num_rows for part in batch))
-    offence = read_cells(person, [part.column(person) for part in batch], found)
-    if offence is not None:
-        raise offence.error(first_row + offence.row, Column(person, "category", categories=("",)), is_label=False)
+    broken = read_cells(person, [part.column(person) for part in batch], found)
     start = 0
-    for cells in (part.column(person) for part in batch):
+    for cells in (part.column(person) for part in batch) if not broken else ():
         own = found[start : start + len(cells)]
         rounded = np.flatnonzero((np.abs(own) >= 2**53) & (own != MISSING_VALUE))  # two persons would be one
         words = (as_text(cell) for cell in cells.take(rounded).to_pylist())
         own[rounded] = [cell_value(f"number {(word or '').strip()}") for word in words]
         start += len(cells)
-    return found
+    return found, broken
 
 
 def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:
@@ -209,36 +322,48 @@ def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | N
     label = schema.label
     if label.kind == "none" or use == "ignore" or (use == "allow" and label.column not in table.names):
         return None
-    if label.column not in table.names:
-        raise _absent(schema, f"label column {label.column!r}", label.column, table)
     if label.kind == "classes":
         return Column(label.column, "category", categories=label.classes)
     return Column(label.column, "number", label.low, label.high)
 
 
-def _check_names(schema: Schema, table: TableFile, ignore: Sequence[str]) -> None:
-    named, known = frozenset(table.names), schema.names.union(ignore)
-    for column in schema.columns:
-        if column.name not in named:
-            raise _absent(schema, f"column {column.name!r}", column.name, table)
-    for name in table.names:
-        if name not in known:
-            # All that is declared is there, so the first line is a header and may be quoted.
-            raise InputError(
-                "data file",
-                expected="made of the study's columns",
-                got=f"the column {name!r}, which the study does not know",
-                cure=f"Declare it in the study, or leave it out with --ignore {shlex.quote(name)}.",
-            )
+def _absent(schema: Schema, what: str, name: str, table: TableFile) -> Problem:
+    """A column that is not there; a first line with no name of the schema may be a record, which is not quoted."""
+    others = {other.casefold(): other for other in table.names if other not in schema.names}
+    near = get_close_matches(name.casefold(), others, n=3) if schema.names & set(table.names) else []
+    hint = f", but with {', '.join(repr(others[other]) for other in near)}" if near else ""
+    return Problem(
+        ProblemKind.ABSENT_COLUMN,
+        name,
+        0,
+        (),
+        f"a table with {what}, which the study declares",
+        f"a header without {name!r}{hint}",
+        f"Rename {others[near[0]]!r} to {name!r}, if it is the same."
+        if near
+        else "Name the columns in the first line of the file as the study does.",
+    )
 
 
-def _absent(schema: Schema, what: str, name: str, table: TableFile) -> InputError:
-    """The error for a table without a column; a first line with no name of the schema may be a record: not quoted."""
-    near = get_close_matches(name, table.names, n=3) if schema.names & set(table.names) else []
-    hint = f", but has {', '.join(map(repr, near))}" if near else ""
-    return InputError(
-        "data file",
-        expected=f"a table with {what}, which the study declares",
-        got=f"one that does not name it in its header{hint}",
-        cure="Name the columns in the first line of the file as the study does.",
+def _unknown(name: str) -> Problem:
+    return Problem(
+        ProblemKind.UNKNOWN_COLUMN,
+        name,
+        0,
+        (),
+        "made of the study's columns",
+        f"the column {name!r}, which the study does not know",
+        f"Declare it in the study, or leave it out with --ignore {shlex.quote(name)}.",
+    )
+
+
+def _unreadable(name: str, kind: Any) -> Problem:
+    return Problem(
+        ProblemKind.UNREADABLE,
+        name,
+        0,
+        (),
+        "made of numbers or words",
+        f"values of type {str(kind).partition('<')[0]}",  # without names of fields
+        "Write the column in another form.",
     )

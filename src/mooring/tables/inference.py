@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import as_text, missing_numbers
+from mooring.tables.cells import as_text, missing_numbers
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Indices

@@ -19,6 +19,7 @@ import pyarrow.parquet
 
 from mooring.errors import InputError
 from mooring.tables.files import TableFile, explain_read_errors, is_gzip, is_utf8, no_rows, not_a_table
+from mooring.tables.problems import RaggedLines
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
@@ -38,6 +39,7 @@ def table_batches(
     missing_words: Sequence[str] = (),
     keep_bytes: bool = False,
     rows_at_once: int = 65_536,
+    ragged: RaggedLines | None = None,
     progress: Progress | None = None,
 ) -> Iterator[list[Any]]:
     """Stream some columns of a table.
@@ -55,6 +57,8 @@ def table_batches(
         Whether bytes of Parquet come as they are (images), and not as text.
     rows_at_once : int
         At most.
+    ragged : RaggedLines, optional
+        Takes lines of another length, which are then passed over; without it, the first of them is refused.
     progress : callable, optional
         Is called with bytes read and bytes in all.
 
@@ -75,7 +79,7 @@ def table_batches(
 
     if table.schema is None:
         types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, pa.dictionary(pa.int32(), pa.string()))
-        source = _text_batches(table, types, missing_words, told)
+        source = _text_batches(table, types, missing_words, ragged, told)
     else:
         source = _parquet_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
     yield from _regrouped(source, rows_at_once)
@@ -294,7 +298,11 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
 
 
 def _text_batches(
-    table: TableFile, types: dict[str, Any], missing_words: Sequence[str], told: Callable[[float], None]
+    table: TableFile,
+    types: dict[str, Any],
+    missing_words: Sequence[str],
+    ragged: RaggedLines | None,
+    told: Callable[[float], None],
 ) -> Iterator[Any]:
     """Batches in these types; from the first block with something else on, as bytes."""
     n_read = 0
@@ -309,13 +317,13 @@ def _text_batches(
             return
         n_read += batch.num_rows
         yield batch
-    ragged: list[Any] = []
+    refuse, ragged = ragged is None, RaggedLines() if ragged is None else ragged
     n_passed = 0
     batches = _parsed(table, dict.fromkeys(types, pa.binary()), (), ragged, told)
     while True:
         with explain_read_errors():
             batch = next(batches, None)
-        end = ragged[0].number - 1 - table.n_skipped if ragged else None
+        end = ragged.numbers[0] - 1 if ragged.numbers and refuse else None
         if batch is not None:
             keep = batch.num_rows if end is None else min(batch.num_rows, end - n_passed)
             again = min(keep, max(0, n_read - n_passed))
@@ -323,14 +331,8 @@ def _text_batches(
                 yield batch.slice(again, keep - again)
             n_passed += batch.num_rows
         if end is not None and (batch is None or n_passed > end or keep < batch.num_rows):
-            row = ragged[0]
-            raise InputError(
-                f"row {row.number - table.n_skipped}",
-                expected=f"of {row.expected_columns} columns, as the first line is",
-                got=f"{row.actual_columns}",
-                cure="Check that row for stray separators and quotes.",
-            )
-        if batch is None:
+            raise ragged.problem.error()
+        if batch is None or ragged.are_too_many:
             return
 
 
@@ -338,7 +340,7 @@ def _parsed(
     table: TableFile,
     types: dict[str, Any],
     missing_words: Sequence[str],
-    ragged: list[Any] | None,
+    ragged: RaggedLines | None,
     told: Callable[[float], None],
 ) -> Iterator[Any]:
     """Batches of a text file; with `ragged`, lines of another length are put there, and anything goes into bytes."""
@@ -347,7 +349,7 @@ def _parsed(
     def remember(row: Any) -> str:
         if ragged is None:
             return "error"
-        ragged.append(row)
+        ragged.add(row.number - table.n_skipped, row.actual_columns, row.expected_columns)
         return "skip"
 
     careful = ragged is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.tables.column_encoder import is_number
+from mooring.tables.cells import is_number
 from mooring.tables.encoder import encode_table
 from mooring.tables.files import TableFile, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images

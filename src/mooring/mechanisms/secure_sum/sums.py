@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.prime_field import LARGEST
-from mooring.tables.column_encoder import MISSING_VALUE
+from mooring.tables.cells import MISSING_VALUE
 from mooring.typing import Matrix
 
 Integers = npt.NDArray[np.int64]

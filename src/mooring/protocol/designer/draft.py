@@ -20,7 +20,7 @@ from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.tables.column_encoder import is_number
+from mooring.tables.cells import is_number
 from mooring.tables.files import TableFile, open_table
 from mooring.tables.schema import MissingRule
 

@@ -1,0 +1,338 @@
+"""What does not fit a schema: which cells, how many, and what to do about each kind.
+
+Nothing here quotes a cell. Of numbers that often stand for a missing value (`SENTINELS`, a public list) the suggestion names
+the one that was found; of categories it lists the declared ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from mooring.errors import InputError
+from mooring.tables.cells import FINITE
+from mooring.tables.schema import Column
+
+Mask = npt.NDArray[np.bool_]
+SENTINELS = (0.0, *(sign * digit for digit in (1, 9, 99, 999, 9999, 99999) for sign in (1.0, -1.0)))
+"""Numbers by which tables say that a value is missing."""
+N_FIRST_ROWS = 5
+_MOST_RAGGED = 10_000
+MANY_WORDS = 50
+"""So many different unknown words in a batch are free text or identifiers, not misspelt categories."""
+
+
+class ProblemKind(StrEnum):
+    """What is wrong: with cells, with lines, or with a column as a whole."""
+
+    MISSING = "missing"
+    DECIMAL_COMMA = "decimal-comma"
+    DATE = "date"
+    NUMBER_WITH_UNIT = "number-with-unit"
+    NOT_A_NUMBER = "not-a-number"
+    INFINITE = "infinite"
+    NOT_WHOLE = "not-whole"
+    SENTINEL = "sentinel"
+    FAR_OUTSIDE = "far-outside"
+    OUTSIDE = "outside"
+    LETTER_CASE = "letter-case"
+    CODE = "code"
+    FREE_TEXT = "free-text"
+    UNKNOWN_CATEGORY = "unknown-category"
+    ENCODING = "encoding"
+    LINE_LENGTH = "line-length"
+    ABSENT_COLUMN = "absent-column"
+    UNKNOWN_COLUMN = "unknown-column"
+    UNREADABLE = "unreadable"
+
+
+# What came, and what to do about it.
+_WORDS: dict[ProblemKind, tuple[str, str]] = {
+    ProblemKind.MISSING: ("nothing", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'),
+    ProblemKind.DECIMAL_COMMA: (
+        "a number with a comma",
+        "Write it with a decimal point, and without a mark for thousands.",
+    ),
+    ProblemKind.DATE: (
+        "a date",
+        "Leave the column out, or turn it into a number before, such as an age.",
+    ),
+    ProblemKind.NUMBER_WITH_UNIT: (
+        "a number with a unit, or a sign before it",
+        "Write the number alone, in the unit that the study means.",
+    ),
+    ProblemKind.NOT_A_NUMBER: (
+        "text that is no number",
+        "Correct it; or declare it in missing_words, if it stands for a missing value, or the column as a category.",
+    ),
+    ProblemKind.INFINITE: ("an infinite one", "Correct it, or leave the cell empty."),
+    ProblemKind.NOT_WHOLE: ("one that is not whole", 'Correct it, or declare kind = "number".'),
+    ProblemKind.SENTINEL: (
+        "{value}, which is outside and often stands for a missing value",
+        'If it does here, declare "{value}" in missing_words, or leave the cells empty; else correct the declared range.',
+    ),
+    ProblemKind.FAR_OUTSIDE: (
+        "one outside, by more than the width of the range",
+        "Check the unit, and whether it stands for a missing value; else correct it or the declared range.",
+    ),
+    ProblemKind.OUTSIDE: (
+        "one outside",
+        'Correct it or the declared range, or declare outside = "clip" for the column.',
+    ),
+    ProblemKind.LETTER_CASE: (
+        "a declared word in other letter case",
+        "Write it as it is declared, or declare it as it is written everywhere.",
+    ),
+    ProblemKind.CODE: ("a number", "Write the declared words in place of codes, or declare the codes."),
+    ProblemKind.FREE_TEXT: (
+        "many different words: free text or identifiers",
+        "Leave the column out of the study.",
+    ),
+    ProblemKind.UNKNOWN_CATEGORY: ("another word", "Correct its spelling, or declare it."),
+    ProblemKind.ENCODING: ("text that is not UTF-8", "Save the table again, in UTF-8."),
+}
+_TEXT_KINDS = (
+    (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
+    (
+        ProblemKind.DATE,
+        r"^[0-9]{4}([-/.])[0-9]{1,2}[-/.][0-9]{1,2}([T ].*)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{4}|[0-9]{2})([T ].*)?$",
+    ),
+    (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class InvalidCells:
+    """Cells of one column in one batch that do not fit, for one reason.
+
+    Attributes
+    ----------
+    kind : ProblemKind
+    rows : array of int
+        Their places in the batch, rising, at least one.
+    value : str
+        Which of `SENTINELS` they hold.
+    """
+
+    kind: ProblemKind
+    rows: npt.NDArray[np.int64]
+    value: str = ""
+
+
+def classify_text(words: Any, wrong: Mask) -> list[tuple[ProblemKind, Mask]]:
+    """Sort words that are no numbers by what they look like.
+
+    Parameters
+    ----------
+    words : pyarrow.Array of trimmed text
+    wrong : array of bool
+        Which of them to sort.
+    """
+    found, left = [], wrong
+    for kind, pattern in _TEXT_KINDS:
+        own = left & pc.match_substring_regex(words, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+        found.append((kind, own))
+        left = left & ~own
+    return [*found, (ProblemKind.NOT_A_NUMBER, left)]
+
+
+def find_invalid_numbers(column: Column, numbers: npt.NDArray[np.float64], *, passed_over: Mask) -> list[InvalidCells]:
+    """Cells of a column of numbers that its declaration does not allow.
+
+    Parameters
+    ----------
+    column : Column
+    numbers : array of shape (n,)
+        NaN where missing.
+    passed_over : array of bool
+        Cells that are known to be no numbers.
+    """
+    missing, low, high = np.isnan(numbers) & ~passed_over, column.low, column.high
+    outside = ((numbers < low) | (numbers > high)) & (column.outside == "refuse")
+    far = (numbers < low - (high - low)) | (numbers > high + (high - low))
+    sentinels = [(ProblemKind.SENTINEL, outside & (numbers == one), f"{one:g}") for one in SENTINELS if outside.any()]
+    masks = [
+        (ProblemKind.MISSING, missing & (column.missing == "refuse"), ""),
+        (ProblemKind.INFINITE, np.isinf(numbers), ""),
+        (ProblemKind.NOT_WHOLE, (numbers != np.rint(numbers)) & ~np.isnan(numbers) & (column.kind == "integer"), ""),
+        *sentinels,
+        (ProblemKind.FAR_OUTSIDE, outside & far, ""),
+        (ProblemKind.OUTSIDE, outside, ""),
+    ]
+    found, left = [], ~passed_over
+    for kind, mask, value in masks:
+        own, left = mask & left, left & ~mask
+        if own.any():
+            found.append(InvalidCells(kind, np.flatnonzero(own), value))
+    return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why a table does not fit a schema.
+
+    Attributes
+    ----------
+    kind : ProblemKind
+    column : str
+        Empty for lines of another length.
+    n_cells : int
+        How many cells, or lines; 0 where the column as a whole is meant.
+    first_rows : tuple of int
+        Numbers of the first rows, from 1, the header not counted.
+    expected, got, suggestion : str
+    """
+
+    kind: ProblemKind
+    column: str
+    n_cells: int
+    first_rows: tuple[int, ...]
+    expected: str
+    got: str
+    suggestion: str
+
+    @property
+    def what(self) -> str:
+        """Where it is first."""
+        if self.kind in (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN):
+            return "data file"
+        row = f"row {self.first_rows[0]}" if self.first_rows else ""
+        return ", ".join(part for part in (row, f"column {self.column!r}" if self.column else "") if part)
+
+    def error(self, *, note: str = "") -> InputError:
+        """The refusal, with a further sentence."""
+        return InputError(self.what, expected=self.expected, got=self.got, cure=f"{self.suggestion} {note}".strip())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; no cell is quoted."""
+        return {**vars(self), "kind": self.kind.value, "first_rows": list(self.first_rows)}
+
+
+@dataclass
+class RaggedLines:
+    """Lines of a text file that have another number of columns than the first: they are passed over, and counted.
+
+    Attributes
+    ----------
+    numbers : list of int
+        Of the lines, counted as rows: from 1, the header not counted.
+    n_found, n_expected : int
+        Columns of the first of them, and of the first line.
+    """
+
+    numbers: list[int] = field(default_factory=list)
+    n_found: int = 0
+    n_expected: int = 0
+
+    def add(self, number: int, n_found: int, n_expected: int) -> None:
+        """Take a line."""
+        self.n_found, self.n_expected = self.n_found or n_found, n_expected
+        self.numbers.append(number)
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether it is of no use to read on."""
+        return len(self.numbers) > _MOST_RAGGED
+
+    def number_of(self, places: Any) -> Any:
+        """The numbers in the file of rows that are counted from 0 without these lines."""
+        above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # rows above each line
+        return places + 1 + np.searchsorted(above, places, side="right")
+
+    @property
+    def problem(self) -> Problem:
+        """What is wrong with them."""
+        return Problem(
+            ProblemKind.LINE_LENGTH,
+            "",
+            len(self.numbers),
+            tuple(self.numbers[:N_FIRST_ROWS]),
+            f"of {self.n_expected} columns, as the first line is",
+            f"{self.n_found} columns",
+            "Check for stray separators and quotes; where commas separate columns, a decimal comma splits a cell."
+            + (" The table was not read further." if self.are_too_many else ""),
+        )
+
+
+@dataclass
+class _Tally:
+    n_cells: int = 0
+    rows: list[int] = field(default_factory=list)
+
+
+class ProblemLog:
+    """Collects what does not fit, batch after batch, in memory that grows with columns and not with rows.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    label : Column, optional
+        The one of them that is the label.
+
+    Attributes
+    ----------
+    ragged : RaggedLines
+        For the reader to fill.
+    n_rows : int
+        Taken so far.
+    """
+
+    def __init__(self, columns: Sequence[Column], label: Column | None = None) -> None:
+        self._columns, self._label = columns, label
+        self.ragged, self.n_rows = RaggedLines(), 0
+        self._tallies: dict[tuple[int, ProblemKind, str], _Tally] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tallies) or bool(self.ragged.numbers)
+
+    def add(self, n_rows: int, invalid: Iterable[tuple[int, InvalidCells]]) -> None:
+        """Take a batch of so many rows: places of columns, and their cells that do not fit."""
+        for place, cells in invalid:
+            tally = self._tallies.setdefault((place, cells.kind, cells.value), _Tally())
+            tally.n_cells += cells.rows.size
+            first = self.n_rows + cells.rows[: N_FIRST_ROWS - len(tally.rows)]
+            tally.rows += self.ragged.number_of(first).tolist()
+        self.n_rows += n_rows
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """One a column and reason, in the order of the columns, the most frequent first."""
+        order = sorted(self._tallies.items(), key=lambda item: (item[0][0], -item[1].n_cells))
+        lines = (self.ragged.problem,) if self.ragged.numbers else ()
+        return (*lines, *(self._describe(*key, tally) for key, tally in order))
+
+    def first_error(self) -> InputError:
+        """The refusal of the first row of the file that does not fit, with how many cells there are; without a value."""
+        problems = self.problems
+        first = min(problems, key=lambda one: one.first_rows[0])
+        others = [one for one in problems if one.column]
+        n_cells, n_columns = sum(one.n_cells for one in others), len({one.column for one in others})
+        where = f"{n_columns} column{'s' * (n_columns > 1)}"
+        note = f"{n_cells} cells of {where} do not fit; 'mooring check --fit-only' lists all."
+        return first.error(note=note if n_cells > 1 else "")
+
+    def _describe(self, place: int, kind: ProblemKind, value: str, tally: _Tally) -> Problem:
+        column = self._columns[place]
+        is_label = column is self._label
+        got, suggestion = (words.format(value=value) for words in _WORDS[kind])
+        if is_label and kind is ProblemKind.MISSING:
+            suggestion = "Correct the row, or leave it out."
+        expected = describe_expected(column, is_label=is_label)
+        return Problem(kind, column.name, tally.n_cells, tuple(tally.rows), expected, got, suggestion)
+
+
+def describe_expected(column: Column, *, is_label: bool = False) -> str:
+    """What a column declares, in words."""
+    if column.inferred:
+        return "text in UTF-8"
+    if column.kind == "category":
+        shown = ", ".join(column.categories[:10]) + (", …" if len(column.categories) > 10 else "")
+        return f"a {'class' if is_label else 'category'} that the study declares ({shown})"
+    kind = "whole number" if column.kind == "integer" else "number"
+    return f"a {kind} from {column.low:g} to {column.high:g}"
