@@ -58,7 +58,9 @@ from mooring.typing import Progress
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
 _NUMBERS_AT_ONCE = 2**16  # that get noise: as many as the processor's cache holds
-_THREADS = min(8, os.cpu_count() or 1)
+# Cores that this process may use: in a container or under taskset fewer than the machine has, and threads take memory.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_THREADS = min(8, _CORES)
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
