@@ -307,10 +307,10 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("spare", [2, 1, 0])
 def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> None:
-    given = make_sum_study(folder, p=7, n_colluders=0)
+    given = make_sum_study(folder, p=8)
     t = given.study.sum_scheme.threshold.threshold
-    assert t == 5
-    through(given, range(7), combiners=range(t + spare))
+    assert t == 6
+    through(given, range(8), combiners=range(t + spare))
     assert open_total(given.study, given.work, given.inbox).checked == (spare > 0)
     wrong = read_combined_share(given.inbox / "p2.share", given.study)
     forged = np.random.default_rng(0).integers(PRIME, size=wrong.elements.size, dtype=np.uint64)
@@ -376,6 +376,10 @@ def test_absent_combiners_and_late_participants(folder: Path) -> None:
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     for i in (5, 6):
         assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
+    Ledger(given.vaults[5].folder).record_answer(given.study.digest, "0" * 64)  # as if it had answered another list
+    with pytest.raises(RefusedError) as refused:
+        predict_rows(given.vaults[5], given.study, given.table(5), result=folder / "results" / "p5")
+    assert refused.value.what == "the result"
 
 
 def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
@@ -458,6 +462,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"combiners": ("p0", "nobody")}, "combiners"),
         ({"combiners": ("p0", "p0")}, "combiners"),
         ({"epsilon": None, "least_rows": 1}, "epsilon"),
+        ({"n_colluders": 0}, "colluders"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 0.01}, "delta"),

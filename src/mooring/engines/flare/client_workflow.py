@@ -45,6 +45,7 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.secure_sums import SumShareResult
 from mooring.protocol.participant.upload import ShareResult, used_anchor
+from mooring.protocol.storage.ledger import Ledger
 from mooring.typing import Progress
 
 _COMMAND = "mooring flare"
@@ -203,7 +204,7 @@ class ClientWorkflow:
                 announced = _announced(told, name)
                 fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
         if study.sums is not None:
-            read_sum_result(arriving, study)
+            read_sum_result(arriving, study, answered=Ledger(vault.folder).find_answer(study.digest))
             digest, names = hash_file(arriving / MODEL_FILE, what="the model"), [MODEL_FILE, SUM_FILE]
         else:
             delivered = read_result(arriving, study, participant.member)

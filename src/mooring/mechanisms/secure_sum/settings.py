@@ -94,6 +94,13 @@ class SumSettings:
                 got=str(self.rows_per_person),
                 cure="Name that column with 'person', or leave this out.",
             )
+        if self.n_colluders < 1:
+            raise InputError(
+                "colluders",
+                expected="1 or more",
+                got=str(self.n_colluders),
+                cure="An analyst may always have one participant on its side; plan for it.",
+            )
         if self.least_rows < 1:
             raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is usual.")
         if len(set(self.combiners)) < len(self.combiners):

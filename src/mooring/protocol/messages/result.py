@@ -119,14 +119,25 @@ def write_sum_result(path: Path, study: Study, *, list_digest: str, model_digest
     write_signed(path, kind=SUM_KIND, fields=fields, arrays={}, signer=signer)
 
 
-def read_sum_result(folder: str | Path, study: Study) -> Model:
-    """Read the delivered model of a study of secure sums, or refuse it with a reason."""
+def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = None) -> Model:
+    """Read the delivered model of a study of secure sums, or refuse it with a reason.
+
+    Parameters
+    ----------
+    folder : path
+        With result.safetensors and model.onnx.
+    study : Study
+    answered : str, optional
+        Digest of the closing list that the reader answered as a combiner; the model must be of that list.
+    """
     study.require_roster()
     analyst = study.analyst.signing_key if study.analyst else ""
     found = read_signed(
         Path(folder) / SUM_FILE, kind=SUM_KIND, signed_by=analyst, fields=SUM_FIELDS, tensors=lambda _: {}
     )
     study.require_same(found.fields, what="the result")
+    if answered is not None and found.fields["list"] != answered:
+        raise _refuse("the result", "it is of another closing list than the one that was answered here")
     return _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
 
 

@@ -135,7 +135,8 @@ def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], 
     """What the delivered model says of encoded rows: through map and alignment, or directly for secure sums."""
     member = find_membership(vault, study)
     if study.sums is not None:
-        return read_sum_result(result, study).predict_with_probabilities
+        answered = Ledger(vault.folder).find_answer(study.digest)
+        return read_sum_result(result, study, answered=answered).predict_with_probabilities
     delivered = read_result(result, study, member)
     anchor = used_anchor(vault, study)
     if not anchor.exists():

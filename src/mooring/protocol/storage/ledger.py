@@ -189,6 +189,12 @@ class Ledger:
         with self._connect() as connection, connection:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
+    def find_answer(self, study_digest: str) -> str | None:
+        """The digest of the closing list that this vault answered in a study, or None."""
+        with self._connect() as connection:
+            found = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
+        return None if found is None else str(found[0])
+
     def record_answer(self, study_digest: str, list_digest: str) -> None:
         """Write down which closing list a combiner answers in a study, or refuse a second one."""
         with self._connect() as connection, connection:
