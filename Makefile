@@ -83,8 +83,7 @@ figures: .venv/.dev
 
 .venv-distributed/.ready: pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-distributed
-	$(BIN_DISTRIBUTED)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[distributed]'
+	$(subst $(BIN),$(BIN_DISTRIBUTED),$(PIP)) --editable '.[distributed]'
 	@touch $@
 
 clean:
