@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from mooring import METHODS, Method, Streams
-from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, run
+from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, Reconstruction, run
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
@@ -53,7 +54,6 @@ CONTRACT: dict[str, Callable[[Method, str], bool]] = {
     "repeated-upload": lambda method, view: view == "repeated-uploads",
 }
 VIEW_OF = {"known-rows": "known-rows", "repeated-upload": "repeated-uploads"}  # the others need no more than "plain"
-DENOISED = ("plain", "no-colluders", "repeated-uploads", "known-rows")
 IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alignment-map")
 
 
@@ -82,8 +82,19 @@ def attacked(name: str, view: CollusionView, **options: Any) -> Reconstruction |
 
 
 @cache
-def outcome_of(name: str, method: str, view_name: str, *, denoise: bool = False) -> Reconstruction | DoesNotApply:
-    return attacked(name, simulated(method).view(**VIEWS[view_name]), denoise=denoise)
+def outcome_of(
+    name: str, method: str, view_name: str, *, denoiser: str | None = None, library: str = "numpy"
+) -> Reconstruction | DoesNotApply:
+    view = simulated(method, library=library).view(**VIEWS[view_name])
+    if denoiser is None:
+        return attacked(name, view)
+    plain = outcome_of(name, method, view_name, library=library)
+    try:
+        return (
+            plain if isinstance(plain, DoesNotApply) else DENOISERS[denoiser](plain, view, rng=np.random.default_rng(0))
+        )
+    except DoesNotApply as refusal:
+        return refusal
 
 
 def check_sentence(refusal: DoesNotApply) -> None:
@@ -141,21 +152,25 @@ def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, 
             assert outcome.notes == again.notes
 
 
-@pytest.mark.parametrize("view_name", DENOISED)
+def denoised_views(attack: str) -> tuple[str, ...]:
+    return VIEW_OF.get(attack, "plain"), "no-colluders"
+
+
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("attack", CONTRACT)
-def test_denoising_works_or_says_why_not(attack: str, method: str, view_name: str) -> None:
+@pytest.mark.parametrize("denoiser", DENOISERS)
+def test_denoising_works_or_says_why_not(denoiser: str, method: str) -> None:
     """Where private-data noise is left in the rows and a colluder tells of the population, it must work."""
-    view = simulated(method).view(**VIEWS[view_name])
-    outcome = outcome_of(attack, method, view_name, denoise=True)
-    if METHODS[method].data_noise and view_name != "no-colluders" and CONTRACT[attack](METHODS[method], view_name):
-        assert isinstance(outcome, Reconstruction)
-    if isinstance(outcome, DoesNotApply):
-        check_sentence(outcome)
-    else:
-        check_rows(outcome, view)
-        assert outcome.notes[-1] == "denoised"
-        assert not np.array_equal(outcome.rows, outcome_of(attack, method, view_name).rows)
+    for attack, view_name in ((name, view) for name in CONTRACT for view in denoised_views(name)):
+        view = simulated(method).view(**VIEWS[view_name])
+        plain, outcome = (outcome_of(attack, method, view_name, denoiser=one) for one in (None, denoiser))
+        if METHODS[method].data_noise and view_name != "no-colluders" and CONTRACT[attack](METHODS[method], view_name):
+            assert isinstance(outcome, Reconstruction)
+        if isinstance(outcome, DoesNotApply):
+            check_sentence(outcome)
+        else:
+            check_rows(outcome, view)
+            assert outcome.notes[:-1] == plain.notes
+            assert not np.array_equal(outcome.rows, plain.rows)
 
 
 def hangs_on_rounding(attack: str, method: str, view: str) -> bool:
@@ -176,11 +191,12 @@ def test_an_attack_is_as_strong_as_on_record(attack: str) -> None:
     found = {}
     for method in METHODS:
         truth = simulated(method).private_data[TARGET]
-        for view, denoise in [(view, False) for view in VIEWS] + [(view, True) for view in DENOISED]:
-            outcome = outcome_of(attack, method, view, denoise=denoise)
+        for view, denoiser in [(view, None) for view in VIEWS] + list(product(denoised_views(attack), DENOISERS)):
+            outcome = outcome_of(attack, method, view, denoiser=denoiser)
             if isinstance(outcome, Reconstruction) and not hangs_on_rounding(attack, method, view):
                 expected = None if outcome.row_error is None else float(np.sqrt(np.trace(outcome.row_error)))
-                found[f"{method}, {view}{', denoised' * denoise}"] = [centred_error(truth, outcome.rows), expected]
+                name = f"{method}, {view}" if denoiser is None else f"{method}, {view}, {denoiser}"
+                found[name] = [centred_error(truth, outcome.rows), expected]
     check_record(RECORD, attack, found, rel=LOOSE.get(attack, 1e-3), abs=2e-5)
 
 
@@ -195,7 +211,8 @@ def test_no_attack_changes_what_it_is_given(method: str) -> None:
     before = [array.copy() for array in arrays]
     assert len(arrays) > 15
     for attack in CONTRACT:
-        attacked(attack, view, denoise=True)
+        for denoiser in DENOISERS:
+            attacked(attack, view, denoiser=denoiser)
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 
 
@@ -255,21 +272,21 @@ def one_thread(torch: ModuleType) -> Iterator[None]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("attack", CONTRACT)
 def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: ModuleType) -> None:
-    view_name, denoise = VIEW_OF.get(attack, "plain"), METHODS[method].data_noise
-    truth = simulated(method).private_data[TARGET]
-    expected = outcome_of(attack, method, view_name, denoise=denoise)
+    view_name, truth = VIEW_OF.get(attack, "plain"), simulated(method).private_data[TARGET]
     view = simulated(method, library="torch").view(**VIEWS[view_name])
-    got = attacked(attack, view, denoise=denoise)
-    assert type(got) is type(expected)
-    if isinstance(got, DoesNotApply):
-        assert got.reason == expected.reason
-        return
-    assert isinstance(got.rows, torch.Tensor)
-    assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
-    check_rows(got, view)
-    assert centred_error(truth, to_numpy(got.rows)) == pytest.approx(
-        centred_error(truth, expected.rows), abs=1e-4, rel=1e-3
-    )
+    for denoiser in DENOISERS if METHODS[method].data_noise else (None,):
+        expected, got = (
+            outcome_of(attack, method, view_name, denoiser=denoiser, library=one) for one in ("numpy", "torch")
+        )
+        assert type(got) is type(expected)
+        if isinstance(got, DoesNotApply):
+            assert got.reason == expected.reason
+            continue
+        assert isinstance(got.rows, torch.Tensor)
+        assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
+        check_rows(got, view)
+        error, usual = (centred_error(truth, to_numpy(one.rows)) for one in (got, expected))
+        assert error == pytest.approx(usual, abs=1e-4, rel=1e-3)
 
 
 # ------------------------------------------------------------------------------------------- no secret is reachable

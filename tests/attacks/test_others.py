@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mooring import METHODS
-from mooring.attacks import DoesNotApply, Reconstruction, denoise, run
+from mooring.attacks import DoesNotApply, Reconstruction, denoise_by_gaussians, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
@@ -272,7 +272,9 @@ def gaussian(sigma: float, *, n_known: int = 20_000) -> tuple[Simulation, np.nda
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 3.0])
 def test_denoising_is_the_wiener_filter_of_a_gaussian_population(sigma: float) -> None:
     simulation, mean, covariance = gaussian(sigma)
-    noisy, found = (attacked("known-secret", simulation.view(), denoise=denoise).rows for denoise in (False, True))
+    noisy, found = (
+        attacked("known-secret", simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian")
+    )
     gain = np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
     expected = mean + (noisy - mean) @ gain
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.sqrt(np.mean((noisy - mean) ** 2))
@@ -287,13 +289,15 @@ def test_a_population_learnt_from_noisy_rows_is_a_prior_without_their_noise(sigm
     simulation, mean, covariance = gaussian(sigma)
     noisy = attacked("known-secret", simulation.view())
     population = ClassMoments.of(noisy.rows, np.zeros(4000, dtype=np.int64), 1)
-    found = denoise(replace(noisy, population=population), simulation.view()).rows
+    found = denoise_by_gaussians(
+        replace(noisy, population=population), simulation.view(), rng=np.random.default_rng(0)
+    ).rows
     expected = mean + (noisy.rows - mean) @ np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
 
 
 def plain_and_denoised(attack: str, simulation: Simulation) -> list[float]:
-    found = (attacked(attack, simulation.view(), denoise=denoise).rows for denoise in (False, True))
+    found = (attacked(attack, simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian"))
     return [centred_error(simulation.private_data[1], rows) for rows in found]
 
 
@@ -317,7 +321,7 @@ def test_repeated_uploads_are_denoised_by_what_noise_is_left() -> None:
     moves = []
     for name, more in (("procrustes", 0), ("repeated-upload", 15)):
         view = simulation.view(n_repeated_uploads=more)
-        plain, better = (attacked(name, view, denoise=denoise).rows for denoise in (False, True))
+        plain, better = (attacked(name, view, denoiser=denoiser).rows for denoiser in (None, "gaussian"))
         moves.append(np.linalg.norm(better - plain))
         truth = simulation.private_data[1]
         assert centred_error(truth, better) < centred_error(truth, plain)
@@ -330,15 +334,15 @@ def test_repeated_uploads_are_denoised_by_what_noise_is_left() -> None:
 )
 def test_there_is_nothing_to_take_out_of_exact_rows_or_without_a_population(method: str, attack: str) -> None:
     with pytest.raises(DoesNotApply):
-        attacked(attack, simulated(method).view(), denoise=True)
+        attacked(attack, simulated(method).view(), denoiser="gaussian")
     with pytest.raises(DoesNotApply):
-        attacked("principal-axes", simulated("c-gdp-data-noise").view(colluders=()), denoise=True)
+        attacked("principal-axes", simulated("c-gdp-data-noise").view(colluders=()), denoiser="gaussian")
 
 
 def test_denoising_changes_rows_and_notes_only() -> None:
     view = simulated("aa-i-gdp-both-noise").view()
     plain = attacked("moments", view)
-    better = denoise(plain, view)
+    better = denoise_by_gaussians(plain, view, rng=np.random.default_rng(0))
     assert better.rigid_map is plain.rigid_map
     assert better.row_error is plain.row_error
     assert better.notes == (*plain.notes, "denoised")
@@ -350,10 +354,10 @@ def test_a_population_is_learnt_from_two_rows_at_least(n_known: int, fine: bool)
     rows = [rng.standard_normal((n, H)) for n in (n_known, 20, 20)]
     view = simulate(rows, method="aa-i-gdp-data-noise", data_noise_scale=0.3, rng=rng).view()
     if fine:
-        assert np.isfinite(attacked("procrustes", view, denoise=True).rows).all()
+        assert np.isfinite(attacked("procrustes", view, denoiser="gaussian").rows).all()
     else:
         with pytest.raises(DoesNotApply):
-            attacked("procrustes", view, denoise=True)
+            attacked("procrustes", view, denoiser="gaussian")
 
 
 @pytest.mark.parametrize(

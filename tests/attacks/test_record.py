@@ -143,9 +143,11 @@ def denoising() -> Any:
     rows[0], labels[0] = rows[0][kept], labels[0][kept]
     rng, noise = np.random.default_rng(6), {"anchor_noise_scale": 0.3, "data_noise_scale": 0.8}
     simulation = simulate(rows, labels, method="aa-i-gdp-both-noise", rng=rng, **noise)
-    found = [error(attack, simulation, simulation.view(), denoise=True) for attack in ("procrustes", "joint-moments")]
+    found = [
+        error(attack, simulation, simulation.view(), denoiser="gaussian") for attack in ("procrustes", "joint-moments")
+    ]
     other = replace(simulation.view(), labels=(np.full(kept.size, 3), *simulation.view().labels[1:]))
-    return [*found, *(error(attack, simulation, other, denoise=True) for attack in ("moments", "joint-moments"))]
+    return [*found, *(error(attack, simulation, other, denoiser="gaussian") for attack in ("moments", "joint-moments"))]
 
 
 def many_candidates(monkeypatch: pytest.MonkeyPatch) -> Any:

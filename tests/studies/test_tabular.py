@@ -378,12 +378,12 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
         found = REGISTRY["procrustes"](view, rng=rng)
         return replace(found, rows=np.full_like(found.rows, np.inf))
 
-    def broken(found: Any, view: Any) -> Any:
+    def broken(found: Any, view: Any, *, rng: Any) -> Any:
         raise np.linalg.LinAlgError("SVD did not converge")
 
     known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
     monkeypatch.setattr("mooring.audit.leakage.REGISTRY", known | {"moments": failing, "lattice": endless})
-    monkeypatch.setattr("mooring.audit.leakage.denoise", broken)
+    monkeypatch.setattr("mooring.audit.leakage.DENOISERS", {"gaussian": broken})
     simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
     columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
     reasons = json.loads(columns["attacks_not_run_because"])

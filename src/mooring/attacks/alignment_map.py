@@ -79,3 +79,27 @@ def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Ar
     if len(secrets.shape) > 2:
         effective = namespace_of(effective).mean(effective, axis=-3)
     return polar_factor(effective) @ transpose(target_maps)
+
+
+def map_others_back(view: CollusionView) -> dict[int, Array]:
+    """Rows of participants who are neither the target nor collude, where a colluder's secret gives their maps exactly.
+
+    Private-data noise stays on them. Empty where maps are known approximately or not at all; participants without labels are
+    left out where the others have them.
+    """
+    common = view.method.transform == "common"
+    exact = common or (view.alignment is not None and view.anchor_noise_scale == 0)
+    if not view.colluders or not exact:
+        return {}
+    first, out = view.colluders[0], {view.target, *(colluder.index for colluder in view.colluders)}
+    labelled = all(view.labels[i] is not None for i in out)
+    found = {}
+    for i, upload in enumerate(view.uploads):
+        if i in out or (labelled and view.labels[i] is None):
+            continue
+        rows = upload.representation
+        if not common and view.alignment is not None:
+            maps = view.alignment.maps
+            rows = maps[first.index].invert(maps[i].apply(rows))
+        found[i] = first.secret.invert(rows)
+    return found

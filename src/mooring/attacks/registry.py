@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mooring.attacks import denoising
 from mooring.attacks.alignment_map import alignment_map, alignment_map_batch
+from mooring.attacks.denoising import DENOISERS
 from mooring.attacks.independent_components import independent_components
 from mooring.attacks.joint_moments import joint_moments
 from mooring.attacks.known_anchor import known_anchor
@@ -91,7 +91,7 @@ REGISTRY: Mapping[str, Attack] = MappingProxyType(
 """Every attack mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
 
 
-def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bool = False) -> Reconstruction:
+def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoiser: str | None = None) -> Reconstruction:
     """Run one attack.
 
     Parameters
@@ -100,17 +100,19 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoise: bo
         A name in `REGISTRY`.
     view : CollusionView
     rng : numpy.random.Generator
-    denoise : bool, default False
-        Whether to replace the rebuilt rows by their posterior mean under the population the attacker knows.
+    denoiser : str, optional
+        A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
 
     Raises
     ------
     DoesNotApply
-        If the view gives this attack nothing to work with.
+        If the view gives this attack, or the denoiser, nothing to work with.
     """
     require_generator(rng)
+    if denoiser is not None:
+        require_choice("denoiser", denoiser, DENOISERS)
     reconstruction = _attack_named(name)(view, rng=rng)
-    return denoising.denoise(reconstruction, view) if denoise else reconstruction
+    return reconstruction if denoiser is None else DENOISERS[denoiser](reconstruction, view, rng=rng)
 
 
 def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:

@@ -2,7 +2,7 @@
 
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
-from mooring.audit.leakage import DENOISED, Attempt, run_attack, run_attack_batch, run_denoising
+from mooring.audit.leakage import Attempt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.plan import Plan, plan_study
@@ -21,7 +21,6 @@ from mooring.audit.specification import AuditSettings, EvaluationSpec, Projectio
 from mooring.audit.utility import References
 
 __all__ = [
-    "DENOISED",
     "HEADLINE",
     "AttackOutcome",
     "Attempt",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from mooring.attacks import REGISTRY, CollusionView, DoesNotApply, Reconstruction, denoise, run_batch
+from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, Reconstruction, run_batch
 from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.result import HEADLINE, AttackOutcome, find_strongest
 from mooring.audit.simulation import Simulation
@@ -19,8 +19,8 @@ from mooring.randomness import require_generator
 from mooring.tables import Partition
 from mooring.typing import Array, Matrix
 
-DENOISED = " + denoising"
 _N_AUDITED = 3
+_SAME = 1e-9  # of the largest entry: rows that differ by less differ by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class Attempt:
     Attributes
     ----------
     attack : str
-    is_denoised : bool
-        Whether the rebuilt rows were replaced by their posterior mean.
+    denoiser : str or None
+        What replaced the rebuilt rows by their posterior mean, if anything did.
     found : Reconstruction or None
     outcome : {"ran", "did not apply", "failed"}
         An attack fails where a matrix cannot be factorised, or the rebuilt rows are not finite.
@@ -40,13 +40,20 @@ class Attempt:
     """
 
     attack: str
-    is_denoised: bool
+    denoiser: str | None
     found: Reconstruction | None
     outcome: Literal["ran", "did not apply", "failed"] = "ran"
     reason: str = ""
 
+    @property
+    def name(self) -> str:
+        """The attack and what denoised its rows, such as 'joint-moments + kernel'."""
+        return self.attack if self.denoiser is None else f"{self.attack} + {self.denoiser}"
 
-def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> Iterator[Attempt]:
+
+def run_attack(
+    name: str, view: CollusionView, *, rng: np.random.Generator, denoisers: Sequence[str] = tuple(DENOISERS)
+) -> Iterator[Attempt]:
     """Run an attack on a view; where it gives rows, denoise them as well.
 
     Parameters
@@ -55,17 +62,20 @@ def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> I
         A name in `mooring.attacks.REGISTRY`.
     view : CollusionView
     rng : numpy.random.Generator
+    denoisers : sequence of str
+        Names in `mooring.attacks.DENOISERS`; all by default.
 
     Yields
     ------
     Attempt
-        The attack as it is; and the denoised one, if the first gave rows.
+        The attack as it is; and if it gave rows, each denoiser's.
     """
     require_generator(rng)
-    (plain,) = _attempted(name, False, lambda: (REGISTRY[name](view, rng=rng),))
+    (plain,) = _attempted(name, None, lambda: (REGISTRY[name](view, rng=rng),))
     yield plain
     if plain.found is not None:
-        yield run_denoising(name, plain.found, view)
+        for denoiser in denoisers:
+            yield run_denoising(name, plain.found, view, denoiser, rng=rng)
 
 
 def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Attempt, ...]:
@@ -84,10 +94,12 @@ def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.rando
         One a view; where a batch breaks down, all of its attempts say so.
     """
     require_generator(rng)
-    return _attempted(name, False, lambda: run_batch(name, views, rng=rng), len(views))
+    return _attempted(name, None, lambda: run_batch(name, views, rng=rng), len(views))
 
 
-def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Attempt:
+def run_denoising(
+    name: str, found: Reconstruction, view: CollusionView, denoiser: str, *, rng: np.random.Generator
+) -> Attempt:
     """Denoise what an attack rebuilt of the target's upload in a view.
 
     Parameters
@@ -96,27 +108,30 @@ def run_denoising(name: str, found: Reconstruction, view: CollusionView) -> Atte
         The attack's.
     found : Reconstruction
     view : CollusionView
+    denoiser : str
+        A name in `mooring.attacks.DENOISERS`.
+    rng : numpy.random.Generator
     """
-    return _attempted(name, True, lambda: (denoise(found, view),))[0]
+    return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](found, view, rng=rng),))[0]
 
 
 def _attempted(
-    name: str, is_denoised: bool, attack: Callable[[], tuple[Reconstruction, ...]], n_views: int = 1
+    name: str, denoiser: str | None, attack: Callable[[], tuple[Reconstruction, ...]], n_views: int = 1
 ) -> tuple[Attempt, ...]:
     try:
         found = attack()
     except DoesNotApply as why:
-        return (Attempt(name, is_denoised, None, "did not apply", why.reason),) * n_views
+        return (Attempt(name, denoiser, None, "did not apply", why.reason),) * n_views
     except Exception as problem:
         # torch's error is not NumPy's, nor one to import
         if type(problem).__name__.strip("_") != "LinAlgError":
             raise
         reason = "The arithmetic broke down: a matrix could not be factorised."
-        return (Attempt(name, is_denoised, None, "failed", reason),) * n_views
+        return (Attempt(name, denoiser, None, "failed", reason),) * n_views
     return tuple(
-        Attempt(name, is_denoised, one)
+        Attempt(name, denoiser, one)
         if _is_finite(one.rows)
-        else Attempt(name, is_denoised, None, "failed", "The rebuilt rows are not finite.")
+        else Attempt(name, denoiser, None, "failed", "The rebuilt rows are not finite.")
         for one in found
     )
 
@@ -129,7 +144,7 @@ def _is_finite(rows: Array) -> bool:
 def measure_leakage(
     simulation: Simulation, partition: Partition, settings: AuditSettings
 ) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
-    """Run every attack on every target, plain and denoised.
+    """Run every attack on every target, plain and through every denoiser.
 
     Parameters
     ----------
@@ -156,8 +171,9 @@ def measure_leakage(
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
+    attempts = AttemptLog(views, settings.seed)
     for name in settings.attack_names:
-        for outcome, rows in _outcomes_of(name, views, evaluator, settings.seed):
+        for outcome, rows in _outcomes_of(name, attempts, evaluator):
             outcomes.append(outcome)
             if rows is not None:
                 rebuilt[outcome.attack] = rows
@@ -187,25 +203,63 @@ def _most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
     return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
 
 
+@dataclass(frozen=True, eq=False)
+class AttemptLog:
+    """Attacks on every view. Rows that another attack rebuilt alike, as all do where maps are exact, are denoised once."""
+
+    views: Sequence[CollusionView]
+    seed: int
+    _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
+
+    def run(self, name: str) -> list[list[Attempt]]:
+        """The attack by itself on every view, and then through each denoiser that applies wherever the attack does."""
+        rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
+        plain = [next(run_attack(name, view, rng=rng)) for view, rng in zip(self.views, rngs, strict=True)]
+        attempts = [plain]
+        for denoiser in DENOISERS if any(one.found is not None for one in plain) else ():
+            one_each = [
+                one if one.found is None else self._denoise(k, name, one.found, denoiser, rngs[k])
+                for k, one in enumerate(plain)
+            ]
+            if all(one.found is not None or plain[k].found is None for k, one in enumerate(one_each)):
+                attempts.append(one_each)
+        return attempts
+
+    def _denoise(self, k: int, name: str, found: Reconstruction, denoiser: str, rng: np.random.Generator) -> Attempt:
+        earlier = self._denoised.setdefault((k, denoiser), [])
+        for other, attempt in earlier:
+            if _are_alike(found, other):
+                return replace(attempt, attack=name)
+        attempt = run_denoising(name, found, self.views[k], denoiser, rng=rng)
+        earlier.append((found, attempt))
+        return attempt
+
+
+def _are_alike(one: Reconstruction, other: Reconstruction) -> bool:
+    """Whether a denoiser would see no difference."""
+    if one.population is not other.population or one.data_noise_scale != other.data_noise_scale:
+        return False
+    xp = namespace_of(one.rows)
+    errors = [xp.zeros_like(one.rows[0, 0]) if error is None else error for error in (one.row_error, other.row_error)]
+    gaps = [float(xp.max(xp.abs(a - b))) for a, b in ((one.rows, other.rows), errors)]
+    return max(gaps) <= _SAME * float(xp.max(xp.abs(one.rows)))
+
+
 def _outcomes_of(
-    name: str, views: Sequence[CollusionView], evaluator: LeakageEvaluator, seed: int
+    name: str, attempts: AttemptLog, evaluator: LeakageEvaluator
 ) -> list[tuple[AttackOutcome, Matrix | None]]:
-    attempts = [list(run_attack(name, view, rng=np.random.default_rng([seed, 3, k]))) for k, view in enumerate(views)]
-    plain = [one[0] for one in attempts]
+    plain, *denoised = attempts.run(name)
     reasons = [one.reason for one in plain if one.found is None]
-    if len(reasons) == len(views):
+    if len(reasons) == len(plain):
         return [(AttackOutcome(name, reason=reasons[0]), None)]
-    results = [_measured(name, plain, evaluator, reasons)]
-    last = [one[-1] for one in attempts]  # denoised, or the attack itself where it rebuilt nothing
-    if any(one.is_denoised and one.found is None for one in last):
-        return results
-    return [*results, _measured(name + DENOISED, last, evaluator, reasons)]
+    return [_measured(one_each, evaluator, reasons) for one_each in (plain, *denoised)]
 
 
 def _measured(
-    name: str, attempts: Sequence[Attempt], evaluator: LeakageEvaluator, reasons: Sequence[str]
+    attempts: Sequence[Attempt], evaluator: LeakageEvaluator, reasons: Sequence[str]
 ) -> tuple[AttackOutcome, Matrix | None]:
     """Figures over all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
+    name = next(one.name for one in attempts if one.found is not None)
     parts = []
     for own, one in zip(evaluator.target_slices, attempts, strict=True):
         rows = evaluator.guessed(own) if one.found is None else np.asarray(to_numpy(one.found.rows))

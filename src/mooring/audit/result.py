@@ -48,7 +48,7 @@ class AttackOutcome(Serializable):
     Attributes
     ----------
     attack : str
-        Its name; " + denoising" is appended where its rows were denoised.
+        Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel".
     figures : dict of Figure
         By measure; empty where the attack does not apply.
     reason : str or None

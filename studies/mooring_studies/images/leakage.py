@@ -66,7 +66,7 @@ class Findings:
 
     def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
         """Denoise what an attack rebuilt in one draw, and take it in where there was an error to take out."""
-        denoised = run_denoising(attack, found, view).found
+        denoised = run_denoising(attack, found, view, "gaussian", rng=np.random.default_rng(0)).found
         if denoised is not None:
             self.add(f"{attack}+denoised", denoised.rows[None], np.array([draw]))
 

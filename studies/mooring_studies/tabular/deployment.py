@@ -171,8 +171,8 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
             why = "A noiseless anchor gives the map exactly: it would say what known-anchor says."
             reasons[name] = f"{LEFT_OUT}: {why}"
             continue
-        for attempt in run_attack(name, view, rng=np.random.default_rng([seed, 3])):
-            column = f"{name}+denoised" if attempt.is_denoised else name
+        for attempt in run_attack(name, view, rng=np.random.default_rng([seed, 3]), denoisers=["gaussian"]):
+            column = name if attempt.denoiser is None else f"{name}+denoised"
             if attempt.found is None:
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"
                 continue

@@ -19,23 +19,28 @@ from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transpose
 from mooring.typing import Array
 
+_ROUNDS = 30
 
-def denoise(reconstruction: Reconstruction, view: CollusionView) -> Reconstruction:
-    """Replace the rebuilt rows by their posterior mean.
+
+def denoise_by_gaussians(
+    reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
+) -> Reconstruction:
+    """Replace the rebuilt rows by their posterior mean under a Gaussian for each class.
+
+    Parameters
+    ----------
+    reconstruction : Reconstruction
+    view : CollusionView
+    rng : numpy.random.Generator
+        Not used.
 
     Raises
     ------
     DoesNotApply
         If there is no error to take out, or no rows to learn the population from.
     """
-    rows = reconstruction.rows
+    rows, error = reconstruction.rows, error_covariance(reconstruction, view)
     xp = namespace_of(rows)
-    left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
-    error = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
-    if reconstruction.row_error is not None:
-        error = error + reconstruction.row_error
-    if float(xp.max(xp.abs(error))) == 0:
-        raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
     codes, means, priors = fit_population(reconstruction, view)
     result = xp.empty_like(rows)
     classes = np.unique(codes)
@@ -46,6 +51,25 @@ def denoise(reconstruction: Reconstruction, view: CollusionView) -> Reconstructi
         mean = means[int(k), :]
         result[members, :] = mean + (rows[members, :] - mean) @ gains[index, ...]
     return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
+
+
+def error_covariance(reconstruction: Reconstruction, view: CollusionView) -> Array:
+    """σ² I + E: private-data noise that is left in the rebuilt rows, and what a wrong map adds.
+
+    Raises
+    ------
+    DoesNotApply
+        If there is none.
+    """
+    rows = reconstruction.rows
+    xp = namespace_of(rows)
+    left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
+    error = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
+    if reconstruction.row_error is not None:
+        error = error + reconstruction.row_error
+    if float(xp.max(xp.abs(error))) == 0:
+        raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
+    return error
 
 
 def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Array, Array]:
@@ -65,11 +89,16 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
         population, variance = _from_references(view, codes), 0.0
     elif codes.max() >= population.counts.size:
         codes = np.zeros_like(codes)
+    return codes, *class_priors(population, variance)
+
+
+def class_priors(population: ClassMoments, noise_variance: float) -> tuple[Array, Array]:
+    """The mean and covariance of every class, the noise taken out; of all rows where nothing is known of a class."""
     xp = namespace_of(population.means)
-    priors = _prior(population, noise_variance=variance)
+    priors = _prior(population, noise_variance=noise_variance)
     known = like(population.counts > 0, population.means)
     means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
-    return codes, means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
+    return means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
 
 
 def _from_references(view: CollusionView, codes: Codes) -> ClassMoments:
@@ -110,3 +139,51 @@ def _without_noise(covariances: Array, variance: float) -> Array:
     values, axes = xp.linalg.eigh(covariances)
     left = xp.clip(values - variance, min=0.0)
     return (axes * left[..., None, :]) @ transpose(axes)
+
+
+def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: float) -> tuple[Array, Array]:
+    """The mean and covariance of every class, from rows that are known and rows with noise.
+
+    Covariances maximise the likelihood of both (expectation maximisation), drawn to their mean over classes, and that to a
+    multiple of the identity. Rows with noise then count as much as they tell, direction by direction; taking the noise's
+    variance out of their covariance gives them full weight everywhere, and what is left of small variances is chance.
+
+    Parameters
+    ----------
+    known, noisy : ClassMoments
+        Of the same classes.
+    noise_variance : float
+    """
+    xp = namespace_of(known.means)
+    both = known.merged(noisy)
+    h, means, overall = known.means.shape[1], both.means, both.overall_mean
+    counts = [like(part.counts, means)[:, None, None] for part in (known, noisy)]
+    gaps = [part.means - means for part in (known, noisy)]
+    about = [
+        part.covariances + gap[:, :, None] * gap[:, None, :] for part, gap in zip((known, noisy), gaps, strict=True)
+    ]
+
+    def expected(covariances: Array) -> Array:
+        """Σ of all rows' squares about the mean of their class, were the covariances these."""
+        gains = xp.linalg.solve(covariances + noise_variance * identity_like(covariances), covariances)
+        left = transpose(gains) @ about[1] @ gains + covariances - covariances @ gains
+        return counts[0] * about[0] + counts[1] * (left + transpose(left)) / 2
+
+    n = both.n_rows
+    start = xp.sum(sum(c * part for c, part in zip(counts, about, strict=True)), axis=0) / n
+    within = start[None, ...]
+    for _ in range(_ROUNDS):
+        level = xp.sum(xp.linalg.diagonal(within)) / h
+        total = xp.sum(expected(within + 0 * about[0]), axis=0)[None, ...]
+        within = (total + h / 4 * level * identity_like(within)) / (n + h / 4)
+    classes = within + 0 * about[0]
+    for _ in range(_ROUNDS):
+        classes = (expected(classes) + h * within) / (counts[0] + counts[1] + h)
+    centred = means - overall
+    spread = weighted_sum(like(both.counts / n, means), centred[:, :, None] * centred[:, None, :])
+    seen = like(both.counts > 0, means)
+    uncertain = like(1 + 1 / np.maximum(both.counts, 1), means)[:, None, None]
+    return (
+        xp.where(seen[:, None] > 0, means, overall),
+        xp.where(seen[:, None, None] > 0, uncertain * classes, within + spread),
+    )

@@ -1,0 +1,19 @@
+"""Denoising: whatever an attack rebuilt, drawn towards what the population makes likely; one file a denoiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from mooring.attacks.denoising.gaussian import denoise_by_gaussians
+from mooring.attacks.denoising.kernel import denoise_by_kernels
+from mooring.attacks.reconstruction import Reconstruction
+
+Denoiser = Callable[..., Reconstruction]
+"""Takes a `Reconstruction`, the `CollusionView` and, by keyword, a `numpy.random.Generator`; returns one whose rows are
+replaced by their posterior mean, or raises `DoesNotApply`."""
+
+DENOISERS: Mapping[str, Denoiser] = MappingProxyType({"gaussian": denoise_by_gaussians, "kernel": denoise_by_kernels})
+"""Every denoiser by name. An audit puts each attack's rows through all of them and reports the strongest."""
+
+__all__ = ["DENOISERS", "Denoiser", "denoise_by_gaussians", "denoise_by_kernels"]
