@@ -5,7 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.metrics import Carriers, exposure, find_exposed_column, find_exposed_row, find_exposed_value
+from mooring.metrics import (
+    Carriers,
+    exposure,
+    find_exposed_column,
+    find_exposed_rows,
+    find_exposed_value,
+    find_read_columns,
+)
 
 N = 600
 
@@ -46,7 +53,7 @@ def test_rows_that_say_nothing_expose_nobody_however_many_attacks(n_attacks: int
         asked = Carriers.of(rows)
         values += find_exposed_value(asked, rebuilt.items(), guessed=[guess], name_of=named) is not None
         few = {name: one[:, :2] for name, one in rebuilt.items()}
-        row = find_exposed_row(rows[:, :2], few, guessed=guess[:, :2], rng=rng)
+        row = find_exposed_rows(rows[:, :2], few, guessed=guess[:, :2], rng=rng).get("exposed_row")
         assert row is not None
         found_rows += row[1].value < (row[1].chance or 0.0)
     assert (values <= 8, found_rows <= 8) == (True, True), (values, found_rows)
@@ -59,7 +66,7 @@ def test_a_guess_by_class_and_noise_expose_no_row() -> None:
         rng = np.random.default_rng(seed)
         guess = 9.0 * np.repeat(np.arange(10.0), 10)[:, None] * [1.0, 0.0]
         truth, rebuilt = (guess + rng.standard_normal(guess.shape) for _ in range(2))
-        found = find_exposed_row(truth, {"a": rebuilt}, guessed=guess, rng=rng)
+        found = find_exposed_rows(truth, {"a": rebuilt}, guessed=guess, rng=rng).get("exposed_row")
         assert found is not None
         seen += found[1].value < (found[1].chance or 0.0)
     assert seen <= 8
@@ -123,9 +130,52 @@ def test_the_column_and_the_row_that_are_rebuilt_best_are_named() -> None:
     assert column[1].name == "column 1"
     assert column[1].value == pytest.approx(0.1 / rows[:, 1].std(), rel=0.1)
     assert column[1].control == pytest.approx(1.0)
-    row = find_exposed_row(rows, {"a": noisy}, guessed=guess, rng=rng)
+    row = find_exposed_rows(rows, {"a": noisy}, guessed=guess, rng=rng).get("exposed_row")
     assert row is not None
     assert row[1].value < 0.05 < 0.1 < row[1].chance
+
+
+def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
+    """Of 200 rows, 40 have a tenth of the error of guessing, the others three times as much as it."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((200, 400)) + 1.0
+    guess = np.broadcast_to(truth.mean(axis=0), truth.shape)
+    scale = np.where(np.arange(200) < 40, 0.1, 3.0)[:, None]
+    rebuilt = {"weak": truth + 9.0, "strong": truth + scale * rng.standard_normal(truth.shape)}
+    found = find_exposed_rows(truth, rebuilt, guessed=guess, rng=rng)
+    assert {attack for attack, _ in found.values()} == {"strong"}
+    values = {name: figure.value for name, (_, figure) in found.items()}
+    assert values["exposed_share"] == 0.2
+    expected = {"exposed_percent": 0.1, "exposed_tenth": 0.1, "exposed_half": 3.0}
+    assert {name: values[name] for name in expected} == pytest.approx(expected, rel=0.1)
+    figure = found["exposed_tenth"][1]
+    assert figure.value in figure.interval
+    assert (figure.control, found["exposed_share"][1].control) == (1.0, 0.0)
+    assert figure.chance > 1
+    few = find_exposed_rows(truth[:20], {"a": rebuilt["strong"][:20]}, guessed=guess[:20], rng=rng)
+    assert "exposed_tenth" in few
+    assert "exposed_percent" not in few
+
+
+def test_values_are_read_by_column_against_the_best_guess() -> None:
+    """Three categories in columns of their own, a number of four values, one that is always guessed, one of many values."""
+    rng = np.random.default_rng(0)
+    kinds, number, rare = rng.integers(0, 3, 500), rng.integers(0, 4, 500), rng.random(500) < 0.01
+    truth = np.column_stack([np.eye(3)[kinds], number, rare, rng.standard_normal(500)])
+    names = ["kind=a", "kind=b", "kind=c", "number", "rare", "many"]
+    noisy = truth + np.array([0.1, 0.1, 0.1, 1.0, 5.0, 0.0]) * rng.standard_normal(truth.shape)
+    guess = np.broadcast_to(truth.mean(axis=0), truth.shape)
+    given = {"guessed": [guess], "names": names.__getitem__}
+    found = find_read_columns(truth, [("a", noisy), ("b", noisy[::-1])], **given)
+    attack, figure = found["read_column"]
+    assert (attack, figure.name, figure.value) == ("a", "column kind", 1.0)
+    assert figure.control == pytest.approx(1 / 3, abs=0.06)
+    attack, figure = found["column_accuracy"]
+    rounded = 0.5 * 0.3829 + 0.5 * 0.6915  # inner and outer values of four, one standard deviation apart
+    assert (attack, figure.value) == ("a", pytest.approx((1 + rounded + 0.46) / 3, abs=0.05))
+    assert figure.chance == figure.control == pytest.approx((1 / 3 + 1 / 4 + 0.99) / 3, abs=0.03)
+    assert "read_column" not in find_read_columns(truth, [("a", guess)], **given)
+    assert find_read_columns(truth[:, 5:], [("a", noisy[:, 5:])], guessed=[guess[:, 5:]], names=str) == {}
 
 
 def test_a_page_states_the_limits_of_luck_that_hold() -> None:

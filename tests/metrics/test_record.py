@@ -16,7 +16,7 @@ from mooring.metrics import (
     build_identity_galleries,
     error_figure,
     find_exposed_column,
-    find_exposed_row,
+    find_exposed_rows,
     find_exposed_value,
     infer_attribute,
     link,
@@ -45,7 +45,7 @@ def exposure(seed: int) -> Any:
     found = (
         find_exposed_value(carriers, rebuilt.items(), guessed=guesses, name_of=lambda k, value: f"{k} = {value:g}"),
         find_exposed_column(truth, rebuilt.items(), guessed=guesses, names=str),
-        find_exposed_row(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng),
+        find_exposed_rows(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng).get("exposed_row"),
     )
     return [one and (one[0], one[1].as_dict()) for one in found]
 

@@ -2,22 +2,21 @@
 
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
+from mooring.audit.identification import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.leakage import Attempt, run_attack, run_attack_batch, run_denoising
-from mooring.audit.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.plan import Plan, plan_study
 from mooring.audit.result import (
     HEADLINE,
     AttackOutcome,
     AuditResult,
-    LeakageLimit,
     PointResult,
     SumAudit,
     SumResult,
     find_strongest,
 )
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
-from mooring.audit.specification import AuditSettings, EvaluationSpec, ProjectionKind, SumSpec
+from mooring.audit.specification import AuditSettings, EvaluationSpec, LeakageLimit, ProjectionKind, SumSpec
 from mooring.audit.utility import References
 
 __all__ = [

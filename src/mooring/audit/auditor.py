@@ -15,8 +15,8 @@ import numpy.typing as npt
 from mooring.attacks import PublicRows
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
+from mooring.audit.identification import CachedEmbedding
 from mooring.audit.leakage import measure_leakage
-from mooring.audit.linkage import CachedEmbedding
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.result import AuditResult, PointResult, SumAudit
 from mooring.audit.simulation import SimulationSettings, simulate

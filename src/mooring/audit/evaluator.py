@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,14 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
-from mooring.audit.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
+from mooring.audit.identification import (
+    LinkageTest,
+    MembershipTest,
+    identity_galleries,
+    make_galleries,
+    make_linkage_test,
+    make_membership_test,
+)
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
@@ -26,8 +33,9 @@ from mooring.metrics import (
     error_figure,
     feature_r2,
     find_exposed_column,
-    find_exposed_row,
+    find_exposed_rows,
     find_exposed_value,
+    find_read_columns,
     infer_attribute,
     mean_figure,
     psnr,
@@ -90,6 +98,8 @@ class LeakageEvaluator:
         On decoded rows: through the auditor, and across rows of one person.
     attribute : AttributeQuestion or None
         None where there is nothing to infer, or nobody to learn it from.
+    membership : MembershipTest or None
+        None without rows that nobody uploaded.
     seed : int
     """
 
@@ -102,6 +112,7 @@ class LeakageEvaluator:
     linkage: LinkageTest | None
     audited_linkages: tuple[LinkageTest, ...]
     attribute: AttributeQuestion | None
+    membership: MembershipTest | None
     seed: int
 
     @classmethod
@@ -166,7 +177,8 @@ class LeakageEvaluator:
         )
         slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
         attribute = _attribute(spec, views[0], decoder, partition, where, codes)
-        return cls(truth, records, slices, guess, decoder, spec, plain, audited, attribute, seed)
+        membership = make_membership_test(simulation, views, partition, spec, seed=seed)
+        return cls(truth, records, slices, guess, decoder, spec, plain, audited, attribute, membership, seed)
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
@@ -187,24 +199,23 @@ class LeakageEvaluator:
         decoded = self.spec.clean(self.decoder.decode_preferred(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
 
-    def exposure(self, rebuilt: Mapping[str, Matrix]) -> dict[str, tuple[str, Figure]]:
-        """The most exposed value, column and row over all attacks, each with the attack's name; none without a guess."""
+    def exposure(self, rebuilt: Mapping[str, Matrix], uploaded: Matrix) -> dict[str, tuple[str, Figure]]:
+        """The most exposed values, columns and rows over all attacks, each with the attack's name; none without a guess.
+
+        Rows are also compared with those that were uploaded, as they are.
+        """
         if self.guess is None:
             return {}
-        rng = np.random.default_rng([self.seed, 7])
-        found = {"exposed_row": find_exposed_row(self.truth, rebuilt, guessed=self.guess.by_class, rng=rng)}
-        if self.spec.image_shape is None:  # a pixel says little by itself
-            guessed, spec = self.decoder.decode_all(self.guess.by_class), self.spec
-
-            def decoded() -> Iterator[tuple[str, Matrix]]:
-                return ((name, rows) for name, one in rebuilt.items() for rows in self.decoder.decode_all(one))
-
-            asked = Carriers.of(self.records)
-            found["exposed_value"] = find_exposed_value(asked, decoded(), guessed=guessed, name_of=spec.value_name)
-            found["exposed_column"] = find_exposed_column(
-                self.records, decoded(), guessed=guessed, names=spec.column_name
-            )
-        return {measure: one for measure, one in found.items() if one is not None}
+        rng, rows = np.random.default_rng([self.seed, 7]), {**rebuilt, "as uploaded": uploaded}
+        found = find_exposed_rows(self.truth, rows, guessed=self.guess.by_class, rng=rng)
+        if self.spec.image_shape is not None:  # a pixel says little by itself
+            return found
+        guessed, spec = self.decoder.decode_all(self.guess.by_class), self.spec
+        decoded = [(name, rows) for name, one in rebuilt.items() for rows in self.decoder.decode_all(one)]
+        value = find_exposed_value(Carriers.of(self.records), decoded, guessed=guessed, name_of=spec.value_name)
+        column = find_exposed_column(self.records, decoded, guessed=guessed, names=spec.column_name)
+        found |= {name: one for name, one in (("exposed_value", value), ("exposed_column", column)) if one is not None}
+        return found | find_read_columns(self.records, decoded, guessed=guessed, names=spec.column_name)
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""

@@ -189,6 +189,22 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
     return tuple(found)
 
 
+def state_membership(point: PointResult) -> str | None:
+    """Whether an attacker can tell that a row is in the upload, in a sentence; None where nobody measured it."""
+    told = point.worst("membership_at_1_percent")
+    if told is None:
+        return None
+    attack, figure = told
+    beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
+    words = (
+        f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
+        f"the rows from rows that nobody uploaded, at 1 % false alarms (chance 1 %{beside})"
+    )
+    outlying = point.worst("outlying_membership_at_1_percent")
+    words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"
+    return words + "."
+
+
 def state_sums(one: SumResult) -> str:
     """What the joint model from sums scores, what the strongest attack tells of members, and the ε measured."""
     words = []

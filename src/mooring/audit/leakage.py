@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -180,6 +180,9 @@ def measure_leakage(
     worst = find_strongest(outcomes)
     if worst is None:
         return tuple(outcomes), None
+    outcomes = _with_membership(outcomes, attempts.plain, evaluator)
+    worst = find_strongest(outcomes)
+    assert worst is not None
     for one in _most_telling(outcomes):
         audited = replace(one, figures={**one.figures, **evaluator.auditor_figures(rebuilt[one.attack])})
         outcomes[outcomes.index(one)] = audited
@@ -189,7 +192,11 @@ def measure_leakage(
     except MissingExtraError as missing:  # the other figures are worth having without these two
         seen = replace(worst, notes=(*worst.notes, str(missing)))
     outcomes = [seen if one is worst else one for one in outcomes]
-    for measure, (attack, figure) in evaluator.exposure(rebuilt).items():
+    uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in views])
+    for measure, (attack, figure) in evaluator.exposure(rebuilt, uploaded).items():
+        if attack not in rebuilt:  # rows as they were uploaded, which no attack has changed
+            outcomes.append(AttackOutcome(attack, {measure: figure}))
+            continue
         k = next(k for k, one in enumerate(outcomes) if one.attack == attack)
         outcomes[k] = replace(outcomes[k], figures={**outcomes[k].figures, measure: figure})
     return tuple(outcomes), evaluator.examples(rebuilt[worst.attack], worst.attack)
@@ -203,18 +210,36 @@ def _most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
     return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
 
 
+def _with_membership(
+    outcomes: Sequence[AttackOutcome], plain: Mapping[str, Sequence[Reconstruction]], evaluator: LeakageEvaluator
+) -> list[AttackOutcome]:
+    """The same outcomes, some with what the attack's rows tell by likelihood, before they are denoised.
+
+    Those of the most telling attacks, and of attacks that learn the population on the way.
+    """
+    test = evaluator.membership
+    chosen = {one.attack.partition(" + ")[0] for one in _most_telling(outcomes)}
+    chosen |= {name for name, found in plain.items() if any(one.population is not None for one in found)}
+    found = {name: plain[name] for name in chosen if len(plain[name]) == len(evaluator.target_slices)}
+    return [
+        one if test is None or one.attack not in found else test.measure(one, found[one.attack]) for one in outcomes
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class AttemptLog:
     """Attacks on every view. Rows that another attack rebuilt alike, as all do where maps are exact, are denoised once."""
 
     views: Sequence[CollusionView]
     seed: int
+    plain: dict[str, list[Reconstruction]] = field(default_factory=dict)
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
     def run(self, name: str) -> list[list[Attempt]]:
         """The attack by itself on every view, and then through each denoiser that applies wherever the attack does."""
         rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
         plain = [next(run_attack(name, view, rng=rng)) for view, rng in zip(self.views, rngs, strict=True)]
+        self.plain[name] = [one.found for one in plain if one.found is not None]
         attempts = [plain]
         for denoiser in DENOISERS if any(one.found is not None for one in plain) else ():
             one_each = [

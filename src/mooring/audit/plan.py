@@ -12,8 +12,8 @@ from typing import Any
 from mooring.audit.auditor import Auditor
 from mooring.audit.hazards import state_sums
 from mooring.audit.operating_points import OperatingPoint, point_with_noise
-from mooring.audit.result import AuditResult, LeakageLimit, PointResult, SumAudit, SumResult
-from mooring.audit.specification import AuditSettings
+from mooring.audit.result import AuditResult, PointResult, SumAudit, SumResult
+from mooring.audit.specification import AuditSettings, LeakageLimit
 from mooring.errors import InputError
 from mooring.learners import Answer, Score
 from mooring.mechanisms.projection import Projection

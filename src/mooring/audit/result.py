@@ -1,10 +1,8 @@
-"""What an audit found, as data: it becomes JSON and back, says in words what a reader must know first, and meets a limit."""
+"""What an audit found, as data: it becomes JSON and back, and says in words what a reader must know first."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +12,6 @@ import numpy as np
 from mooring.attacks import REGISTRY
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, SumPoint
 from mooring.audit.utility import References
-from mooring.errors import InputError
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
 from mooring.serialization import Serializable
@@ -24,21 +21,6 @@ HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
 MEMBERSHIP = "membership_auc"
 """The measure by which attacks on sums are ranked."""
-_MEASURES = {
-    "error": "centred_error",
-    "reconstruction error": "centred_error",
-    "relative error": "relative_error",
-    "centred error": "centred_error",
-    "decoded error": "decoded_error",
-    "linkage": "linkage",
-    "identity linkage": "identity_linkage",
-    "exact source linkage": "exact_source_linkage",
-    "attribute": "attribute",
-    "epsilon": "epsilon",
-}
-_SHAPE = re.compile(
-    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
-)
 
 
 @dataclass(frozen=True)
@@ -54,12 +36,15 @@ class AttackOutcome(Serializable):
     reason : str or None
         Why it does not apply.
     notes : tuple of str
+    curve : tuple of pairs of float
+        Membership's ROC: false-positive and true-positive rates; empty where it was not measured.
     """
 
     attack: str
     figures: dict[str, Figure] = field(default_factory=dict)
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    curve: tuple[tuple[float, float], ...] = ()
 
     @property
     def applies(self) -> bool:
@@ -181,82 +166,6 @@ class SumAudit(Serializable):
     n_rows: int
     alone: Score | None
     results: tuple[SumResult, ...]
-
-
-@dataclass(frozen=True)
-class LeakageLimit:
-    """A bound on what the strongest attack may recover.
-
-    Attributes
-    ----------
-    measure : str
-        The name of a figure, such as "centred_error" or "linkage".
-    bound : float
-    at_least : bool
-        True for errors, of which more is safer; False for linkage and the like.
-
-    Examples
-    --------
-    >>> LeakageLimit.parse("reconstruction error at least 0.5")
-    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
-    >>> LeakageLimit.parse("linkage at most 20 %")
-    LeakageLimit(measure='linkage', bound=0.2, at_least=False)
-    """
-
-    measure: str
-    bound: float
-    at_least: bool
-
-    @classmethod
-    def parse(cls, words: str) -> LeakageLimit:
-        """Read a limit as people write it."""
-        found = _SHAPE.match(words.lower())
-        name = "" if found is None else found["measure"].replace("_", " ").strip()
-        if found is None or name not in _MEASURES:
-            raise InputError(
-                "limit",
-                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
-                got=repr(words),
-                cure="Name a measure, 'at least' or 'at most', and a bound.",
-            )
-        try:
-            bound = float(found["bound"]) / (100 if found["percent"] else 1)
-        except ValueError:
-            raise InputError(
-                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
-            ) from None
-        at_least = found["side"] in ("at least", ">=", "≥")
-        measure = _MEASURES[name]
-        if at_least != measure.endswith("error"):
-            raise InputError(
-                "limit",
-                expected="'at least' for an error, 'at most' for anything else",
-                got=repr(words),
-                cure="More error is safer; more linkage is not.",
-            )
-        return cls(measure, bound, at_least)
-
-    def __str__(self) -> str:
-        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
-        if self.at_least or self.measure == "epsilon":
-            return f"{name} at {'least' if self.at_least else 'most'} {self.bound:g}"
-        return f"{name} at most {100 * self.bound:.6g}%"
-
-    def met_by(self, figure: Figure) -> bool:
-        """Whether a figure keeps to the limit even at the worse end of its interval."""
-        interval = figure.interval
-        if self.at_least:
-            return (interval.low if interval.known else figure.value) >= self.bound
-        return (interval.high if interval.known else figure.value) <= self.bound
-
-    def met_at(self, result: PointResult) -> bool:
-        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
-        worst = result.worst(self.measure)
-        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
-
-    def met_by_sums(self, result: SumResult) -> bool:
-        """Whether secure sums carry a guarantee within the limit; other limits than of ε say nothing of sums."""
-        return self.measure == "epsilon" and result.point.epsilon is not None and result.point.epsilon <= self.bound
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""What an audit asks: who attacks whom and with what, and how rebuilt rows are evaluated."""
+"""What an audit asks: who attacks whom and with what, how rebuilt rows are evaluated, and what may leak at most."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +19,30 @@ from mooring.learners import require_learner
 from mooring.mechanisms.projection import Projection
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE
-from mooring.metrics import Embedding
+from mooring.metrics import Embedding, Figure
 from mooring.tables import Partition
 from mooring.typing import Matrix
 
+if TYPE_CHECKING:
+    from mooring.audit.result import PointResult, SumResult
+
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
+_MEASURES = {
+    "error": "centred_error",
+    "reconstruction error": "centred_error",
+    "relative error": "relative_error",
+    "centred error": "centred_error",
+    "decoded error": "decoded_error",
+    "linkage": "linkage",
+    "identity linkage": "identity_linkage",
+    "exact source linkage": "exact_source_linkage",
+    "attribute": "attribute",
+    "epsilon": "epsilon",
+}
+_SHAPE = re.compile(
+    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
+)
 _ROWS_TO_ATTACK = 120
 _MOST_TARGETS = 3
 
@@ -55,6 +75,8 @@ class EvaluationSpec:
         Columns, for tables of examples and for the most exposed one.
     feature_scales : tuple of (float, float)
         Centre and spread of each column: value × spread + centre is in the units of the table. As they are, if empty.
+    others : pair of arrays of shape (n, n_features) and (n,), optional
+        Rows that nobody uploads, and their labels or None: non-members besides the test rows.
     """
 
     image_shape: tuple[int, ...] | None = None
@@ -69,6 +91,7 @@ class EvaluationSpec:
     feature_names: tuple[str, ...] = ()
     feature_scales: tuple[tuple[float, float], ...] = ()
     pixel_range: tuple[float, float] = (0.0, 1.0)
+    others: tuple[Matrix, npt.NDArray[Any] | None] | None = None
 
     @property
     def data_range(self) -> float | None:
@@ -231,3 +254,79 @@ def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) ->
                 got=str(len(values)),
                 cure="Give values for all records, also those that nobody trains on.",
             )
+
+
+@dataclass(frozen=True)
+class LeakageLimit:
+    """A bound on what the strongest attack may recover.
+
+    Attributes
+    ----------
+    measure : str
+        The name of a figure, such as "centred_error" or "linkage".
+    bound : float
+    at_least : bool
+        True for errors, of which more is safer; False for linkage and the like.
+
+    Examples
+    --------
+    >>> LeakageLimit.parse("reconstruction error at least 0.5")
+    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
+    >>> LeakageLimit.parse("linkage at most 20 %")
+    LeakageLimit(measure='linkage', bound=0.2, at_least=False)
+    """
+
+    measure: str
+    bound: float
+    at_least: bool
+
+    @classmethod
+    def parse(cls, words: str) -> LeakageLimit:
+        """Read a limit as people write it."""
+        found = _SHAPE.match(words.lower())
+        name = "" if found is None else found["measure"].replace("_", " ").strip()
+        if found is None or name not in _MEASURES:
+            raise InputError(
+                "limit",
+                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
+                got=repr(words),
+                cure="Name a measure, 'at least' or 'at most', and a bound.",
+            )
+        try:
+            bound = float(found["bound"]) / (100 if found["percent"] else 1)
+        except ValueError:
+            raise InputError(
+                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
+            ) from None
+        at_least = found["side"] in ("at least", ">=", "≥")
+        measure = _MEASURES[name]
+        if at_least != measure.endswith("error"):
+            raise InputError(
+                "limit",
+                expected="'at least' for an error, 'at most' for anything else",
+                got=repr(words),
+                cure="More error is safer; more linkage is not.",
+            )
+        return cls(measure, bound, at_least)
+
+    def __str__(self) -> str:
+        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
+        if self.at_least or self.measure == "epsilon":
+            return f"{name} at {'least' if self.at_least else 'most'} {self.bound:g}"
+        return f"{name} at most {100 * self.bound:.6g}%"
+
+    def met_by(self, figure: Figure) -> bool:
+        """Whether a figure keeps to the limit even at the worse end of its interval."""
+        interval = figure.interval
+        if self.at_least:
+            return (interval.low if interval.known else figure.value) >= self.bound
+        return (interval.high if interval.known else figure.value) <= self.bound
+
+    def met_at(self, result: PointResult) -> bool:
+        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
+        worst = result.worst(self.measure)
+        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
+
+    def met_by_sums(self, result: SumResult) -> bool:
+        """Whether secure sums carry a guarantee within the limit; other limits than of ε say nothing of sums."""
+        return self.measure == "epsilon" and result.point.epsilon is not None and result.point.epsilon <= self.bound

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from mooring import METHODS, AuditResult
 from mooring.audit import PointResult
-from mooring.audit.hazards import state_exposure
+from mooring.audit.hazards import state_exposure, state_membership
 from mooring.cli.execution import quote_command
 from mooring.metrics import Figure
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
@@ -72,7 +72,9 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
     console.print(
         f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
     )
-    console.print(result.headline(), style="bold red", markup=False)
+    told = None if result.headline_point is None else state_membership(result.headline_point)
+    for words in (*(() if told is None else (told,)), result.headline()):
+        console.print(words, style="bold red", markup=False)
     for measure, words in _ASKED.items():
         found = result.measured(measure)
         if found is not None:

@@ -3,7 +3,13 @@
 from mooring.metrics.attributes import AttributeInference, InferenceSettings, KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
-from mooring.metrics.exposure import Carriers, find_exposed_column, find_exposed_row, find_exposed_value
+from mooring.metrics.exposure import (
+    Carriers,
+    find_exposed_column,
+    find_exposed_rows,
+    find_exposed_value,
+    find_read_columns,
+)
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
 from mooring.metrics.intervals import (
     Figure,
@@ -54,8 +60,9 @@ __all__ = [
     "error_figure",
     "feature_r2",
     "find_exposed_column",
-    "find_exposed_row",
+    "find_exposed_rows",
     "find_exposed_value",
+    "find_read_columns",
     "gallery_hits",
     "infer_attribute",
     "link",

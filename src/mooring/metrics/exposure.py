@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 from mooring.metrics.intervals import Figure, Interval, wilson
 from mooring.metrics.reconstruction import feature_r2
@@ -24,6 +24,14 @@ FEW_VALUES = 20
 _FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each question ranks all rows, for every attack
 _LUCK = 0.05
 _N_SHUFFLES = 20
+_WELL_REBUILT = 0.3
+_SHARES = {"exposed_percent": 0.01, "exposed_tenth": 0.1, "exposed_half": 0.5}
+_NAMES = {
+    "exposed_row": "one row",
+    "exposed_percent": "1 % of the rows",
+    "exposed_tenth": "a tenth of the rows",
+    "exposed_half": "half of the rows",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +184,14 @@ def find_exposed_column(
     return attack, figure
 
 
-def find_exposed_row(
+def find_exposed_rows(
     truth: Matrix, rebuilt: Mapping[str, Matrix], *, guessed: Matrix, rng: np.random.Generator
-) -> tuple[str, Figure] | None:
-    """The row rebuilt best compared with guessing it, and the attack; the error is relative to the guess's, whose own is 1.
+) -> dict[str, tuple[str, Figure]]:
+    """How well the rows rebuilt best are rebuilt, compared with guessing them, each figure with its strongest attack.
+
+    A row's error is relative to that of guessing it. `exposed_row` is the least; `exposed_percent`, `exposed_tenth` and
+    `exposed_half` are the errors that 1 %, 10 % and half of the rows stay below; `exposed_share` is the share of rows with
+    less than 0.3 of the error of guessing. Nothing is found where guesses are exact.
 
     Parameters
     ----------
@@ -189,27 +201,111 @@ def find_exposed_row(
     guessed : array of shape (n, h)
         What an attacker would say without the upload.
     rng : numpy.random.Generator
-        Shuffles the rebuilt rows, those of all attacks alike, among rows with the same guess. Chance is the least error
-        over 20 shuffles and all attacks: rows that tell nothing come below it with a probability of 1/21 at most.
+        Shuffles the rebuilt rows, those of all attacks alike, among rows with the same guess. Chance is the strongest
+        figure over 20 shuffles and all attacks: rows that tell nothing come beyond it with a probability of 1/21 at most.
     """
     require_generator(rng)
     size = np.linalg.norm(guessed - truth, axis=1)
     told = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
-    if not told.any():
-        return None
+    n = int(told.sum())
+    if n == 0:
+        return {}
 
-    def least(rows: Matrix, order: Integers | slice = slice(None)) -> float:
+    def errors(rows: Matrix, order: Integers | slice = slice(None)) -> Matrix:
         gap = rows[order] - truth
-        return float(np.sqrt(np.einsum("ij,ij->i", gap, gap)[told] / size[told] ** 2).min())
+        return np.sort(np.sqrt(np.einsum("ij,ij->i", gap, gap)[told]) / size[told])
 
-    attack, value = min(((name, least(rows)) for name, rows in rebuilt.items()), key=lambda one: one[1])
     groups = np.unique(guessed, axis=0, return_inverse=True)[1].ravel()
-    places, chance = np.argsort(groups, kind="stable"), np.inf
+    places, by_luck = np.argsort(groups, kind="stable"), []
     for _ in range(_N_SHUFFLES):
         shuffled = np.empty_like(places)
         shuffled[places] = np.lexsort((rng.random(groups.size), groups))
-        chance = min(chance, *(least(rows, shuffled) for rows in rebuilt.values()))
-    return attack, Figure("one row", value, Interval.unknown(), chance, 1.0, None, len(truth), higher_is_worse=False)
+        by_luck += [errors(rows, shuffled) for rows in rebuilt.values()]
+    found = {name: errors(rows) for name, rows in rebuilt.items()}
+    asked = {name: int(np.ceil(share * n)) - 1 for name, share in _SHARES.items() if share * n >= 1}
+    exposed = {}
+    for name, place in {"exposed_row": 0, **asked}.items():
+        attack = min(found, key=lambda one: found[one][place])
+        interval = Interval.unknown() if name == "exposed_row" else _order_interval(found[attack], _SHARES[name])
+        chance = min(float(one[place]) for one in by_luck)
+        value, words = float(found[attack][place]), _NAMES[name]
+        exposed[name] = (attack, Figure(words, value, interval, chance, 1.0, None, n, higher_is_worse=False))
+    counts = {name: int((one < _WELL_REBUILT).sum()) for name, one in found.items()}
+    attack = max(counts, key=lambda one: counts[one])
+    chance = max(float((one < _WELL_REBUILT).mean()) for one in by_luck)
+    share = Figure("rows well rebuilt", counts[attack] / n, wilson(counts[attack], n), chance, 0.0, None, n, True)
+    return exposed | {"exposed_share": (attack, share)}
+
+
+def find_read_columns(
+    truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
+) -> dict[str, tuple[str, Figure]]:
+    """How often attacks read the value of a column with few values, compared with the best guess from label and population.
+
+    `column_accuracy` is the mean over all such columns, `read_column` the column read most above guessing. Columns named
+    'column=category' are one column.
+
+    Parameters
+    ----------
+    truth : array of shape (n, m)
+    rebuilt, guessed
+        As for `find_exposed_value`.
+    names : callable
+        Words for a column.
+    """
+    groups: dict[str, list[int]] = {}
+    for k in range(truth.shape[1]):
+        groups.setdefault(names(k).partition("=")[0], []).append(k)
+    columns = {
+        name: own for name, own in groups.items() if len(own) > 1 or 2 <= np.unique(truth[:, own[0]]).size <= FEW_VALUES
+    }
+    if not columns:
+        return {}
+
+    def read(rows: Matrix) -> Matrix:
+        """Which values are right, one column a column."""
+        return np.column_stack([_read(truth[:, own], rows[:, own]) for own in columns.values()])
+
+    commonest = np.array([_commonest(truth[:, own]) for own in columns.values()])
+    without = np.max([commonest, *(read(rows).mean(axis=0) for rows in guessed)], axis=0)
+    tries = [(attack, read(rows)) for attack, rows in rebuilt]
+    attack, best = max(tries, key=lambda one: float(one[1].mean()))
+    by_row, n = best.mean(axis=1), len(truth)
+    interval = wilson(float(by_row.sum()), n)  # wider than it must be: a row has several columns
+    figure = Figure(
+        "columns read", float(by_row.mean()), interval, float(commonest.mean()), float(without.mean()), None, n, True
+    )
+    found = {"column_accuracy": (attack, figure)}
+    above = [(one.mean(axis=0) - without) / np.maximum(1 - without, 1e-9) for _, one in tries]
+    which, k = (int(one) for one in np.unravel_index(int(np.argmax(above)), np.shape(above)))
+    if above[which][k] > 0:
+        name, (attack, hits) = list(columns)[k], tries[which]
+        interval = wilson(float(hits[:, k].sum()), n)
+        levels = float(commonest[k]), float(without[k]), None
+        found["read_column"] = (attack, Figure(f"column {name}", float(hits[:, k].mean()), interval, *levels, n, True))
+    return found
+
+
+def _read(truth: Matrix, rebuilt: Matrix) -> NDArray[np.bool_]:
+    """Whether the likeliest category, or the nearest of few values, is the true one."""
+    if truth.shape[1] > 1:
+        return np.asarray(rebuilt.argmax(axis=1) == truth.argmax(axis=1))
+    values = np.unique(truth)
+    nearest = values[np.abs(rebuilt - values).argmin(axis=1)]
+    return np.asarray(nearest == truth[:, 0])
+
+
+def _commonest(truth: Matrix) -> float:
+    """The share of the commonest value."""
+    codes = truth.argmax(axis=1) if truth.shape[1] > 1 else truth[:, 0]
+    return float(np.unique(codes, return_counts=True)[1].max() / len(truth))
+
+
+def _order_interval(errors: Matrix, share: float, level: float = 0.95) -> Interval:
+    """The interval of a quantile between order statistics, whatever the distribution."""
+    n = len(errors)
+    low, high = binom.ppf([(1 - level) / 2, (1 + level) / 2], n, share).astype(int)
+    return Interval(float(errors[max(low - 1, 0)]), float(errors[min(high, n - 1)]), level)
 
 
 def _column_errors(truth: Matrix, rebuilt: Matrix) -> Matrix:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import rankdata
@@ -28,6 +28,7 @@ FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_perc
 """The figures of true-positive rates, and the false-positive rate of each."""
 _N_THRESHOLDS, _LEAST_IN_TAIL = 60, 10
 _LARGEST_EPSILON = 1e3
+_N_ON_CURVE = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +87,27 @@ class Membership:
 
     def figures(self, control: Membership | None = None) -> dict[str, Figure]:
         """The area and the true-positive rates as figures, beside those of an attacker without the upload."""
-        n = self.members.size
         before = None if control is None else control.auc
-        found = {"membership_auc": Figure("membership_auc", self.auc, self.auc_interval(), 0.5, before, None, n, True)}
-        for name, rate in FALSE_POSITIVE_RATES.items():
-            value, interval = self.true_positive_rate(rate)
+        area = Figure("membership_auc", self.auc, self.auc_interval(), 0.5, before, None, self.members.size, True)
+        return {"membership_auc": area, **self._rates(control, "")}
+
+    def outlying_figures(self, outlying: NDArray[np.bool_], control: Membership | None = None) -> dict[str, Figure]:
+        """The true-positive rates of some members, at the thresholds that hold for all."""
+        some = None if control is None else replace(control, members=control.members[outlying])
+        return replace(self, members=self.members[outlying])._rates(some, "outlying_")
+
+    def _rates(self, control: Membership | None, prefix: str) -> dict[str, Figure]:
+        found = {}
+        for measure, rate in FALSE_POSITIVE_RATES.items():
+            name, (value, interval) = prefix + measure, self.true_positive_rate(rate)
             before = None if control is None else control.true_positive_rate(rate)[0]
-            found[name] = Figure(name, value, interval, rate, before, None, n, True)
+            found[name] = Figure(name, value, interval, rate, before, None, self.members.size, True)
         return found
+
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """The ROC at false-positive rates spread evenly on a log scale, from 1/n of the others to all: pairs of rates."""
+        rates = np.geomspace(1 / self.others.size, 1.0, _N_ON_CURVE)
+        return tuple((float(f"{rate:.4g}"), float(f"{self.true_positive_rate(rate)[0]:.4g}")) for rate in rates)
 
     def _wins(self) -> tuple[Matrix, Matrix]:
         """How often each member scores above another, and each other below a member."""

@@ -11,7 +11,7 @@ from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
-from mooring.audit.hazards import state_own_sums, warn_of_linked_rows
+from mooring.audit.hazards import state_membership, state_own_sums, warn_of_linked_rows
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import draw_audit, order_points
@@ -19,6 +19,8 @@ from mooring.report.frame import embed_chart, render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
 
 _MEASURES = (
+    *("membership_at_1_percent", "membership_at_0.1_percent", "outlying_membership_at_1_percent"),
+    *("outlying_membership_at_0.1_percent", "membership_auc", "empirical_epsilon"),
     *("centred_error", "relative_error", "decoded_error", "median_r2", "linkage", "exact_source_linkage"),
     *("exposed_value", "exposed_column", "exposed_row", "identity_linkage", "attribute", "psnr", "ssim"),
 )
@@ -93,11 +95,13 @@ def describe_audit(
         "frontier": "Score of the joint model against the strongest attack's error",
         "envelope": "Error of every attack at every operating point, the strongest joined by a line",
         "leakage": "Errors by attack",
+        "membership": "Members told against false alarms, on a logarithmic scale",
         "examples": "Original and rebuilt images",
     }
     figures = draw_audit(result if drawn is None else drawn)
     return {
         "setting": state_setting(result),
+        "membership": None if result.headline_point is None else state_membership(result.headline_point),
         "headline": result.headline(),
         "joining": result.joining(),
         "noise_unit": result.noise_unit.words,

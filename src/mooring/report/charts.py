@@ -1,9 +1,9 @@
-"""Charts: of an audit (frontier, envelope, errors by attack, images) and of a study (fits and scores of participants)."""
+"""Charts of an audit: frontier, envelope, errors by attack, membership, images."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,23 +13,22 @@ from plotly.subplots import make_subplots
 
 from mooring import METHODS, AuditResult, Plan
 from mooring.audit import PointResult
+from mooring.audit.result import find_strongest
 from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report.frame import ALARM, BLUE, CALM, INK, QUIET, SAND, in_chart, shorten
-from mooring.report.numbers import score_from
 
 _ERROR = "centred_error"
-_MOST_ATTACKS, _MOST_BARS, _LABEL, _LONG_LABEL = 14, 60, 18, 26
+_MOST_ATTACKS, _LONG_LABEL = 14, 26
 _PALE = "#b8c2cc"
 _METHOD_COLOURS = (BLUE, SAND, "#d1615d", "#85b6b2", "#6a9f58", "#e7ca60", "#a87c9f", "#967662", INK, "#b8b0ac")
 _METHOD_MARKS = {"none": "square", "reference": "circle", "procrustes": "diamond"}
-_SCORE_COLOURS = {"joint": BLUE, "local only": "#d1615d", "pooled raw": QUIET}
 
 
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
     """Plotly figures by name; those that have nothing to show are left out.
 
-    `frontier` (of a plan, with its best point and the limit marked), `envelope`, `leakage` and `examples`.
+    `frontier` (of a plan, with its best point and the limit marked), `envelope`, `leakage`, `membership` and `examples`.
     """
     ringed, floor = None, None
     if isinstance(audit, Plan):
@@ -41,6 +40,7 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
         "frontier": _frontier(result, ringed, floor),
         "envelope": envelope,
         "leakage": _errors_by_attack(result),
+        "membership": _membership(result),
         "examples": _images(result),
     }
     return {name: figure for name, figure in made.items() if figure is not None}
@@ -77,8 +77,8 @@ def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None
         figure.add_scatter(
             x=[error.value for *_, error in own],
             y=[score.value for _, score, *_ in own],
-            error_x=_error_bars([error for *_, error in own], thickness=1),
-            error_y=_error_bars([score for _, score, *_ in own], thickness=1),
+            error_x=error_bars([error for *_, error in own], thickness=1),
+            error_y=error_bars([score for _, score, *_ in own], thickness=1),
             mode="markers",
             name=METHODS[name].title,
             marker={"size": 10, "color": colour, "symbol": _METHOD_MARKS[METHODS[name].alignment]},
@@ -102,7 +102,7 @@ def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None
     figure.update_xaxes(title="strongest attack's error (0 is exact recovery)", rangemode="tozero")
     figure.update_yaxes(title=f"{shown[0][1].metric}, as deployed", tickformat=".0%")
     below = {"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0, "xanchor": "left"}
-    return _style(figure, height=480, top=20).update_layout(legend=below)
+    return style_chart(figure, height=480, top=20).update_layout(legend=below)
 
 
 def _add_references(figure: Any, result: AuditResult) -> None:
@@ -158,7 +158,7 @@ def _envelope(result: AuditResult) -> Any:
         x=[k for k, _, _ in worst],
         y=[one.value for _, _, one in worst],
         text=[name for _, name, _ in worst],
-        error_y=_error_bars([one for _, _, one in worst]),
+        error_y=error_bars([one for _, _, one in worst]),
         mode="lines+markers",
         name="envelope: the strongest attack",
         line={"color": ALARM, "width": 3},
@@ -167,7 +167,7 @@ def _envelope(result: AuditResult) -> Any:
     most = max(1.1, *(min(value, 1.6) for _, value, _ in others))
     figure.update_yaxes(title="error of the rebuilt rows", range=[-0.03, most])
     figure.update_xaxes(title="operating point, by its number", tickmode="linear", dtick=1 + len(worst) // 15)
-    return _style(figure, height=440)
+    return style_chart(figure, height=440)
 
 
 def _envelope_at_one_point(one: PointResult) -> Any:
@@ -178,16 +178,16 @@ def _envelope_at_one_point(one: PointResult) -> Any:
     known = sorted(_errors(one))[:_MOST_ATTACKS]
     figure = go.Figure()
     colours = [ALARM if name == worst[0] else _PALE for _, name in known]
-    _add_bars(figure, [(k, value) for k, (value, _) in enumerate(known)], colours, [f"{x:.2f}" for x, _ in known])
+    add_bars(figure, [(k, value) for k, (value, _) in enumerate(known)], colours, [f"{x:.2f}" for x, _ in known])
     figure.update_traces(hovertemplate="%{x:.3f}<extra></extra>", showlegend=False)
     levels = (("chance", worst[1].chance, "dot", QUIET), ("without the upload", worst[1].control, "dash", CALM))
     for name, value, dash, colour in levels:
         if value is not None:
             line = {"dash": dash, "color": colour}
             figure.add_scatter(x=[value, value], y=[-0.5, len(known) - 0.5], mode="lines", name=name, line=line)
-    _name_bars(figure, [shorten(attack, _LONG_LABEL) for _, attack in known])
+    name_bars(figure, [shorten(attack, _LONG_LABEL) for _, attack in known])
     figure.update_xaxes(title="error", range=[0, 1.6], nticks=5, tickangle=0)
-    return _style(figure, height=150 + 30 * len(known))
+    return style_chart(figure, height=150 + 30 * len(known))
 
 
 def _errors_by_attack(result: AuditResult) -> Any:
@@ -228,7 +228,34 @@ def _errors_by_attack(result: AuditResult) -> Any:
     ticks = {"tickvals": list(range(len(shown))), "ticktext": [f"#{number[id(one)]}" for one, _ in shown]}
     figure.update_yaxes(autorange="reversed", automargin=True, tickmode="array", **ticks)
     figure.update_xaxes(tickangle=-40, automargin=True)
-    return _style(figure, height=220 + 26 * len(shown), top=40)
+    return style_chart(figure, height=220 + 26 * len(shown), top=40)
+
+
+def _membership(result: AuditResult) -> Any:
+    """The ROC of the strongest attack on membership at up to four points, both rates on a log scale."""
+    having = []
+    for one in order_points(result):
+        told = find_strongest(one.outcomes, "membership_at_1_percent")
+        if told is not None and told.curve:
+            having.append((one.title, told))
+    if not having:
+        return None
+    figure = go.Figure()
+    chosen = sorted({round(x) for x in np.linspace(0, len(having) - 1, min(4, len(having)))})
+    for colour, k in zip(_METHOD_COLOURS, chosen, strict=False):
+        title, told = having[k]
+        x, y = zip(*told.curve, strict=True)
+        hover = "%{y:.1%} at %{x:.2%} false alarms<extra></extra>"
+        name = f"{title}: {told.attack}" if len(chosen) > 1 else told.attack
+        figure.add_scatter(x=x, y=y, mode="lines", line={"color": colour}, name=name, hovertemplate=hover)
+    least = min(told.curve[0][0] for _, told in having)
+    line = {"dash": "dot", "color": QUIET}
+    figure.add_scatter(x=[least, 1], y=[least, 1], mode="lines", name="chance", line=line, hoverinfo="skip")
+    ticks = {"type": "log", "tickvals": [0.0001, 0.001, 0.01, 0.1, 1.0], "tickformat": "~%"}
+    figure.update_xaxes(title="false alarms", range=[math.log10(least), 0], **ticks)
+    figure.update_yaxes(title="members told", range=[math.log10(least), 0.02], **ticks)
+    below = {"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0, "xanchor": "left"}
+    return style_chart(figure, height=440, top=20).update_layout(legend=below)
 
 
 def _distinct_titles(points: Sequence[PointResult]) -> list[str]:
@@ -267,80 +294,10 @@ def _images(result: AuditResult) -> Any:
     figure.update_xaxes(visible=False).update_yaxes(visible=False)
     for k in range(1, len(strips) + 1):
         figure.update_yaxes(scaleanchor=f"x{k if k > 1 else ''}", row=k, col=1)
-    return _style(figure, height=130 * len(strips), top=40)
+    return style_chart(figure, height=130 * len(strips), top=40)
 
 
-def draw_fits(participants: Sequence[Mapping[str, Any]]) -> Any:
-    """A bar a participant: how well its anchor fits the others'; None if nobody's fit is known."""
-    known = [one for one in participants if one["fit"] is not None][:_MOST_BARS]
-    if not known:
-        return None
-    figure = go.Figure()
-    for name, colour, flagged in (("fits", CALM, False), ("flagged", ALARM, True)):
-        own = [(k, one["fit"]) for k, one in enumerate(known) if one["flagged"] is flagged]
-        if own:
-            _add_bars(figure, own, colour, [f"{fit:.2f}" for _, fit in own], name=name, textposition="auto")
-    figure.update_traces(hovertemplate="%{x:.3f}<extra></extra>")
-    _name_bars(figure, [in_chart(one["name"], _LABEL) for one in known])
-    lowest = min(0.0, *(one["fit"] for one in known))
-    figure.update_xaxes(title="fit with the others (1 is perfect)", range=[lowest, 1.02])
-    return _style(figure, height=130 + 30 * len(known)).update_layout(showlegend=any(one["flagged"] for one in known))
-
-
-def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Any:
-    """A bar a score: joint, local only, pooled raw; those not known say so. None if none is known."""
-    read = [
-        (entry["group"], entry["name"], score_from(entry["score"]))
-        for entry in entries
-        if entry["group"] in ("joint", "local only", "pooled raw")
-    ]
-    known = [score for *_, score in read if score is not None]
-    if not known:
-        return None
-    figure = go.Figure()
-    for k, (group, _, score) in enumerate(read):
-        if score is not None and score.metric == known[0].metric:
-            more = {"error_x": _error_bars([score]), "hovertemplate": f"{score.with_interval()}<extra></extra>"}
-            _add_bars(figure, [(k, score.value)], _SCORE_COLOURS[group], [str(score)], **more)
-        else:
-            words = "not known to this role" if score is None else "measured otherwise: see the table"
-            figure.add_annotation(x=0, y=k, text=words, showarrow=False, xanchor="left", font={"color": QUIET})
-    _name_bars(figure, [in_chart(name, _LONG_LABEL) for _, name, _ in read])
-    _scale_scores(figure, known)
-    return _style(figure, height=130 + 40 * len(read)).update_layout(showlegend=False)
-
-
-def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Any:
-    """What models of the others score at each participant beside that of its own upload alone; None if neither is known."""
-    known = [(entry["group"], entry["name"], score) for entry in entries if (score := score_from(entry["score"]))]
-    groups = {
-        group: {name: score for its_group, name, score in known if its_group == group}
-        for group in ("joint by participant", "alone")
-    }
-    names = list(dict.fromkeys(name for own in groups.values() for name in own))[:_MOST_BARS]
-    if not names:
-        return None
-    figure = go.Figure()
-    looks = (("models of the others' uploads", BLUE, "circle", -0.14), ("its upload alone", SAND, "diamond", 0.14))
-    for (title, colour, symbol, shift), own in zip(looks, groups.values(), strict=True):
-        chosen = [(k, name, own[name]) for k, name in enumerate(names) if name in own]
-        if chosen:
-            figure.add_scatter(
-                x=[score.value for *_, score in chosen],
-                y=[k + shift for k, *_ in chosen],
-                error_x=_error_bars([score for *_, score in chosen]),
-                mode="markers",
-                name=title,
-                marker={"size": 10, "color": colour, "symbol": symbol},
-                text=[in_chart(name) for _, name, _ in chosen],
-                hovertemplate="%{text}: %{x:.3f}<extra></extra>",
-            )
-    _name_bars(figure, [in_chart(name, _LABEL) for name in names])
-    _scale_scores(figure, [score for own in groups.values() for score in own.values()], from_zero=False)
-    return _style(figure, height=150 + 32 * len(names))
-
-
-def _add_bars(
+def add_bars(
     figure: Any, values: Sequence[tuple[int, float]], colour: Any, text: Sequence[str], **options: Any
 ) -> None:
     """Horizontal bars at some lines, each with a text inside."""
@@ -349,7 +306,7 @@ def _add_bars(
     figure.add_bar(x=x, y=y, orientation="h", text=text, **look)
 
 
-def _error_bars(found: Sequence[Figure | Score], *, thickness: float = 1.5) -> dict[str, Any]:
+def error_bars(found: Sequence[Figure | Score], *, thickness: float = 1.5) -> dict[str, Any]:
     """Bars over intervals; none where one is not known."""
     intervals = [one.interval if isinstance(one, Figure) else one for one in found]
     known = [not math.isnan(ends.low) for ends in intervals]
@@ -364,7 +321,7 @@ def _error_bars(found: Sequence[Figure | Score], *, thickness: float = 1.5) -> d
     }
 
 
-def _name_bars(figure: Any, names: Sequence[str]) -> None:
+def name_bars(figure: Any, names: Sequence[str]) -> None:
     """Names along the side, by number underneath: two long names that are cut alike stay two lines."""
     figure.update_yaxes(
         tickmode="array",
@@ -377,15 +334,7 @@ def _name_bars(figure: Any, names: Sequence[str]) -> None:
     )
 
 
-def _scale_scores(figure: Any, known: Sequence[Score], *, from_zero: bool = True) -> None:
-    percent = known[0].metric != "R²"
-    lows = [score.value if math.isnan(score.low) else score.low for score in known]
-    low = min(0.0, *lows) if from_zero or not percent else max(0.0, min(lows) - 0.05)
-    span = {"tickformat": ".0%" if percent else ".2f", "range": [max(low, -1.0), 1.02]}
-    figure.update_xaxes(title=in_chart(known[0].metric), nticks=5, tickangle=0, **span)
-
-
-def _style(figure: Any, *, height: int, top: int = 30) -> Any:
+def style_chart(figure: Any, *, height: int, top: int = 30) -> Any:
     """The look that all charts share; the legend stands above, where nothing else is."""
     return figure.update_layout(
         height=height,

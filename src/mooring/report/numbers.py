@@ -21,7 +21,7 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
             ".0%"
             if "linkage" in figure.name
             else ".2%"
-            if figure.name.startswith(("carriers of", "membership_at"))
+            if figure.name.startswith(("carriers of", "membership_at", "outlying_"))
             else ".1f"
             if figure.name == "psnr"
             else ".2f"

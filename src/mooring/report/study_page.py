@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mooring.report import charts
+from mooring.report import study_charts
 from mooring.report.audit_page import describe_audit, list_attacks
 from mooring.report.frame import embed_chart, render_page
 from mooring.report.numbers import describe_score, score_from, significant
@@ -41,9 +41,9 @@ def render_check(study: Study, record: Mapping[str, Any]) -> str:
 def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page shows: the summary, its numbers as people write them, and its charts."""
     drawn = {
-        "fits": charts.draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
-        "scores": charts.draw_scores(summary["utility"]),
-        "by_participant": charts.draw_scores_by_participant(summary["utility"]),
+        "fits": study_charts.draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
+        "scores": study_charts.draw_scores(summary["utility"]),
+        "by_participant": study_charts.draw_scores_by_participant(summary["utility"]),
     }
     scores = [_describe_entry(entry) for entry in summary["utility"]]
     return {

@@ -11,7 +11,7 @@ from typing import Any
 
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult, PointResult
-from mooring.audit.hazards import state_exposure
+from mooring.audit.hazards import state_exposure, state_membership
 from mooring.learners import Gain
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_figure, describe_score, score_from
@@ -142,7 +142,7 @@ def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
 def state_strongest(one: PointResult) -> Fact:
     """What the strongest attack recovers at a point, beside interval, chance and control; None where none could be run."""
     found = {"strongest": one.worst(), "linkage": one.worst("linkage")}
-    return {"exposed": list(state_exposure(one))} | {
+    return {"exposed": list(state_exposure(one)), "membership": state_membership(one)} | {
         name: None if worst is None else {"attack": worst[0], **describe_figure(worst[1])}
         for name, worst in found.items()
     }

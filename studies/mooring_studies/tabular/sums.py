@@ -286,7 +286,9 @@ def measure_sums(
     columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
     columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
     columns |= scored(rows.test_labels, clean=said, noisy=said) | ranked(rows.test_labels, leans)
-    auditor = SumAuditor(without_colluders_tests(rows), AuditSettings(seed=seed, sums=SumSpec(feature_map=feature_map)))
+    # among many alike, the colluder's test rows are asked for like all others
+    settings = AuditSettings(colluders=(), seed=seed, sums=SumSpec(feature_map=feature_map))
+    auditor = SumAuditor(without_colluders_tests(rows), settings)
     outcomes = [one for one in auditor.attack(simulation, (0,)) if one.applies]
     for one in outcomes:
         columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}

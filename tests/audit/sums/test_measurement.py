@@ -128,6 +128,16 @@ def test_a_number_is_learnt_and_attacked_as_well() -> None:
         planned(unlabelled, limit="epsilon at most 2")
 
 
+def test_the_colluders_own_test_rows_are_nobodys() -> None:
+    """Which test rows the colluder has says nothing: it knows that they are not behind the sums."""
+    rows = study()
+    found = []
+    for own in (rows.test[0], rows.test[0] + 5.0):
+        auditor = Auditor.of(replace(rows, test=(own, *rows.test[1:])), None, AuditSettings(sums=spec())).sum_auditor()
+        found.append(auditor.attack(auditor.simulate(auditor.point(None)), (0,)))
+    assert found[0] == found[1]
+
+
 def test_images_have_the_features_of_pictures() -> None:
     rng = np.random.default_rng(0)
     parts = [(rng.random((12, 64)), np.arange(12) % 2) for _ in range(3)]

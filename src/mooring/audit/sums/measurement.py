@@ -148,10 +148,15 @@ class SumAuditor:
         return found, compare(truth, predicted, alone, kind=kind, groups=owners)
 
     def attack(self, simulation: SumSimulation, colluders: Sequence[int]) -> tuple[AttackOutcome, ...]:
-        """Membership of the honest rows against test rows, by every attack."""
+        """Membership of the honest rows against test rows, by every attack; colluders know their own test rows."""
         view = simulation.view(colluders)
         honest = simulation.members([i for i in range(self.partition.n_participants) if i not in colluders])
-        others = simulation.encode(np.concatenate(self.partition.test), self._encode(self._labels[1]))
+        asked = [i for i in range(self.partition.n_participants) if i not in self.settings.colluders]
+        labels = cast("tuple[Labels, ...]", self.partition.test_labels)
+        others = simulation.encode(
+            np.concatenate([self.partition.test[i] for i in asked]),
+            self._encode(np.concatenate([labels[i] for i in asked])),
+        )
         rng = np.random.default_rng([self.settings.seed, 14])
         members = _sample(honest, MOST_CANDIDATES - min(_LEAST_OTHERS, len(others.features)), rng)
         outside = _sample(others, MOST_CANDIDATES - len(members.features), rng)

@@ -1,9 +1,9 @@
-"""What `mooring check` looks at before anything leaves: hazards in the rows, and an attack on half of them by the rest."""
+"""What `mooring check` looks at before anything leaves: hazards in the rows, and an attack on some of them by others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from mooring.audit.hazards import (
     judge_leakage,
     rows_of_rare_values,
     state_exposure,
+    state_membership,
 )
 from mooring.learners import Score, choose_learner, cross_validate, score
 from mooring.learners.fitting import ROW_FOLDS, row_folds
@@ -44,7 +45,8 @@ _OF_A_SAMPLE = (
     "Every row was checked against the study; hazards, self-attack and your own model are of {shown:,} of your {in_all:,} "
     "rows, drawn at random."
 )
-_HALVES = ("one half of your rows", "the other half")
+_PARTS = ("a part of your rows", "another part")
+_HELD_OUT = 0.2  # of the rows attacked, where there are no others: non-members
 _FEWEST_ROWS = 4
 _MOST_ROWS_ALONE = 5000
 _WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
@@ -72,7 +74,8 @@ class Inspection:
     rms : float
         s, the root mean square of the projected rows.
     self_attack : AuditResult
-        One half of the rows plays the colluder, the other the target. Without points where it could not be run.
+        A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
+        in. Without points where it could not be run.
     verdict : str
     """
 
@@ -134,7 +137,7 @@ def inspect(
     n_rows_attacked : int, default 1500
         At most so many rows take part in the self-attack, colluder's and target's together.
     seed : int, default 0
-        Chooses the halves and plays the secrets of the self-attack. No real secret is drawn.
+        Chooses the parts and plays the secrets of the self-attack. No real secret is drawn.
     attacks : sequence of str, optional
         Names in `mooring.attacks.REGISTRY`; by default all, less those that are too slow at this width.
     progress : callable, optional
@@ -242,7 +245,7 @@ def _self_attack(
     attacks: Sequence[str] | None,
     progress: Progress | None,
 ) -> AuditResult:
-    """One half of the rows attacks the other, at the study's own point and through its own projection."""
+    """A part of the rows attacks another, at the study's own point and through its own projection."""
     if rows.shape[0] < _FEWEST_ROWS:
         return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
     rng = np.random.default_rng([seed, 12])
@@ -250,16 +253,16 @@ def _self_attack(
     n_attacked = min(rows.shape[0], max(_FEWEST_ROWS, n_rows_attacked))
     exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # all are attacked, none is left out or held by the colluder
     chosen = np.setdiff1d(np.arange(rows.shape[0]), exposed)
-    if chosen.size > n_attacked - exposed.size:
-        chosen, _ = split_stratified(chosen, strata, n_attacked - exposed.size, rng=rng)
-    colluder, target = split_stratified(chosen, strata, n_attacked // 2, rng=rng)
-    halves = (colluder, np.sort(np.concatenate([target, exposed])))
+    held_out = rows.shape[0] - n_attacked or int(_HELD_OUT * chosen.size)
+    others, chosen = split_stratified(chosen, strata, held_out, rng=rng)
+    colluder, target = split_stratified(chosen, strata, (chosen.size + exposed.size) // 2, rng=rng)
+    parts = (colluder, np.sort(np.concatenate([target, exposed])))
     partition = Partition.from_parts(
-        [rows[half] for half in halves],
-        None if labels is None else [labels[half] for half in halves],
+        [rows[part] for part in parts],
+        None if labels is None else [labels[part] for part in parts],
         rng=rng,
         test_share=0.0,  # nothing is trained here; a gallery's look-alikes are the target's own rows
-        names=_HALVES,
+        names=_PARTS,
     )
     point = point_of(study, root_mean_square(partition.train, projection))
     if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
@@ -271,7 +274,7 @@ def _self_attack(
         settings=AuditSettings(
             projection=projection,
             attacks=names,
-            evaluation=evaluation_of(study),
+            evaluation=replace(evaluation_of(study), others=(rows[others], None if labels is None else labels[others])),
             seed=seed,
             noise_unit=NoiseUnit.ENCODED,
         ),
@@ -297,8 +300,8 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
         "rows_each": [rows.shape[0] // 2, rows.shape[0] - rows.shape[0] // 2],
         "n_features": study.n_features,
         "projection": study.projection,
-        "colluders": [_HALVES[0]],
-        "targets": [_HALVES[1]],
+        "colluders": [_PARTS[0]],
+        "targets": [_PARTS[1]],
         "attacks": [],
     }
     return AuditResult(description, References(None, None, 0), (), (f"The self-attack could not be run: {reason}.",))
@@ -338,7 +341,7 @@ def _verdict(study: Study, result: AuditResult) -> str:
     )
     if found is None or found.worst() is None:
         return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
-    held = min(result.description["rows_each"])  # the smaller half is the colluder's
+    held = min(result.description["rows_each"])  # the smaller part is the colluder's
     return (
         f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} rows of yours, "
         f"may hold more and recover more ('mooring audit --study' plays all participants). {protection}"
@@ -358,4 +361,5 @@ def _recovered(found: PointResult) -> str:
         words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
     amount, rule = judge_leakage(found)
     exposed = "".join(f" {words[0].upper()}{words[1:]}." for words in state_exposure(found))
-    return f"{words}.{exposed} That is {amount} ({rule})."
+    told = state_membership(found)
+    return f"{'' if told is None else told + ' '}{words}.{exposed} That is {amount} ({rule})."

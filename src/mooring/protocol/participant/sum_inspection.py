@@ -122,8 +122,8 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
         [rows[colluder], rows[own]],
         [scaled[colluder], scaled[own]],
         rng=rng,
-        test=[rows[others[k::2]] for k in (0, 1)],
-        test_labels=[scaled[others[k::2]] for k in (0, 1)],
+        test=[rows[others[:0]], rows[others]],
+        test_labels=[scaled[others[:0]], scaled[others]],
         names=_NAMES,
     )
     settings = scheme.settings

@@ -1,0 +1,22 @@
+"""Whose row is it, and is it in: linkage in galleries, membership and search by likelihood."""
+
+from mooring.audit.identification.linkage import (
+    BatchEvaluator,
+    CachedEmbedding,
+    LinkageTest,
+    identity_galleries,
+    make_galleries,
+    make_linkage_test,
+)
+from mooring.audit.identification.membership import MembershipTest, make_membership_test
+
+__all__ = [
+    "BatchEvaluator",
+    "CachedEmbedding",
+    "LinkageTest",
+    "MembershipTest",
+    "identity_galleries",
+    "make_galleries",
+    "make_linkage_test",
+    "make_membership_test",
+]

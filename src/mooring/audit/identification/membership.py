@@ -1,0 +1,309 @@
+"""Membership and search by likelihood, set up once and put to every attack: who is in an upload, and whose row is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks import CollusionView, DoesNotApply, Reconstruction
+from mooring.attacks.denoising.gaussian import fit_population
+from mooring.audit.result import AttackOutcome
+from mooring.audit.simulation import Simulation
+from mooring.audit.specification import EvaluationSpec
+from mooring.geometry.backend import like, to_numpy
+from mooring.metrics import Figure, Interval, Membership, bound_epsilon, wilson
+from mooring.metrics.likelihood import Densities, RebuiltRows, RegisterSearch, name_holders
+from mooring.tables import Partition
+from mooring.typing import Array, Matrix
+
+Codes = npt.NDArray[np.intp]
+_MOST_OTHERS = 5000
+_OUTLYING_SHARE = 0.1
+_REGISTER = 1000
+_SURE = 0.95
+_DELTA = 1e-5
+_EXACT = 1e-6  # of the rows' spread: the error of rows that are rebuilt exactly
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Rows with their classes, after projection."""
+
+    rows: Matrix
+    codes: Codes
+
+    def __getitem__(self, chosen: Any) -> Candidates:
+        return Candidates(self.rows[chosen], self.codes[chosen])
+
+    def __add__(self, more: Candidates) -> Candidates:
+        return Candidates(np.concatenate([self.rows, more.rows]), np.concatenate([self.codes, more.codes]))
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipTest:
+    """Who is in an upload, and whose row is whose: the targets' rows among rows that nobody uploaded.
+
+    Attributes
+    ----------
+    views : tuple of CollusionView
+        One a target.
+    members, others : tuple of Candidates
+        Each target's rows; and rows of its classes that nobody uploaded, no row with two targets.
+    register : Candidates
+        Rows of all who do not collude, uploaded or not, but for the targets': look-alikes.
+    outlying : array of bool
+        The tenth of all members that lie farthest from their class.
+    seed : int
+    """
+
+    views: tuple[CollusionView, ...]
+    members: tuple[Candidates, ...]
+    others: tuple[Candidates, ...]
+    register: Candidates
+    outlying: npt.NDArray[np.bool_]
+    seed: int
+
+    def measure(self, outcome: AttackOutcome, found: Sequence[Reconstruction]) -> AttackOutcome:
+        """An attack's outcome with what its rebuilt rows, one set a target, tell of who is in and of whose they are."""
+        try:
+            attacks = [_LikelihoodAttack.of(self.views[k], one, seed=self.seed + k) for k, one in enumerate(found)]
+        except DoesNotApply:  # nothing is known of the population
+            return outcome
+        told, without = self._scores(attacks)
+        figures = told.figures(without) | told.outlying_figures(self.outlying, without)
+        bound, control = (
+            None if one is None else bound_epsilon(one.members, one.others, delta=_DELTA).epsilon
+            for one in (told, without)
+        )
+        figures["empirical_epsilon"] = Figure(
+            "empirical_epsilon", bound or 0.0, Interval.unknown(), 0.0, control, None, told.members.size, True
+        )
+        figures |= self._search(attacks) | self._holders(attacks)
+        return replace(outcome, figures={**outcome.figures, **figures}, curve=told.curve())
+
+    def _scores(self, attacks: Sequence[_LikelihoodAttack]) -> tuple[Membership, Membership | None]:
+        """Scores of members and others; and by an upload of rows that are not the targets'."""
+        scores: list[list[Matrix]] = [[], [], [], []]
+        for k, attack in enumerate(attacks):
+            for place, asked in enumerate((self.members[k], self.others[k])):
+                codes = attack.recode(asked.codes)
+                scores[place].append(attack.upload.score_members(asked.rows, codes))
+                if attack.control is not None:
+                    scores[2 + place].append(attack.control.score_members(asked.rows, codes))
+        told = Membership(np.concatenate(scores[0]), np.concatenate(scores[1]))
+        if not scores[2]:
+            return told, None
+        missed = min(float(part[np.isfinite(part)].min(initial=0.0)) for part in scores[2] + scores[3])
+        control = [np.nan_to_num(np.concatenate(part), neginf=missed) for part in scores[2:]]
+        return told, Membership(control[0], control[1])
+
+    def _search(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
+        """Rows looked up in registers and assigned to rosters; the control takes each row for the next of its class."""
+        found, shifted, foreign, rosters = [], [], [], []
+        for own, attack in zip(self.members, attacks, strict=True):
+            register, places, wrong = own + self.register, np.arange(own.codes.size), _shift(attack.upload.codes)
+            codes = attack.recode(register.codes)
+            found.append(attack.upload.search_register(register.rows, codes, places))
+            shifted.append(attack.upload.search_register(register.rows, codes, wrong))
+            if attack.control is not None:
+                nowhere = np.full(attack.control.codes.size, -1)
+                foreign.append(attack.control.search_register(register.rows, codes, nowhere))
+            rosters.append(
+                (*attack.upload.assign_roster(own.rows, places), attack.upload.assign_roster(own.rows, wrong)[0])
+            )
+        hits = np.concatenate([one.first_ranks() for one in found])
+        sizes = 1 + np.concatenate([one.n_others for one in found])
+        false = np.concatenate([one.first_ranks() for one in shifted])
+        figures = {"register_class": _share("register_class", hits, float((1 / sizes).mean()), float(false.mean()))}
+        enough = sizes >= _REGISTER
+        if enough.any():
+            few, none = (np.concatenate([one.first_ranks(_REGISTER) for one in side]) for side in (found, shifted))
+            chance, control = 1 / _REGISTER, float(none[enough].mean())
+            figures["register_1000"] = _share("register_1000", few[enough], chance, control)
+        sure, right = (np.concatenate(part) for part in zip(*(_claims(one) for one in found), strict=True))
+        claimed = float(np.concatenate([_claims(one)[0] for one in foreign]).mean()) if foreign else None
+        figures["claims"] = _share("claims", (sure & right).astype(float), 0.0, claimed)
+        if sure.any():
+            figures["claims_right"] = _share("claims_right", right[sure].astype(float), float((1 / sizes).mean()), 0.0)
+        assigned, wrong = np.concatenate([one[0] for one in rosters]), np.concatenate([one[2] for one in rosters])
+        chance = float(np.average([one[1] for one in rosters], weights=[one[0].size for one in rosters]))
+        return figures | {"roster": _share("roster", assigned, chance, float(wrong.mean()))}
+
+    def _holders(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
+        """Which participant holds a target's record; the control asks for records that nobody holds."""
+        hits: list[npt.NDArray[np.bool_]] = []
+        false: list[npt.NDArray[np.bool_]] = []
+        shares = []
+        for k, attack in enumerate(attacks):
+            uploads, place, share = attack.all_uploads(self.views[k])
+            if len(uploads) < 2:
+                return {}
+            for asked, named in ((self.members[k], hits), (self.others[k], false)):
+                named.append(name_holders(uploads, asked.rows, attack.recode(asked.codes)) == place)
+            shares.append(share)
+        chance = float(np.mean(shares))
+        return {
+            "holder": _share("holder", np.concatenate(hits).astype(float), chance, float(np.concatenate(false).mean()))
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _LikelihoodAttack:
+    """One attack on one target, ready to be asked.
+
+    Attributes
+    ----------
+    upload : RebuiltRows
+        The target's rows.
+    control : RebuiltRows or None
+        An upload of rows that are not the target's: the colluders', with the same error.
+    """
+
+    found: Reconstruction
+    by_class: bool
+    error: Matrix
+    densities: Densities
+    upload: RebuiltRows
+    control: RebuiltRows | None
+
+    @classmethod
+    def of(cls, view: CollusionView, found: Reconstruction, *, seed: int) -> _LikelihoodAttack:
+        rows = to_numpy(found.rows)
+        codes, means, covariances = fit_population(found, view)
+        by_class = np.array_equal(codes, view.codes_of([view.target]))
+        left = view.data_noise_scale if found.data_noise_scale is None else found.data_noise_scale
+        error = np.eye(rows.shape[1]) * (left**2 + _EXACT**2 * float(rows.var(axis=0).mean()))
+        error += 0.0 if found.row_error is None else to_numpy(found.row_error)
+        densities = Densities(to_numpy(means), to_numpy(covariances) + error)
+        upload = RebuiltRows.of(rows, codes, error=error, densities=densities)
+        known, control = [to_numpy(colluder.rows) for colluder in view.colluders], None
+        if known:
+            own = view.codes_of([colluder.index for colluder in view.colluders])
+            own = own if by_class else np.zeros_like(own)
+            noise = np.random.default_rng([seed, 15]).standard_normal((own.size, rows.shape[1]))
+            other = np.concatenate(known) + noise @ np.linalg.cholesky(error).T
+            control = RebuiltRows.of(other, own, error=error, densities=densities)
+        return cls(found, by_class, error, densities, upload, control)
+
+    def recode(self, codes: Codes) -> Codes:
+        """The same classes; all one where the attack learnt the population without regard to them."""
+        return codes if self.by_class else np.zeros_like(codes)
+
+    def all_uploads(self, view: CollusionView) -> tuple[list[RebuiltRows], int, float]:
+        """All uploads but the colluders', rebuilt like the target's; the target's place; and its share of the rows.
+
+        No uploads where they have no common space.
+        """
+        if view.alignment is None and view.method.transform != "common":
+            return [], 0, 0.0
+        colluding = {colluder.index for colluder in view.colluders}
+        others = [i for i in range(len(view.uploads)) if i not in colluding]
+        uploads = []
+        for i in others:
+            if i == view.target:
+                uploads.append(self.upload)
+                continue
+            rows: Array = view.uploads[i].representation
+            if view.alignment is not None:
+                rows = view.alignment.maps[view.target].invert(view.alignment.maps[i].apply(rows))
+            codes = self.recode(view.codes_of([i]))
+            known = codes < len(self.densities.means)  # records of the target are of no other class
+            rebuilt = to_numpy(self.found.rigid_map.invert(rows))[known]
+            uploads.append(RebuiltRows.of(rebuilt, codes[known], error=self.error, densities=self.densities))
+        counts = [upload.codes.size for upload in uploads]
+        place = others.index(view.target)
+        return uploads, place, counts[place] / sum(counts)
+
+
+def _claims(found: RegisterSearch) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which rows an attacker claims to be a record's, being sure of it, and which of all it has right."""
+    return found.posterior > _SURE, found.is_right
+
+
+def _shift(codes: Codes) -> npt.NDArray[np.int64]:
+    """For each row the place of the next one of its class."""
+    order = np.argsort(codes, kind="stable")
+    found = np.empty(codes.size, dtype=np.int64)
+    for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        found[part] = np.roll(part, 1)
+    return found
+
+
+def _share(name: str, hits: Matrix, chance: float, control: float | None) -> Figure:
+    """How often an attacker is right, with Wilson's interval."""
+    return Figure(
+        name, float(hits.mean()), wilson(float(hits.sum()), hits.size), chance, control, None, hits.size, True
+    )
+
+
+def make_membership_test(
+    simulation: Simulation, views: Sequence[CollusionView], partition: Partition, spec: EvaluationSpec, *, seed: int
+) -> MembershipTest | None:
+    """Collect the targets' rows and those that nobody uploaded; None where there are none of these.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    views : sequence of CollusionView
+        One a target.
+    partition : Partition
+        Its test rows, but for the colluders', are rows that nobody uploaded.
+    spec : EvaluationSpec
+        May bring more such rows.
+    seed : int
+    """
+    colluders = [colluder.index for colluder in views[0].colluders]
+    honest = [i for i in range(partition.n_participants) if i not in colluders]
+    rows = [partition.test[i] for i in honest]
+    labels: list[npt.NDArray[Any] | None] = [
+        None if partition.test_labels is None else partition.test_labels[i] for i in honest
+    ]
+    if spec.others is not None:
+        rows, labels = [*rows, spec.others[0]], [*labels, spec.others[1]]
+    outside = np.concatenate(rows)
+    known = [part for part in labels if part is not None]
+    members = tuple(Candidates(to_numpy(simulation.private_data[v.target]), v.codes_of([v.target])) for v in views)
+    encoded = to_numpy(simulation.projection.encode(like(outside, simulation.projection.matrix)))
+    told = np.concatenate(known) if len(known) == len(labels) else None
+    codes = _codes_like(partition, views[0], told, len(outside))
+    order = np.random.default_rng([seed, 16]).permutation(len(outside))[:_MOST_OTHERS]
+    free = Candidates(encoded[order], codes[order])
+    others = tuple(
+        free[k :: len(views)][np.isin(free.codes[k :: len(views)], one.codes)] for k, one in enumerate(members)
+    )
+    if min(one.codes.size for one in (*members, *others)) < 2:
+        return None
+    targets = [view.target for view in views]
+    more = [
+        Candidates(to_numpy(simulation.private_data[i]), views[0].codes_of([i])) for i in honest if i not in targets
+    ]
+    register = sum(more, free)
+    return MembershipTest(tuple(views), members, others, register, _find_outlying(members, others), seed)
+
+
+def _codes_like(partition: Partition, view: CollusionView, labels: npt.NDArray[Any] | None, n_rows: int) -> Codes:
+    """Classes of rows that nobody uploaded, in the view's coding; −1 for a class that nobody has."""
+    codes = view.class_codes()
+    if labels is None or partition.train_labels is None or any(part is None for part in codes):
+        return np.zeros(n_rows, dtype=np.intp)
+    known, first = np.unique(np.concatenate(partition.train_labels), return_index=True)
+    place = np.minimum(np.searchsorted(known, labels), known.size - 1)
+    found = np.concatenate([part for part in codes if part is not None])[first][place]
+    is_number = np.issubdtype(known.dtype, np.floating)  # cut into groups: the next known number's will do
+    return np.asarray(np.where(is_number | (known[place] == labels), found, -1), dtype=np.intp)
+
+
+def _find_outlying(members: Sequence[Candidates], others: Sequence[Candidates]) -> npt.NDArray[np.bool_]:
+    """The tenth of all members that lie farthest from their class's mean, by the covariance within classes."""
+    everything = sum((*members[1:], *others), members[0])
+    centred, n_members = everything.rows.copy(), sum(one.codes.size for one in members)
+    for k in np.unique(everything.codes):
+        centred[everything.codes == k] -= centred[everything.codes == k].mean(axis=0)
+    values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    kept = values > _EXACT * values[-1]
+    far = ((centred[:n_members] @ axes[:, kept]) ** 2 / values[kept]).sum(axis=1)
+    return np.asarray(far >= np.quantile(far, 1 - _OUTLYING_SHARE))

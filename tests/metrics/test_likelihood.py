@@ -1,0 +1,104 @@
+"""Membership, registers, rosters and holders by likelihood, against formulas written out and against drawing lots."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from mooring.metrics import Membership
+from mooring.metrics.likelihood import Densities, RebuiltRows, RegisterSearch, name_holders
+
+WIDTH = 12
+
+
+def population(rng: np.random.Generator, n_classes: int = 2) -> Densities:
+    mixing = rng.standard_normal((n_classes, WIDTH, WIDTH)) / 3 + np.eye(WIDTH)
+    return Densities(2 * rng.standard_normal((n_classes, WIDTH)), mixing @ mixing.transpose(0, 2, 1))
+
+
+def draw(clean: Densities, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    factors = np.linalg.cholesky(clean.covariances)[codes]
+    return clean.means[codes] + np.einsum("nij,nj->ni", factors, rng.standard_normal((codes.size, WIDTH)))
+
+
+def rebuild(
+    rows: np.ndarray, codes: np.ndarray, clean: Densities, scale: float, rng: np.random.Generator
+) -> RebuiltRows:
+    error = scale**2 * np.eye(WIDTH)
+    seen = rows + scale * rng.standard_normal(rows.shape)
+    return RebuiltRows.of(seen, codes, error=error, densities=Densities(clean.means, clean.covariances + error))
+
+
+def test_scores_are_the_likelihood_ratio_of_the_formula(rng: np.random.Generator) -> None:
+    clean, codes = population(rng), np.array([0, 1, 1, 0, 1])
+    rows = draw(clean, codes, rng)
+    error = 0.5 * np.eye(WIDTH) + 0.1
+    noisy = Densities(clean.means, clean.covariances + error)
+    upload = RebuiltRows.of(rows, codes, error=error, densities=noisy)
+    candidates, kinds = rng.standard_normal((3, WIDTH)), np.array([1, 0, 2])
+    expected = []
+    for x, k in zip(candidates[:2], kinds[:2], strict=True):
+        of_class = rows[codes == k]
+        near = multivariate_normal(x, error).logpdf(of_class)
+        far = multivariate_normal(noisy.means[k], noisy.covariances[k]).logpdf(of_class)
+        expected.append(logsumexp(near - far) - np.log(len(of_class)))
+    assert upload.score_members(candidates, kinds) == pytest.approx([*expected, -np.inf])
+
+
+def test_likelihood_tells_members_where_the_nearest_row_does_not(rng: np.random.Generator) -> None:
+    clean, told = population(rng), {}
+    codes, others = rng.integers(0, 2, 300), rng.integers(0, 2, 2000)
+    rows, outside = draw(clean, codes, rng), draw(clean, others, rng)
+    for scale in (1.5, 300.0):
+        upload = rebuild(rows, codes, clean, scale, rng)
+        scores = (upload.score_members(rows, codes), upload.score_members(outside, others))
+        told[scale] = Membership(*scores)
+        seen = upload.whitened @ np.linalg.inv(upload.whitening)
+        nearest = [-np.linalg.norm(one[:, None] - seen, axis=2).min(axis=1) for one in (rows, outside)]
+        if scale == 1.5:
+            rates = [one.true_positive_rate(0.01)[0] for one in (told[scale], Membership(*nearest))]
+            assert rates[0] > 2 * rates[1]
+    assert told[1.5].auc > 0.65
+    assert 0.5 in told[300.0].auc_interval()
+
+
+def test_a_register_names_its_likeliest_record_and_how_sure_it_is(rng: np.random.Generator) -> None:
+    clean, codes = population(rng, 1), np.zeros(4, dtype=int)
+    rows = draw(clean, codes, rng)
+    upload = rebuild(rows, codes, clean, 1e-3, rng)
+    register = np.concatenate([rows[[1, 0]], rows[[3, 3, 2]]])
+    kinds = np.array([0, 0, 0, 0, 5])  # the record of the third row is of another class there
+    found = upload.search_register(register, kinds, np.array([1, 0, -1, 3]))
+    assert found.n_better.tolist() == [0, 0, 4, 0]
+    assert found.n_tied.tolist() == [0, 0, 0, 1]
+    assert found.n_others.tolist() == [3, 3, 4, 3]
+    assert found.is_right[:3].tolist() == [True, True, False]
+    assert found.posterior == pytest.approx([1, 1, found.posterior[2], 0.5])
+    assert found.first_ranks().tolist() == [1, 1, 0, 0.5]
+
+
+def test_a_smaller_register_is_a_drawing_of_lots(rng: np.random.Generator) -> None:
+    n_better, n_others, size = np.array([0.0, 1, 3, 30]), np.full(4, 30.0), 11
+    found = RegisterSearch(n_better, np.zeros(4), n_others, np.ones(4), np.ones(4, dtype=bool))
+    drawn = np.argsort(rng.random((20_000, 30)), axis=1)[:, : size - 1]
+    lots = [(drawn >= k).all(axis=1).mean() for k in n_better]
+    assert found.first_ranks(size) == pytest.approx(lots, abs=0.015)
+    assert found.first_ranks(1000).tolist() == found.first_ranks().tolist()
+
+
+def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.random.Generator) -> None:
+    clean, codes = population(rng), np.arange(60) % 2
+    uploads = []
+    for _ in range(4):
+        rows = draw(clean, codes, rng)
+        uploads.append((rows, rebuild(rows, codes, clean, 1.2, rng)))
+    rows, upload = uploads[2]
+    first = upload.search_register(rows, codes, np.arange(60)).first_ranks().mean()
+    right, chance = upload.assign_roster(rows, np.arange(60))
+    assert chance == pytest.approx(1 / 30)
+    assert right.mean() > first > 0.3
+    assert upload.assign_roster(rows, np.roll(np.arange(60), 2))[0].mean() < 0.2
+    held = name_holders([one for _, one in uploads], rows, codes) == 2
+    outside = name_holders([one for _, one in uploads], draw(clean, codes, rng), codes) == 2
+    assert held.mean() > 0.7
+    assert outside.mean() < 0.5
