@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import BayesianRidge, Ridge
 
 from mooring.errors import InputError
-from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
+from mooring.learners.sums import Sums, centre_sums, find_ridge, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import scale_to_unit
 from tests.raising import raising
 
@@ -38,14 +38,30 @@ def summed(phi: np.ndarray, y: np.ndarray, n_classes: int, scales: tuple[float, 
 @pytest.mark.parametrize("shrink", [True, False])
 def test_without_noise_least_squares_is_ridge_regression_on_the_rows(n_classes: int, shrink: bool) -> None:
     phi, y = drawn(n_classes)
-    ridge = Ridge(alpha=1e-3 * N / D).fit(phi[:, :-1], OUTCOMES[n_classes](y))
-    model = fit_least_squares(summed(phi, y, n_classes), shrink=shrink)
+    sums = summed(phi, y, n_classes)
+    centred, crossed, _, _ = centre_sums(sums, shrink=shrink)
+    ridge = Ridge(alpha=find_ridge(sums, centred, crossed)).fit(phi[:, :-1], OUTCOMES[n_classes](y))
+    model = fit_least_squares(sums, shrink=shrink)
     assert np.allclose(model.scores(phi), ridge.predict(phi[:, :-1]).reshape(N, -1), atol=1e-9)
     if n_classes == 0:
         assert np.abs(model.predict(phi)).max() <= 1
         assert np.corrcoef(model.predict(phi), y)[0, 1] > 0.95
     else:
         assert np.mean(model.predict(phi) == y) > 0.85
+
+
+@pytest.mark.parametrize("signal", [0.3, 1.0])
+def test_without_noise_the_ridge_is_that_of_the_evidence_of_the_rows(signal: float) -> None:
+    """scikit-learn maximises the same, from rows."""
+    rng = np.random.default_rng(3)
+    phi = rng.standard_normal((300, 40))
+    scale_to_unit(phi, C0)
+    y = signal * phi[:, :-1] @ rng.standard_normal(39) + rng.normal(0, 0.7, 300)
+    y = np.where(y > 0, 1.0, -1.0)
+    reference = BayesianRidge().fit(phi[:, :-1], y)
+    sums = Sums(phi.T @ phi, phi.T @ y[:, None], C0, 2, unit_length=True)
+    found = find_ridge(sums, *centre_sums(sums, shrink=False)[:2])
+    assert 0.5 < found / (reference.lambda_ / reference.alpha_) < 2
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -116,6 +132,26 @@ def test_a_rare_class_is_not_held_down_by_the_noise_of_its_mean() -> None:
         Sums(S, T + scales[1] * rng.standard_normal(T.shape), c0, 4, scales), shrink=False
     ).predict(phi)
     assert min(np.mean(predicted[y == k] == k) for k in range(4)) > 0.9
+
+
+def test_the_discriminant_of_small_classes_holds_in_every_draw_of_strong_noise() -> None:
+    """As of digits at ε = 1. Noise of shares and of lengths, and of the count of rows, each ruined some of them."""
+    rng, n, D, K, c0, scales = np.random.default_rng(7), 800, 100, 10, 0.05, (6.6, 5.1)
+    y = np.arange(n) % K
+    phi = np.column_stack(
+        [rng.standard_normal((n, D - 1)) + 6 * (np.eye(K, D - 1) - 1 / K * (np.arange(D - 1) < K))[y], y]
+    )
+    scale_to_unit(phi, c0)
+    found = []
+    for _ in range(12):
+        noise = np.triu(rng.standard_normal((D, D))) * np.where(np.eye(D), 1, math.sqrt(0.5))
+        S, T = phi.T @ phi + scales[0] * (np.triu(noise) + np.triu(noise, 1).T), phi.T @ (np.eye(K)[y] - 1 / K)
+        sums = Sums(S, T + scales[1] * rng.standard_normal(T.shape), c0, K, scales, unit_length=True)
+        assert abs(sums.n_rows - n) < 200
+        model = fit_discriminant(sums, shrink=False)
+        found.append(float(np.mean(model.predict(phi) == y)))
+        assert np.allclose(model.probabilities(phi).sum(axis=1), 1)
+    assert min(found) > 0.9
 
 
 def test_sums_that_do_not_fit_are_refused() -> None:

@@ -3,11 +3,14 @@
 Legend: φ = (x, √c₀) the features of a row with their constant; n, m the number and mean of rows, read off the constant's row
 of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
-Noise of known scale is taken into account in five ways, none of which looks at data: eigenvalues below zero are set to
-zero; the ridge grows with the spectral norm of the noise, λ = σ_S √D + 10⁻³ n/D; means are shrunk (James and Stein), since
-n m mᵀ would carry the square of their noise into C; what noise adds to the lengths of class means is taken off them, since
-it would hold down rare classes; and, where features are many and weakly correlated, as those of tables, entries off the
-diagonal of C are shrunk by the share of their mean square that is noise.
+The ridge is λ = s²/τ² + σ_S √(D/2): s² the variance of residuals and τ² that of weights under a normal prior, by evidence
+(the marginal likelihood of T given S), and what the noise of S asks for (`find_ridge`).
+
+Noise of known scale is taken into account in further ways, none of which looks at rows. Eigenvalues below zero are set to
+zero. Means are shrunk unless they stand out of their noise: n m mᵀ would carry the square of it into C, and shares of
+classes would carry it into every prediction. What noise adds to the lengths of class means is taken off, and they are shrunk
+to a common length by the variance that is left. Where features are many and weakly correlated, as those of tables, entries
+off the diagonal of C are shrunk by the share of their mean square that is noise.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from scipy.special import softmax
 from mooring.errors import InputError
 from mooring.typing import Matrix
 
-_RIDGE = 1e-3
 _SMALLEST = 1e-9
+_EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C over the outcome's sum of squares
+_LEAST_RESIDUAL = 0.05  # of that sum
+_RIDGE_OF_NUMBERS = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +46,8 @@ class Sums:
         0 for a number.
     noise_scales : tuple of float, default (0, 0)
         σ_S and σ_T on the total.
+    unit_length : bool, default False
+        Whether every row has ‖φ‖ = 1, so that the trace of S counts rows, too.
     """
 
     products: Matrix
@@ -48,6 +55,7 @@ class Sums:
     constant_share: float
     n_classes: int
     noise_scales: tuple[float, float] = (0.0, 0.0)
+    unit_length: bool = False
 
     def __post_init__(self) -> None:
         D = self.products.shape[0]
@@ -61,16 +69,29 @@ class Sums:
 
     @property
     def n_rows(self) -> float:
-        """About the number of rows: one at least."""
-        return max(1.0, float(self.products[-1, -1]) / self.constant_share)
+        """About the number of rows, by the count of least variance: of the constant, the trace, or both; one at least."""
+        found, c0 = float(self.products[-1, -1]) / self.constant_share, self.constant_share
+        if self.unit_length:
+            weight = (1 / c0**2 - 1 / c0) / (len(self.products) + 1 / c0**2 - 2 / c0)
+            found += weight * (float(np.trace(self.products)) - found)
+        return max(1.0, found)
 
     @property
     def means(self) -> tuple[Matrix, Matrix]:
-        """The mean of x and the mean of y, each shrunk towards zero by the share of its square that is noise."""
+        """The mean of x and the mean of y, each shrunk towards zero by what may be noise."""
         unit = math.sqrt(self.constant_share) * self.n_rows
         m, y = self.products[:-1, -1] / unit, self.outcomes[-1] / unit
         noise_S, noise_T = (scale / unit for scale in self.noise_scales)
-        return _shrunk(m, m.size * noise_S**2 / 2), _shrunk(y, y.size * noise_T**2)
+        return _shrunk(m, noise_S**2 / 2), _shrunk(y, noise_T**2)
+
+    @property
+    def outcome_squares(self) -> Matrix:
+        """Σ (y − ȳ)² of classes, by their shares, of shape (K,); of a number, the largest that its range allows."""
+        y = self.means[1]
+        if self.n_classes > 2:
+            shares = np.clip(y + 1 / self.n_classes, 1 / (self.n_rows + self.n_classes), 1.0)
+            return np.asarray(self.n_rows * shares * (1 - shares))
+        return np.asarray(self.n_rows * np.maximum(1 - y**2, 1 / (self.n_rows + 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +170,7 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     array([1, 0])
     """
     centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
-    weights = _solve(centred, find_ridge(sums), crossed)
+    weights = _solve(centred, find_ridge(sums, centred, crossed), crossed)
     return SumModel(weights, y_mean - m @ weights, sums.n_classes)
 
 
@@ -175,20 +196,65 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     deviations = np.hstack([-crossed, crossed]) / 2 if K == 2 else crossed  # Σ (x − m) over each class
     means = deviations / (sums.n_rows * shares)
     between = (means * (sums.n_rows * shares)) @ means.T
-    solved = sums.n_rows * _solve(centred - between, find_ridge(sums), np.hstack([means, np.eye(len(m))]))
+    ridge = find_ridge(sums, centred, crossed)
+    solved = sums.n_rows * _solve(centred - between, ridge, np.hstack([means, np.eye(len(m))]))
     axes, inverse = solved[:, :K], solved[:, K:]
     noise = (sums.noise_scales[1] * (0.5 if K == 2 else 1.0) / (sums.n_rows * shares)) ** 2  # of a class mean's entries
-    lengths = np.maximum(0, np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse))
+    lengths = _estimate_lengths(means, axes, inverse, noise)
     offsets = np.log(shares) - lengths / 2 - m @ axes
     if K == 2:
         return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K, is_logistic=True)
     return SumModel(axes, offsets, K, is_logistic=True)
 
 
-def find_ridge(sums: Sums) -> float:
-    """Return λ."""
-    D = sums.products.shape[0]
-    return float(sums.noise_scales[0] * math.sqrt(D) + _RIDGE * sums.n_rows / D)
+def _estimate_lengths(means: Matrix, axes: Matrix, inverse: Matrix, noise: Matrix) -> Matrix:
+    """mₖᵀ A mₖ of class means with noise of variance `noise` (K,) an entry, where A is `inverse` and A mₖ the `axes`.
+
+    What noise adds is taken off; of three classes and more, lengths are shrunk to their mean by the variance that is left
+    (empirical Bayes). Of two, both come of one vector, and nothing is there to shrink to.
+    """
+    found = np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse)
+    if len(found) > 2 and noise.min() > 0:
+        squares = float((inverse**2).sum())
+        signal = np.maximum(0, np.einsum("ik,ik->k", axes, axes) - noise * squares)
+        variance = 2 * noise**2 * squares + 4 * noise * signal
+        mean = np.average(found, weights=1 / variance)
+        spread = max(0.0, float(((found - mean) ** 2).sum() / (len(found) - 1) - variance.mean()))
+        found = mean + (found - mean) * spread / (spread + variance)
+    return np.asarray(np.maximum(0, found))
+
+
+def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
+    """Return λ = s²/τ² + σ_S √(D/2), with s²/τ² by evidence; of a number, whose Σy² is not shared, with 10⁻² n/D instead.
+
+    Parameters
+    ----------
+    sums : Sums
+    centred, crossed : arrays
+        C and c, as `centre_sums` gives them.
+
+    Notes
+    -----
+    With weights w ~ N(0, τ²I), residuals of variance s² and noise on both sums, c is normal; along an eigenvector of C with
+    eigenvalue v its variance is τ²v² + s²v + κ, κ = σ_T² + ½ σ_S² D τ², and s² follows from τ², since Σ(y − ȳ)² is known.
+    The posterior mean would be v/(v² + (s²/τ²) v + κ/τ²) times c. But noise mixes eigenvectors, so that small eigenvalues
+    hold signal, too: the ridge agrees with it where it is largest, at v = √(κ/τ²), for the noise of S alone.
+    """
+    noise_S, noise_T = sums.noise_scales
+    D, n, total = len(sums.products), sums.n_rows, sums.outcome_squares
+    best, ratio = -math.inf, _RIDGE_OF_NUMBERS * n / D
+    if sums.n_classes:
+        values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+        values, squares = np.maximum(values, 0)[:, None], (vectors.T @ crossed) ** 2
+        trace = max(float(values.sum()), _SMALLEST * n)
+        for explained in _EXPLAINED:
+            prior, residual = explained * float(total.mean()) / trace, max(1 - explained, _LEAST_RESIDUAL) * total / n
+            variance = prior * values**2 + residual * values + noise_T**2 + noise_S**2 * D * prior / 2
+            variance = np.maximum(variance, _SMALLEST)
+            evidence = -float((np.log(variance) + squares / variance).sum())
+            if evidence > best:
+                best, ratio = evidence, float(residual.mean()) / prior
+    return max(ratio, _SMALLEST * n) + noise_S * math.sqrt(D / 2)
 
 
 def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Matrix]:
@@ -205,9 +271,13 @@ def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Ma
     return centred, crossed, m, y_mean
 
 
-def _shrunk(mean: Matrix, noise: float) -> Matrix:
-    """Take the mean square of the noise off a mean's square."""
-    squared = float(mean @ mean)
+def _shrunk(mean: Matrix, variance: float) -> Matrix:
+    """Shrink a mean whose entries have noise of this variance (James and Stein).
+
+    It is zero unless its square is two standard deviations above what noise gives: d times the variance, ± √(2/d) of it.
+    """
+    squared, d = float(mean @ mean), mean.size
+    noise = d * variance * (1 + 2 * math.sqrt(2 / d)) if variance > 0 else 0.0
     return np.asarray(mean * (max(0.0, 1 - noise / squared) if squared > 0 else 0.0))
 
 

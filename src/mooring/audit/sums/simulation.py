@@ -61,7 +61,8 @@ class SumSimulation:
     def _as_sums(self, vector: Integers, n_contributions: int) -> Sums:
         scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, n_contributions)
         S, T = self.layout.unpack(vector)
-        return Sums(S, T, self.feature_map.constant_share, self.layout.outcome.n_classes, scales)
+        features = self.feature_map
+        return Sums(S, T, features.constant_share, self.layout.outcome.n_classes, scales, features.unit_length)
 
     def view(self, colluders: Sequence[int] = (0,)) -> SumView:
         """What the analyst and these participants know together; nothing that the others keep to themselves."""

@@ -45,6 +45,10 @@ class FeatureMap(Protocol):
     def constant_share(self) -> float:
         """c₀: the square of the constant."""
 
+    @property
+    def unit_length(self) -> bool:
+        """Whether every row of φ is of length one, but for rows of which nothing is known."""
+
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
 
@@ -101,6 +105,11 @@ class TableFeatures:
     def n_features(self) -> int:
         """Length of φ."""
         return sum(self._width(column) for column in self.schema.columns) + 1
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether φ is of length one: with hats."""
+        return self.n_hats > 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,6 +257,11 @@ class RowFeatures:
     def n_features(self) -> int:
         """Length of φ."""
         return self.n_inputs + 1
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether φ is of length one."""
+        return True
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""

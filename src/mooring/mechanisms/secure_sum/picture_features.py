@@ -117,6 +117,11 @@ class PictureFeatures:
         return CONSTANT_SHARE
 
     @property
+    def unit_length(self) -> bool:
+        """Whether φ is of length one: of any picture that is not blank."""
+        return True
+
+    @property
     def projection(self) -> PictureProjection:
         """The filters, z̄ and P: what an export of the map needs."""
         if self.fitted is not None:

@@ -66,6 +66,11 @@ class FourierFeatures:
             raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.05.")
 
     @property
+    def unit_length(self) -> bool:
+        """Whether φ is of length one."""
+        return True
+
+    @property
     def n_features(self) -> int:
         """Length of φ."""
         return 2 * self.n_frequencies + 1
@@ -125,6 +130,11 @@ class ProjectedFeatures:
     def constant_share(self) -> float:
         """c₀."""
         return self.features.constant_share
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether φ is of length one."""
+        return self.features.unit_length
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""

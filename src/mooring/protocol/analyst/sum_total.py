@@ -227,7 +227,8 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
         )
     S, T = scheme.layout.unpack(vector)
     scales = (0.0, 0.0) if scheme.noise is None else scheme.noise.scales(scheme.layout, len(closed.digests))
-    sums = Sums(S, T, scheme.features.constant_share, scheme.layout.outcome.n_classes, scales)
+    features = scheme.features
+    sums = Sums(S, T, features.constant_share, scheme.layout.outcome.n_classes, scales, features.unit_length)
     names = tuple(one.name for one in study.participants if one.signing_key in closed.digests)
     checked = len(elements) > scheme.threshold.threshold
     return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
