@@ -50,6 +50,48 @@ def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> No
     assert CANARY not in study.read_text() + shown + drafted.output + enrolled.output
 
 
+def test_ids_dates_and_text_are_recognised_by_name_and_declared_columns_are_not_guessed(tmp_path: Path) -> None:
+    study, header = tmp_path / "study.toml", tmp_path / "t.csv"
+    header.write_text("PatientID,date_of_birth,admission_date,notes,age,birth_weight,email,visit_no\n")
+    words = [
+        "init",
+        header,
+        "-o",
+        study,
+        "--range",
+        "age=0:120",
+        "--range",
+        "birth_weight=0:9",
+        "--category",
+        "email=no,yes",
+    ]
+    told = json.loads(run(*words, "--format", "json").stdout)
+    assert list(told["recognised"]) == ["PatientID", "date_of_birth", "admission_date", "notes", "visit_no"]
+    assert told["open_entries"] == 2
+    days = ["--date", "admission_date=2000-01-01:2026-12-31", "--birth", "date_of_birth=2026-01-01", "--id", "age"]
+    run(
+        *words[:-6], "--all-ranges", "0:9", *days, "--missing-word", "birth_weight=0", "--missing-word", "-9", "--force"
+    )
+    agreed = Study.read(study)
+    assert agreed.ids == ("PatientID", "age", "visit_no")
+    assert agreed.missing_words == ("-9",)
+    assert [(column.name, column.kind, column.missing_words) for column in agreed.columns] == [
+        ("date_of_birth", "age", ()), ("admission_date", "date", ()), ("birth_weight", "number", ("0",)),
+    ]  # fmt: skip
+    shown = flat(run("show", "--study", study).output)
+    for said in ("2000-01-01 to 2026-12-31", "age at 2026-01-01 is 0 to 120", "missing or 0: refuse", "PatientID, age"):
+        assert said in shown
+
+
+def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(data: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    run("init", data, "-o", study, *FILLED)
+    for cards, complete in ((["north"], False), (["south"], False), (["analyst"], True)):
+        role = "analyst" if cards == ["analyst"] else "participant"
+        said = run("enrol", card(tmp_path, cards[0], role), "--study", study).output
+        assert ("Not complete yet" in said, "telephone" in said) == (not complete, complete)
+
+
 def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     drafted = run("init", data, "-o", study, "--label", "ill", "--format", "json")

@@ -111,13 +111,18 @@ def write_tables(place: Path, kind: str) -> None:
     for name in (*NAMES, "designer", "analyst", "post"):
         (place / name).mkdir(parents=True)
     label = {"classes": ["ill"], "number": ["days"], "none": []}[kind]
-    header = ["age", "weight", "sex", "pressure", "smoker", *label]
+    header = [*(["patient_id"] if kind == "number" else []), "age", "weight", "sex", "pressure", "smoker", *label]
     (place / "designer" / "columns.csv").write_text(",".join(header) + "\n")
     for k, name in enumerate(NAMES):
         rng = np.random.default_rng([7, k])
         for file, count in (("patients.csv", N_ROWS), ("new-patients.csv", N_NEW)):
-            lines = [",".join(header), *(",".join(record(rng, kind)) for _ in range(count))]
+            ids = [[make_id(name, row)] if kind == "number" else [] for row in range(count)]
+            lines = [",".join(header), *(",".join([*own, *record(rng, kind)]) for own in ids)]
             (place / name / file).write_text("\n".join(lines) + "\n")
+
+
+def make_id(name: str, row: int) -> str:
+    return f"00{row}/{name}/8642"
 
 
 def record(rng: np.random.Generator, kind: str) -> list[str]:
@@ -131,6 +136,8 @@ def record(rng: np.random.Generator, kind: str) -> list[str]:
 
 
 def only_north_checks(step: Step) -> bool:
+    if step.line.startswith(("mooring study header", "mooring study merge")):  # once is enough
+        return True
     return step.line.startswith(("mooring check", "mooring study show", "mooring report")) and step.role != "north"
 
 
@@ -192,20 +199,27 @@ def test_the_way_by_secure_sums_gives_predictions_and_pages(kind: str, tmp_path:
     assert "(2, 1e-05)-differential privacy" in report
     for name in NAMES:
         lines = (walk.place / name / "predictions.csv").read_text().splitlines()
-        assert lines[0] == ("prediction,probability_no,probability_yes" if kind == "classes" else "prediction")
+        assert lines[0] == (
+            "prediction,probability_no,probability_yes" if kind == "classes" else "patient_id,prediction"
+        )
         assert len(lines) == 1 + N_NEW
     steps = {step.line.split()[1] for step in steps_of_the_page(SUMS) if step.line.startswith("mooring")}
     assert steps == {"study", "join", "check", "share", "combine", "align", "train", "deliver", "predict", "report"}
     if kind == "number":
-        values = np.loadtxt(walk.place / "north" / "predictions.csv", skiprows=1)
+        values = np.loadtxt(walk.place / "north" / "predictions.csv", delimiter=",", skiprows=1, usecols=1)
         assert ((values >= 0) & (values <= 60)).all()
 
 
 def test_predictions_come_out_for_numbers(number: Walk) -> None:
     for name in NAMES:
-        values = np.loadtxt(number.place / name / "predictions.csv", skiprows=1)
-        assert values.shape == (N_NEW,)
-        truth = np.loadtxt(number.place / name / "new-patients.csv", delimiter=",", skiprows=1, usecols=5)
+        lines = (number.place / name / "predictions.csv").read_text().splitlines()
+        ids, predicted = zip(*(line.split(",") for line in lines), strict=True)
+        assert ids == (
+            "patient_id",
+            *(make_id(name, row) for row in range(N_NEW)),
+        )  # a column of that name stays at home
+        values = np.array(predicted[1:], dtype=float)
+        truth = np.loadtxt(number.place / name / "new-patients.csv", delimiter=",", skiprows=1, usecols=6)
         assert np.mean((values - truth) ** 2) < np.var(truth), "the joint model has learned something"
 
 
@@ -263,7 +277,7 @@ def secrets_of(walk: Walk) -> Iterator[tuple[str, bytes]]:
         lines = (walk.place / name / "patients.csv").read_text().splitlines()[1:]
         for k, (line, row, values) in enumerate(zip(lines, rows.rows, rows.values, strict=True)):
             yield f"row {k} of {name} in words", line.encode()
-            yield f"age of row {k} of {name}", line.split(",")[0].encode()
+            yield f"age or id of row {k} of {name}", line.split(",")[0].encode()
             yield f"row {k} of {name} as float32", row.astype("<f4").tobytes()
             yield f"row {k} of {name} as float64", row.astype("<f8").tobytes()
             yield f"numbers of row {k} of {name}", values[:2].astype("<f8").tobytes()

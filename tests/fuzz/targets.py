@@ -26,6 +26,7 @@ from mooring.protocol.analyst.collaboration_matrix import TABLE_FILE, read_block
 from mooring.protocol.analyst.intake import INTAKE_FILE, IntakeRecord, collect
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.designer.draft import draft_study
+from mooring.protocol.designer.header import Header, draft_merged, merge_headers, read_header
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import read_card, write_card
 from mooring.protocol.messages.model import Model
@@ -38,7 +39,7 @@ from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
-from mooring.tables import check_fit, open_table, read_columns, read_encoded
+from mooring.tables import Column, check_fit, open_table, read_columns, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
@@ -57,6 +58,10 @@ def build_targets(folder: Path) -> dict[str, Target]:
     records, space = _records(world)
     made = [*_messages(world), *_tables(world), *records, *flare_targets(world), *dask_targets(world, space), *sums]
     return {target.name: target for target in made}
+
+
+_DATE = Column("seen", "date", 0, 365, day="2020-01-01", missing="fill", missing_words=("-9", "never"))
+_BORN = Column("born", "age", 0, 120, day="2020-01-01")
 
 
 def _messages(world: World) -> list[Target]:
@@ -90,6 +95,11 @@ def _messages(world: World) -> list[Target]:
     def read_study(data: bytes) -> object:
         return Study.from_dict(parse_study(data.decode("utf-8", "replace"))).digest
 
+    def merge_header(data: bytes) -> object:
+        headers = [read_header(write_file(place / "h", data)), Header("b", study.columns, ("id",))]
+        return draft_merged(merge_headers(headers), name="s", label=None)
+
+    header = Header("a", (*study.columns, _DATE, _BORN), ("id",), ("notes",)).render().encode()
     card = place / "one.card.toml"
     write_card(card, role="participant", member=make_member("p0", owner), signer=owner.signing_key)
     sealed_plain = reader.sealing_key.open(parts(world.anchor)[1])
@@ -105,6 +115,7 @@ def _messages(world: World) -> list[Target]:
         Target("sealed anchor", read_sealed, (sealed_plain,)),
         Target("card", lambda data: read_card(write_file(place / "c", data)), (card.read_bytes(),)),
         Target("study", read_study, (render_study(study.as_dict()).encode(), *_drafts(place))),
+        Target("header", merge_header, (header,)),
         Target("model", read_model, (world.model,)),
         Target("projection", read_projection, (save({"matrix": np.ascontiguousarray(basis)}),)),
     ]

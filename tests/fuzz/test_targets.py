@@ -12,7 +12,7 @@ from tests.fuzz.targets import build_targets
 
 FINDINGS = Path(__file__).parent / "findings"
 NAMES = (
-    "bundle", "map", "anchor", "sealed anchor", "card", "study", "model", "projection", "csv", "parquet", "ledger",
+    "bundle", "map", "anchor", "sealed anchor", "card", "study", "header", "model", "projection", "csv", "parquet", "ledger",
     "identity", "alignment.safetensors", "collaboration.parquet", "intake.json", "alignment.json", "flare requests",
     "flare files", "flare answers", "flare result", "flare task", "flare app", "flare messages", "dask bundle",
     "dask listing", "dask part", "sum bundle", "sum box", "sum confirmation", "sum closing list", "sum share", "sum result",

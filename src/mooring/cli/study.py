@@ -13,7 +13,18 @@ import typer
 from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command, show_progress
-from mooring.cli.options import ProjectionChoice, SumOptions, expand_options
+from mooring.cli.options import (
+    ProjectionChoice,
+    SumOptions,
+    expand_options,
+    parse_named_range,
+    parse_named_words,
+    parse_pair,
+    parse_range,
+    parse_shape,
+    parse_words,
+)
+from mooring.cli.study_header import header, merge
 from mooring.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
@@ -25,6 +36,8 @@ study_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
+study_app.command()(header)
+study_app.command()(merge)
 column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for panel in ("Columns", "Method"))
 
 
@@ -43,9 +56,22 @@ def init(
     category: Annotated[
         list[str] | None, column_option(help='A column\'s categories: "sex=female,male"; again for more.')
     ] = None,
+    id: Annotated[
+        list[str] | None,
+        column_option(help="A column that names rows: stays at home, comes back beside predictions; again for more."),
+    ] = None,
+    date: Annotated[
+        list[str] | None, column_option(help='A column\'s first and last day: "seen=2000-01-01:2026-12-31".')
+    ] = None,
+    birth: Annotated[
+        list[str] | None, column_option(help='A date of birth, taken as the age at a public day: "born=2026-01-01".')
+    ] = None,
     drop: Annotated[list[str] | None, column_option(help="A column to leave out; again for more.")] = None,
     missing_word: Annotated[
-        list[str] | None, column_option(help='What stands for a missing value besides ?, NA and nothing: "-9".')
+        list[str] | None,
+        column_option(
+            help='What stands for a missing value besides ?, NA and nothing: "-9"; or in a column: "chol=0".'
+        ),
     ] = None,
     missing: Annotated[
         Literal["refuse", "fill", "indicate"],
@@ -94,7 +120,13 @@ def init(
     """
     with run_command(format) as console:
         from mooring.atomic_io import write_atomically
-        from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
+        from mooring.protocol.designer.draft import (
+            DeclaredColumns,
+            DraftSettings,
+            count_open_entries,
+            describe_recognised,
+            draft_study,
+        )
         from mooring.protocol.messages.study import Study
         from mooring.protocol.messages.study_file import parse_study
 
@@ -120,26 +152,29 @@ def init(
             chosen["sums"] = sums.settings(pictures=bool(shape))
         elif "sums" in chosen and shape:
             chosen["sums"] = replace(chosen["sums"], features="pictures")
-        text = draft_study(
-            data,
-            name=name,
-            label=label,
-            drop=drop or (),
-            known=DeclaredColumns(
-                ranges=dict(parse_named_range(given) for given in range or ()),
-                all_ranges=None if all_ranges is None else parse_range(all_ranges),
-                categories=dict(parse_named_words(given) for given in category or ()),
-                classes=parse_words(classes),
-                label_range=None if label_range is None else parse_range(label_range),
-            ),
-            settings=DraftSettings(
-                **chosen,
-                smallest_class=smallest_class,
-                image_shape=shape,
-                missing_words=missing_word or (),
-                missing=missing,
-            ),
+        words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
+        known = DeclaredColumns(
+            ranges=dict(parse_named_range(given) for given in range or ()),
+            all_ranges=None if all_ranges is None else parse_range(all_ranges),
+            categories=dict(parse_named_words(given) for given in category or ()),
+            classes=parse_words(classes),
+            label_range=None if label_range is None else parse_range(label_range),
+            ids=id or (),
+            dates={
+                name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())
+            },
+            births=dict(parse_pair("--birth", given) for given in birth or ()),
+            missing_words={name: [word for own, word in words if own == name] for name, _ in words if name},
         )
+        settings = DraftSettings(
+            **chosen,
+            smallest_class=smallest_class,
+            image_shape=shape,
+            missing_words=[word for name, word in words if not name],
+            missing=missing,
+        )
+        text = draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
+        recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else [])])
         left = count_open_entries(text)
         plain = parse_study(text)
         drafted = None if left else Study.from_dict(plain)
@@ -151,8 +186,10 @@ def init(
                 "open_entries": left,
                 "method": plain["method"],
                 "fingerprint": None if drafted is None else drafted.fingerprint,
+                "recognised": recognised,
             },
             f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
+            *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
             _describe_method(plain["method"]),
             *(
                 ()
@@ -211,10 +248,18 @@ def enrol(
         agreed = enrol_cards(study, cards)
 
         console.show(
-            {"study": str(study), **_list_roster(agreed), "fingerprint": agreed.fingerprint},
+            {
+                "study": str(study),
+                **_list_roster(agreed),
+                "complete": agreed.is_complete,
+                "fingerprint": agreed.fingerprint,
+            },
             *_describe_roster(agreed),
             f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
-            f"[bold]{agreed.fingerprint}[/bold]",
+            f"[bold]{agreed.fingerprint}[/bold]"
+            if agreed.is_complete
+            else "[bold]Not complete yet[/bold]: a study has two participants or more and an analyst. Enrol the others; "
+            "the fingerprint changes with each.",
         )
 
 
@@ -287,15 +332,18 @@ def _describe_study(study: Study) -> Iterator[str]:
         ("Study", study.name),
         ("Predicts", predicted),
         *(_describe_rows(study) if study.sums is None else _describe_sums(study)),
+        *([("At home", f"{', '.join(study.ids)}: never shared, back beside predictions")] if study.ids else []),
         ("Columns", f"{len(study.columns)}"),
     ]
     yield from (f"{what + ':':<12} {escape(words)}" for what, words in lines)
     for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
-        column, is_category = alike[0], alike[0].kind == "category"
+        column = alike[0]
         name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
-        words = f"one of {', '.join(column.categories)}" if is_category else f"{column.low:g} to {column.high:g}"
-        rules = f"missing: {column.missing}" + ("" if is_category else f", outside: {column.outside}")
-        yield f"  {escape(f'{name}: {column.kind}, {words}; {rules}')}"
+        own = f" or {', '.join(column.missing_words)}" if column.missing_words else ""
+        rules = f"missing{own}: {column.missing}" + (
+            "" if column.kind == "category" else f", outside: {column.outside}"
+        )
+        yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"
     yield from _describe_roster(study)
     yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"
 
@@ -334,65 +382,3 @@ def _list_roster(study: Study) -> dict[str, Any]:
         "analyst": None if study.analyst is None else study.analyst.name,
         "dealer": study.dealer or (names[0] if names else None),
     }
-
-
-def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
-    """A column and its range.
-
-    Examples
-    --------
-    >>> parse_named_range("age=0:120")
-    ('age', (0.0, 120.0))
-    """
-    name, equals, ends = given.rpartition("=")
-    if not (equals and name):
-        raise InputError("--range", expected="NAME=LOWEST:HIGHEST", got=repr(given), cure="For example age=0:120.")
-    return name, parse_range(ends)
-
-
-def parse_range(given: str) -> tuple[float, float]:
-    """A range.
-
-    Examples
-    --------
-    >>> parse_range("-1:2.5")
-    (-1.0, 2.5)
-    """
-    low, _, high = given.partition(":")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise InputError("range", expected="LOWEST:HIGHEST", got=repr(given), cure="For example 0:120.") from None
-
-
-def parse_named_words(given: str) -> tuple[str, list[str]]:
-    """A column and its categories.
-
-    Examples
-    --------
-    >>> parse_named_words("sex=female, male")
-    ('sex', ['female', 'male'])
-    """
-    name, equals, words = given.partition("=")
-    if not (equals and name and parse_words(words)):
-        raise InputError("--category", expected="NAME=WORD,WORD", got=repr(given), cure="For example sex=female,male.")
-    return name, parse_words(words)
-
-
-def parse_words(given: str) -> list[str]:
-    """Words between commas."""
-    return [word.strip() for word in given.split(",") if word.strip()]
-
-
-def parse_shape(given: str | None) -> tuple[int, ...]:
-    """The shape of an image.
-
-    Examples
-    --------
-    >>> parse_shape("28x28")
-    (28, 28)
-    """
-    sides = (given or "").lower().split("x") if given else []
-    if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
-        raise InputError("--image-shape", expected="HEIGHTxWIDTH", got=repr(given), cure="For example 8x8.")
-    return tuple(map(int, sides))

@@ -21,13 +21,15 @@ FINITE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A finite number, as a regular expression."""
 NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
 """A number, as a regular expression."""
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
+_MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
 _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
 
 def cell_value(text: str | None) -> float:
     """The number that a cell has in a record's fingerprint, before any kind, category or missing word is declared.
 
-    A number is itself however it is written; other text is a hash of its trimmed, case-folded form.
+    A number is itself however it is written; other text is a hash of its trimmed, case-folded form, midnight being the day.
 
     Examples
     --------
@@ -39,6 +41,7 @@ def cell_value(text: str | None) -> float:
         return MISSING_VALUE
     if is_number(word) and math.isfinite(number := float(word)):
         return number + 0.0  # no negative zero: it would be another record
+    word = _MIDNIGHT.sub(r"\1", word)  # a date is the same record from Parquet, from a spreadsheet, and as text
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
 
@@ -62,6 +65,8 @@ def as_plain(chunk: Any) -> Any:
         chunk = chunk.dictionary_decode()
     if pa.types.is_decimal(chunk.type):  # through text, which is rounded as any other: the direct cast is not
         return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
+    if pa.types.is_date(chunk.type) or pa.types.is_timestamp(chunk.type):
+        return pc.cast(chunk, pa.string())
     if pa.types.is_float16(chunk.type):
         return pc.cast(chunk, pa.float64())
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
@@ -78,10 +83,35 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
-def is_readable(kind: Any) -> bool:
-    """Whether a type of Parquet is one of numbers or words; lists, tables, blocks of bytes and times are not."""
+def as_texts(chunk: Any) -> list[str]:
+    """Cells as text, empty where missing: whole numbers without a decimal point, other bytes than UTF-8 replaced."""
+    chunk = as_plain(chunk)
+    chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    values = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in chunk.dictionary.to_pylist())
+    texts = [*(as_text(one) or "" for one in values), ""]
+    return [texts[place] for place in chunk.indices.fill_null(len(texts) - 1).to_pylist()]
+
+
+def is_readable(kind: Any, *, as_date: bool = False) -> bool:
+    """Whether a type of Parquet is one of numbers or words, or of days; lists, tables, blocks of bytes and times are not."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if as_date and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return True
     return not (pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_temporal(kind))
+
+
+def read_days(words: Any) -> Vector:
+    """Text as days since 1970-01-01, NaN where it is no day of the calendar; a time of the day is left away."""
+    readable = pc.match_substring_regex(words, _DATE).fill_null(False)
+    dates = pc.if_else(readable, words, "1970-01-01")
+    year, month, day = (
+        pc.cast(pc.utf8_slice_codeunits(dates, *at), pa.int64()).to_numpy(zero_copy_only=False)
+        for at in ((0, 4), (5, 7), (8, 10))
+    )
+    months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]") + (day - 1)
+    fine = readable.to_numpy(zero_copy_only=False) & (month >= 1) & (month <= 12) & (day >= 1)
+    return np.where(fine & (days.astype("datetime64[M]") == months), days.astype(np.int64), np.nan)
 
 
 @lru_cache(maxsize=64)

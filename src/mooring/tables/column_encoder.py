@@ -11,7 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mooring.tables.cells import MISSING_VALUE, NUMBER, as_plain, as_text, cell_values, is_number, missing_numbers
+from mooring.tables.cells import (
+    MISSING_VALUE,
+    NUMBER,
+    as_plain,
+    as_text,
+    cell_values,
+    is_number,
+    missing_numbers,
+    read_days,
+)
 from mooring.tables.files import is_utf8
 from mooring.tables.problems import (
     MANY_WORDS,
@@ -68,7 +77,7 @@ def encode_numbers(
 
     What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
     """
-    plain = all(column.kind == "number" and column.missing != "indicate" for column in columns)
+    plain = all(c.kind == "number" and c.missing != "indicate" and not c.missing_words for c in columns)
     if not plain or missing_numbers(missing_words):
         return False
     block, start = values[:, : len(columns)], 0
@@ -118,11 +127,11 @@ def _encode_number(
     numbers = np.empty(n)
     for chunk in found:
         end = start + len(chunk)
-        numbers[start:end], wrong = _numbers_of(chunk, missing_words, values[start:end])
+        numbers[start:end], wrong = _numbers_of(column, chunk, missing_words, values[start:end])
         invalid += _at(start, wrong)
         start = end
     numbers += 0.0  # no negative zero: it would be another record
-    for number in missing_numbers(missing_words):
+    for number in () if column.is_date else missing_numbers(missing_words):
         numbers[numbers == number] = np.nan
     low, high = column.low, column.high
     lowest, highest = numbers.min(), numbers.max()
@@ -153,7 +162,9 @@ def _at(start: int, invalid: Sequence[InvalidCells]) -> list[InvalidCells]:
     return [InvalidCells(cells.kind, cells.rows + start, cells.value) for cells in invalid]
 
 
-def _numbers_of(chunk: Any, missing_words: frozenset[str], values: Vector) -> tuple[Vector, list[InvalidCells]]:
+def _numbers_of(
+    column: Column, chunk: Any, missing_words: frozenset[str], values: Vector
+) -> tuple[Vector, list[InvalidCells]]:
     """Numbers, NaN where missing, and which cells are none; `values` is written to."""
     chunk = as_plain(chunk)
     kind = chunk.type
@@ -164,28 +175,34 @@ def _numbers_of(chunk: Any, missing_words: frozenset[str], values: Vector) -> tu
         numbers = chunk.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         np.add(numbers, 0.0, out=values)  # no negative zero: it would be another record
         values[np.isnan(values)] = MISSING_VALUE
-        return numbers, []
+        present = np.flatnonzero(~np.isnan(numbers)) if column.is_date else np.zeros(0, np.int64)
+        return numbers, [InvalidCells(ProblemKind.NOT_A_DATE, present)] if present.size else []
     words, invalid = _words_of(chunk)
     if pa.types.is_dictionary(words.type):
-        return _numbers_of_dictionary(words, missing_words, values)
+        return _numbers_of_dictionary(column, words, missing_words, values)
     values[:] = cell_values(words)
     words = pc.utf8_trim_whitespace(words)
     present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
-    readable = pc.match_substring_regex(words, NUMBER)
-    found = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
+    if column.is_date:
+        days = read_days(pc.if_else(present, words, None))
+        readable, numbers = pa.array(~np.isnan(days)), column.number_of(days)
+    else:
+        readable = pc.match_substring_regex(words, NUMBER)
+        found = pc.cast(pc.if_else(pc.and_(present, readable), words, None), pa.float64())
+        numbers = found.to_numpy(zero_copy_only=False)
     wrong = pc.and_(present, pc.invert(readable)).fill_null(False).to_numpy(zero_copy_only=False)
-    sorted_out = classify_text(words, wrong) if wrong.any() else []
+    sorted_out = classify_text(words, wrong, as_dates=column.is_date) if wrong.any() else []
     invalid += [InvalidCells(kind, np.flatnonzero(mask)) for kind, mask in sorted_out if mask.any()]
-    return found.to_numpy(zero_copy_only=False), invalid
+    return numbers, invalid
 
 
 def _numbers_of_dictionary(
-    words: Any, missing_words: frozenset[str], values: Vector
+    column: Column, words: Any, missing_words: frozenset[str], values: Vector
 ) -> tuple[Vector, list[InvalidCells]]:
     """As `_numbers_of`, each word read once: a long one that stands in every row would fill the memory."""
     n = len(words.dictionary)
     own = np.full(n + 1, MISSING_VALUE)
-    numbers, wrong = _numbers_of(words.dictionary, missing_words, own[:n])
+    numbers, wrong = _numbers_of(column, words.dictionary, missing_words, own[:n])
     places = words.indices.fill_null(n).to_numpy(zero_copy_only=False)
     values[:] = own[places]
     invalid = [InvalidCells(cells.kind, np.flatnonzero(np.isin(places, cells.rows))) for cells in wrong]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.cells import MISSING_VALUE, as_text, cell_value, is_number, is_readable
+from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, is_number, is_readable
 from mooring.tables.column_encoder import encode_column, encode_numbers, read_cells
 from mooring.tables.files import TableFile, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
@@ -47,6 +47,8 @@ class EncodedRows:
         Number of the first of them in the file, from 1, the header not counted.
     persons : array of shape (n,) or None
         Equal numbers for rows of one person, where a column that names persons was asked for.
+    ids : dict of lists of str
+        By column, where they were asked for.
     """
 
     rows: npt.NDArray[np.float64]
@@ -54,6 +56,7 @@ class EncodedRows:
     values: npt.NDArray[np.float64]
     first_row: int
     persons: npt.NDArray[np.float64] | None = None
+    ids: dict[str, list[str]] = field(default_factory=dict)
 
 
 def encoded_batches(
@@ -63,6 +66,7 @@ def encoded_batches(
     labels: LabelUse = "require",
     ignore: Sequence[str] = (),
     person: str = "",
+    with_ids: bool = False,
     rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Iterator[EncodedRows]:
@@ -79,6 +83,8 @@ def encoded_batches(
         Columns of the file that the schema does not have, and that are left out.
     person : str
         A further column of the file, which names persons; empty for none.
+    with_ids : bool
+        Whether the ids of the schema are read, where the file has them.
     rows_at_once : int
         At most; batches of wide tables are shorter.
     progress : callable, optional
@@ -101,7 +107,7 @@ def encoded_batches(
     >>> encoded.rows.tolist(), encoded.labels.tolist()
     ([[0.0], [0.5]], [0, 1])
     """
-    reading = _open(schema, path, labels, ignore, person)
+    reading = _open(schema, path, labels, ignore, person, with_ids=with_ids)
     for problem in reading.problems:
         raise problem.error()
     log = ProblemLog(reading.columns, reading.label)
@@ -186,6 +192,7 @@ class _Reading:
     table: TableFile
     label: Column | None
     person: str
+    ids: tuple[str, ...]
     problems: tuple[Problem, ...]
 
     @property
@@ -195,7 +202,9 @@ class _Reading:
         return (*self.schema.columns, *([self.label] if self.label is not None else []), *person)
 
 
-def _open(schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str], person: str) -> _Reading:
+def _open(
+    schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str], person: str, *, with_ids: bool = False
+) -> _Reading:
     """Read the header of a table; columns that it does not have, or that are of no use, are problems and not read."""
     table = open_table(path)
     label, wanted = _label_column(schema, table, use), [column.name for column in schema.columns]
@@ -207,11 +216,12 @@ def _open(schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str]
     present = frozenset(table.names)
     problems = [_absent(schema, words, name, table) for name, words in what.items() if name not in present]
     # All that is declared is there, or some of it: the first line is a header and may be quoted.
-    known = schema.names.union(ignore, [person])
+    known = schema.names.union(ignore, [person], schema.ids)
     unknown = [name for name in table.names if name not in known] if schema.names & present else []
     problems += [_unknown(name) for name in unknown]
     types = {} if table.schema is None else {name: table.schema.field(name).type for name in what if name in present}
-    unreadable = {name: kind for name, kind in types.items() if not is_readable(kind)}
+    dates = {column.name for column in schema.columns if column.is_date}
+    unreadable = {name: kind for name, kind in types.items() if not is_readable(kind, as_date=name in dates)}
     problems += [_unreadable(name, kind) for name, kind in unreadable.items()]
     usable = present - unreadable.keys()
     return _Reading(
@@ -219,6 +229,7 @@ def _open(schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str]
         table,
         label if label is not None and label.name in usable else None,
         person if person in usable else "",
+        tuple(name for name in schema.ids if name in present and with_ids),
         tuple(problems),
     )
 
@@ -230,12 +241,11 @@ def _scan(
     schema, columns = reading.schema, reading.columns
     if not columns:
         return
-    # Words that a study declares as missing must reach the fingerprint as they stand: columns with such come as words.
-    as_words = any(not is_number(word.strip()) for word in schema.missing_words)
+    as_numbers = {column.name for column in columns if _comes_as_numbers(schema, column)}
     batches = table_batches(
         reading.table,
-        numbers=[column.name for column in columns if column.kind != "category" and not as_words],
-        words=[column.name for column in columns if column.kind == "category" or as_words],
+        numbers=[column.name for column in columns if column.name in as_numbers],
+        words=[*(column.name for column in columns if column.name not in as_numbers), *reading.ids],
         missing_words=MISSING_WORDS,
         rows_at_once=rows_at_once,
         ragged=log.ragged,
@@ -247,10 +257,18 @@ def _scan(
             persons, broken = _read_persons(reading.person, batch)
             invalid += [(len(columns) - 1, cells) for cells in broken]
             encoded = replace(encoded, persons=persons)
+        if reading.ids:
+            encoded = replace(encoded, ids=_read_ids(reading.ids, batch))
         log.add(encoded.rows.shape[0], invalid)
         yield None if invalid else encoded
     if log.n_rows == 0 and not log:
         raise no_rows()
+
+
+def _comes_as_numbers(schema: Schema, column: Column) -> bool:
+    """Whether a column is read as numbers; declared missing words must reach the fingerprint as they stand, as words."""
+    words = (*schema.missing_words, *column.missing_words)
+    return column.kind in ("number", "integer") and all(is_number(word.strip()) for word in words)
 
 
 def read_encoded(
@@ -285,18 +303,19 @@ def _encode(
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
     """The encoded rows; and which cells do not fit, with the place of their column: the rows are of no use then."""
     columns = (*schema.columns, *([label] if label is not None else []))
-    missing, n = schema.all_missing_words, sum(part.num_rows for part in batch)
+    n = sum(part.num_rows for part in batch)
     rows = np.empty((n, schema.n_features), order="F")
     values = np.empty((n, len(columns)), order="F")
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
     at = 0
-    done = len(schema.columns) if encode_numbers(schema.columns, batch, missing, rows, values) else 0
+    done = len(schema.columns) if encode_numbers(schema.columns, batch, schema.all_missing_words, rows, values) else 0
     for k, column in enumerate(columns[done:], start=done):
         own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width
-        found = encode_column(column, [part.column(column.name) for part in batch], missing, own, values[:, k])
-        invalid += [(k, cells) for cells in found]
+        missing, cells = schema.missing_words_of(column), [part.column(column.name) for part in batch]
+        found = encode_column(column, cells, missing, own, values[:, k])
+        invalid += [(k, one) for one in found]
         if column is label and not found:
             labels = own.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
     return EncodedRows(rows, labels, values, first_row), invalid
@@ -313,6 +332,10 @@ def _read_persons(person: str, batch: Sequence[Any]) -> tuple[npt.NDArray[np.flo
         own[rounded] = [cell_value(f"number {(word or '').strip()}") for word in words]
         start += len(cells)
     return found, broken
+
+
+def _read_ids(names: Sequence[str], batch: Sequence[Any]) -> dict[str, list[str]]:
+    return {name: [text for part in batch for text in as_texts(part.column(name))] for name in names}
 
 
 def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:

@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from mooring.errors import InputError
 from mooring.tables.cells import FINITE
-from mooring.tables.schema import Column
+from mooring.tables.schema import Column, count_days
 
 Mask = npt.NDArray[np.bool_]
 SENTINELS = (0.0, *(sign * digit for digit in (1, 9, 99, 999, 9999, 99999) for sign in (1.0, -1.0)))
 """Numbers by which tables say that a value is missing."""
+_SENTINEL_WORDS = [(one, f"{one:g}") for one in SENTINELS]
+_SENTINEL_DAYS = ("1899-12-30", "1900-01-01", "1970-01-01", "9999-12-31")
 N_FIRST_ROWS = 5
 _MOST_RAGGED = 10_000
 MANY_WORDS = 50
@@ -36,6 +38,8 @@ class ProblemKind(StrEnum):
     DATE = "date"
     NUMBER_WITH_UNIT = "number-with-unit"
     NOT_A_NUMBER = "not-a-number"
+    DATE_FORM = "date-form"
+    NOT_A_DATE = "not-a-date"
     INFINITE = "infinite"
     NOT_WHOLE = "not-whole"
     SENTINEL = "sentinel"
@@ -61,7 +65,7 @@ _WORDS: dict[ProblemKind, tuple[str, str]] = {
     ),
     ProblemKind.DATE: (
         "a date",
-        "Leave the column out, or turn it into a number before, such as an age.",
+        'Declare kind = "date", or "age" for a date of birth; or leave the column out.',
     ),
     ProblemKind.NUMBER_WITH_UNIT: (
         "a number with a unit, or a sign before it",
@@ -71,11 +75,16 @@ _WORDS: dict[ProblemKind, tuple[str, str]] = {
         "text that is no number",
         "Correct it; or declare it in missing_words, if it stands for a missing value, or the column as a category.",
     ),
+    ProblemKind.DATE_FORM: ("a date in another form", "Write it as YEAR-MONTH-DAY: 2026-01-31."),
+    ProblemKind.NOT_A_DATE: (
+        "text or a number that is no date",
+        "Write dates as YEAR-MONTH-DAY, 2026-01-31; what stands for a missing value is declared in missing_words.",
+    ),
     ProblemKind.INFINITE: ("an infinite one", "Correct it, or leave the cell empty."),
     ProblemKind.NOT_WHOLE: ("one that is not whole", 'Correct it, or declare kind = "number".'),
     ProblemKind.SENTINEL: (
         "{value}, which is outside and often stands for a missing value",
-        'If it does here, declare "{value}" in missing_words, or leave the cells empty; else correct the declared range.',
+        'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
     ),
     ProblemKind.FAR_OUTSIDE: (
         "one outside, by more than the width of the range",
@@ -105,6 +114,7 @@ _TEXT_KINDS = (
     ),
     (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
 )
+_DATE_KINDS = ((ProblemKind.DATE_FORM, _TEXT_KINDS[1][1]),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,21 +135,23 @@ class InvalidCells:
     value: str = ""
 
 
-def classify_text(words: Any, wrong: Mask) -> list[tuple[ProblemKind, Mask]]:
-    """Sort words that are no numbers by what they look like.
+def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tuple[ProblemKind, Mask]]:
+    """Sort words that are no numbers, or no dates, by what they look like.
 
     Parameters
     ----------
     words : pyarrow.Array of trimmed text
     wrong : array of bool
         Which of them to sort.
+    as_dates : bool
+        Whether they should have been dates.
     """
     found, left = [], wrong
-    for kind, pattern in _TEXT_KINDS:
+    for kind, pattern in _DATE_KINDS if as_dates else _TEXT_KINDS:
         own = left & pc.match_substring_regex(words, pattern).fill_null(False).to_numpy(zero_copy_only=False)
         found.append((kind, own))
         left = left & ~own
-    return [*found, (ProblemKind.NOT_A_NUMBER, left)]
+    return [*found, (ProblemKind.NOT_A_DATE if as_dates else ProblemKind.NOT_A_NUMBER, left)]
 
 
 def find_invalid_numbers(column: Column, numbers: npt.NDArray[np.float64], *, passed_over: Mask) -> list[InvalidCells]:
@@ -156,7 +168,8 @@ def find_invalid_numbers(column: Column, numbers: npt.NDArray[np.float64], *, pa
     missing, low, high = np.isnan(numbers) & ~passed_over, column.low, column.high
     outside = ((numbers < low) | (numbers > high)) & (column.outside == "refuse")
     far = (numbers < low - (high - low)) | (numbers > high + (high - low))
-    sentinels = [(ProblemKind.SENTINEL, outside & (numbers == one), f"{one:g}") for one in SENTINELS if outside.any()]
+    usual = [(column.number_of(count_days(day)), day) for day in _SENTINEL_DAYS] if column.is_date else _SENTINEL_WORDS
+    sentinels = [(ProblemKind.SENTINEL, outside & (numbers == one), word) for one, word in usual if outside.any()]
     masks = [
         (ProblemKind.MISSING, missing & (column.missing == "refuse"), ""),
         (ProblemKind.INFINITE, np.isinf(numbers), ""),
@@ -334,5 +347,5 @@ def describe_expected(column: Column, *, is_label: bool = False) -> str:
     if column.kind == "category":
         shown = ", ".join(column.categories[:10]) + (", …" if len(column.categories) > 10 else "")
         return f"a {'class' if is_label else 'category'} that the study declares ({shown})"
-    kind = "whole number" if column.kind == "integer" else "number"
-    return f"a {kind} from {column.low:g} to {column.high:g}"
+    kind = {"integer": "whole number from ", "number": "number from ", "date": "date from "}.get(column.kind, "")
+    return f"a {kind}{column.described}"

@@ -1,24 +1,30 @@
 """The schema of a table: columns with kinds, ranges and categories, and the label.
 
-A study declares its schema (`columns_from`, `label_from`); for an audit it is inferred from the rows
+A study declares its schema (`mooring.protocol.messages.study_file`); for an audit it is inferred from the rows
 (`mooring.tables.inference`). The encoder (`mooring.tables.encoder`) takes either.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from mooring.errors import InputError, require_choice
 
-ColumnKind = Literal["number", "integer", "category"]
+ColumnKind = Literal["number", "integer", "category", "date", "age"]
 MissingRule = Literal["refuse", "fill", "indicate"]
 OutsideRule = Literal["refuse", "clip"]
 LabelKind = Literal["classes", "number", "none"]
 MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null")
+DAYS_A_YEAR = 365.2425
 _MOST_CATEGORIES = 1000
 MOST_FEATURES = 2**16
 _MOST_LETTERS = 2**24  # of categories, counted for each column that has them
@@ -33,8 +39,8 @@ class Column:
     Attributes
     ----------
     name : str
-    kind : {"number", "integer", "category"}
-        An integer is a number that must be whole.
+    kind : {"number", "integer", "category", "date", "age"}
+        An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`.
     low, high : float
         The declared range of a number: it becomes −1 … 1. Declared, not measured: nobody sees the others' rows.
     categories : tuple of str
@@ -51,6 +57,10 @@ class Column:
         The middle and half the width of the range, unless given.
     fill : float or str, optional
         What a missing value is taken for, in place of the middle, or of no category.
+    missing_words : tuple of str
+        What stands for a missing value in this column, besides what does so in all.
+    day : str
+        Of a date or an age: a public day, "2026-01-31".
     """
 
     name: str
@@ -64,6 +74,8 @@ class Column:
     centre: float = math.nan
     spread: float = math.nan
     fill: float | str | None = None
+    missing_words: tuple[str, ...] = ()
+    day: str = ""
 
     def __post_init__(self) -> None:
         if self.inferred:
@@ -84,6 +96,36 @@ class Column:
             require_words(where, "categories", self.categories)
         else:
             require_range(where, self.low, self.high)
+        require_shown(f"missing_words of {where}", self.missing_words)
+        if self.is_date:
+            require_day(f"day of {where}", self.day)
+        if self.kind == "date" and not (self.low == 0 and self.high <= count_days("9999-12-31") - count_days(self.day)):
+            raise InputError(f"range of {where}", expected="days from 0 on", got="others", cure="Correct the study.")
+
+    @property
+    def is_date(self) -> bool:
+        """Whether cells are dates, which become numbers."""
+        return self.kind in ("date", "age")
+
+    def number_of(self, days: Any) -> Any:
+        """Days since 1970-01-01 as the numbers that dates become."""
+        since = days - count_days(self.day)
+        return since if self.kind == "date" else -since / DAYS_A_YEAR
+
+    @property
+    def described(self) -> str:
+        """What it declares, in words."""
+        if self.kind == "category":
+            return f"one of {', '.join(self.categories)}"
+        ends = f"{self.low:g} to {self.high:g}"
+        if self.kind == "date":
+            return " to ".join(self._days)
+        return f"date of birth, whose age at {self.day} is {ends}" if self.kind == "age" else ends
+
+    @property
+    def _days(self) -> list[str]:
+        """The first and the last day of a date."""
+        return [str(np.datetime64(self.day) + int(end)) for end in (self.low, self.high)]
 
     @property
     def width(self) -> int:
@@ -99,7 +141,7 @@ class Column:
     @property
     def feature_kinds(self) -> tuple[str, ...]:
         """Kinds of the columns of the encoded matrix; "category" is one of zeros and ones."""
-        return (self.kind, *("category",) * self.width)[: self.width]
+        return ("number" if self.is_date else self.kind, *("category",) * self.width)[: self.width]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values in a fixed order, for the study's file and its digest."""
@@ -107,7 +149,11 @@ class Column:
         if self.kind == "category":
             plain["categories"] = list(self.categories)
         else:
-            plain["range"] = [float(self.low), float(self.high)]
+            plain["range"] = self._days if self.kind == "date" else [float(self.low), float(self.high)]
+        if self.kind == "age":
+            plain["at"] = self.day
+        if self.missing_words:
+            plain["missing_words"] = list(self.missing_words)
         return plain | {"missing": self.missing, "outside": self.outside}
 
 
@@ -178,6 +224,8 @@ class Schema:
     label : Label
     missing_words : tuple of str
         What stands for a missing value besides `MISSING_WORDS`.
+    ids : tuple of str
+        Columns that name rows: they stay at home, are never features, and come back beside predictions.
 
     Examples
     --------
@@ -189,6 +237,7 @@ class Schema:
     columns: tuple[Column, ...]
     label: Label = field(default_factory=Label)
     missing_words: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -215,81 +264,31 @@ class Schema:
         label = {self.label.column} if self.label.column else set()
         return frozenset({column.name for column in self.columns} | label)
 
-    @property
+    @cached_property
     def all_missing_words(self) -> frozenset[str]:
-        """Everything that stands for a missing value."""
+        """What stands for a missing value in every column."""
         return frozenset((*MISSING_WORDS, *(word.strip() for word in self.missing_words)))
 
+    def missing_words_of(self, column: Column) -> frozenset[str]:
+        """What stands for a missing value in a column."""
+        return self.all_missing_words.union(word.strip() for word in column.missing_words)
 
-def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read one [[columns]] table of a study; `names` in place of `name` declares many columns alike."""
-    names: Any = plain["names"] if "names" in plain else [plain.get("name")]
-    fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
-    if not fine or "" in names or ("name" in plain and "names" in plain):
-        raise InputError(
-            "a column",
-            expected='name = "…" or names = ["…", …]',
-            got="both" if "name" in plain and "names" in plain else "neither, or an empty or padded one",
-            cure="Name every column.",
-        )
-    known = {"name", "names", "kind", "range", "categories", "missing", "outside"}
-    require_known(f"column {names[0]!r}", plain, known)
-    low, high = _range_of(f"column {names[0]!r}", plain) if plain.get("kind") != "category" else (0.0, 0.0)
-    categories = _words_in(f"column {names[0]!r}", plain, "categories")
-    require_width(len(names) * max(1, len(categories)), len(names) * sum(len(str(word)) for word in categories))
-    shared = {
-        "kind": plain.get("kind", "number"),
-        "low": low,
-        "high": high,
-        "categories": categories,
-        "missing": plain.get("missing", "refuse"),
-        "outside": plain.get("outside", "refuse"),
-    }
-    return tuple(Column(name, **shared) for name in names)
-
-
-def label_from(plain: Mapping[str, Any]) -> Label:
-    """Read the [label] table of a study."""
-    require_known("label", plain, {"column", "kind", "classes", "range"})
-    kind = plain.get("kind", "none")
-    low, high = _range_of("label", plain) if kind == "number" else (0.0, 0.0)
-    column = plain.get("column", "")
-    if not isinstance(column, str) or column != column.strip():
-        raise InputError("column of the label", expected="a word in quotes", got="something else", cure="Correct it.")
-    return Label(column, kind, _words_in("the label", plain, "classes"), low, high)
-
-
-def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...]:
-    words = plain.get(what, [])
-    if not isinstance(words, list):
-        raise InputError(
-            f"{what} of {where}",
-            expected='a list of words, ["…", "…"]',
-            got="something else",
-            cure="Correct the study.",
-        )
-    return tuple(words)
-
-
-def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
-    ends = plain.get("range")
-    if not (isinstance(ends, list) and len(ends) == 2 and all(_is_number(end) for end in ends)):
-        raise InputError(
-            f"range of {where}",
-            expected="two numbers, [lowest, highest]",
-            got="none" if ends is None else "something else",
-            cure="Declare the range that the values can take, from what the column means and not from the data.",
-        )
-    try:
-        return float(ends[0]), float(ends[1])
-    except OverflowError:  # whole numbers have no end in TOML
-        raise InputError(
-            f"range of {where}", expected="finite", got="a number that is too large", cure="Correct the study."
-        ) from None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    def require_declared(self) -> None:
+        """Refuse what no study can declare: no columns, names that come twice, words that cannot be shown."""
+        names = [column.name for column in self.columns]
+        if not names:
+            raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
+        if any(column.inferred for column in self.columns):
+            raise InputError(
+                "columns", expected="declared", got="inferred from rows", cure="Declare ranges and categories."
+            )
+        twice = find_repeated([*names, *([self.label.column] if self.label.column else []), *self.ids])
+        if twice is not None:
+            expected = "different names, none of them the label's or an id's"
+            raise InputError("columns", expected=expected, got=f"{twice!r} twice", cure="Take one out.")
+        require_width(self.n_features)
+        require_shown("missing_words", self.missing_words)
+        require_shown("ids", self.ids)
 
 
 def require_range(where: str, low: float, high: float) -> None:
@@ -313,6 +312,27 @@ def _require_single_precision(low: float, high: float) -> None:
             got=f"[{low:g}, {high:g}]",
             cure="Count from another zero or in another unit, for example days since the first one.",
         )
+
+
+def count_days(day: str) -> int:
+    """Days from 1970-01-01 to a day."""
+    return date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()
+
+
+def require_day(where: str, day: Any) -> None:
+    """Refuse what is no day of the calendar."""
+    try:
+        fine = isinstance(day, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", day) and date.fromisoformat(day)
+    except ValueError:
+        fine = None
+    if not fine:
+        raise InputError(where, expected='a day, such as "2026-01-31"', got="something else", cure="Correct the study.")
+
+
+def require_shown(what: str, words: tuple[str, ...]) -> None:
+    """Refuse words of a study that cannot be printed."""
+    if not all(isinstance(word, str) and can_be_shown(word) for word in words):
+        raise InputError(what, expected="words without control characters", got="others", cure="Take them out.")
 
 
 def require_words(where: str, what: str, words: tuple[str, ...]) -> None:

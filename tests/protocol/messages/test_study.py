@@ -4,6 +4,7 @@ import string
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,11 @@ def columns(draw: Callable[..., Any], name: str) -> Column:
     if draw(st.booleans()):
         return Column(name, "category", categories=draw(LISTS), **{key: draw(rule) for key, rule in RULES.items()})
     low, high = draw(st.just((0, 16)) | ENDS)
-    kind = draw(st.sampled_from(["number", "integer"]))
-    return Column(name, kind, low, high, **{key: draw(rule) for key, rule in RULES.items()})
+    kind = draw(st.sampled_from(["number", "integer", "age", "date"]))
+    day = str(draw(st.dates(max_value=date(9900, 1, 1)))) if kind in ("age", "date") else ""
+    low, high = (0, draw(st.integers(1, 36_000))) if kind == "date" else (low, high)
+    rules = {key: draw(rule) for key, rule in RULES.items()}
+    return Column(name, kind, low, high, missing_words=draw(st.just(()) | LISTS), day=day, **rules)
 
 
 @st.composite
@@ -67,8 +71,8 @@ def labels(draw: Callable[..., Any], name: str) -> Label:
 
 @st.composite
 def studies(draw: Callable[..., Any]) -> Study:
-    names = draw(st.lists(WORDS, min_size=2, max_size=8, unique=True))
-    declared = tuple(draw(columns(name)) for name in names[1:])
+    names = draw(st.lists(WORDS, min_size=3, max_size=8, unique=True))
+    declared = tuple(draw(columns(name)) for name in names[2:])
     keys = draw(st.lists(HEX, min_size=0, max_size=4, unique=True))
     members = [Member(f"m{k}", key, sealing_key_of(key)) for k, key in enumerate(keys)]
     width = sum(len(column.feature_names) for column in declared)
@@ -83,6 +87,7 @@ def studies(draw: Callable[..., Any]) -> Study:
         draw(st.floats(1e-300, 1e300)),
         draw(st.floats(1e-300, 1e300)),
         missing_words=draw(LISTS),
+        ids=draw(st.sampled_from([(), (names[1],)])),
         smallest_class=draw(st.integers(1, 99)),
         image_shape=draw(st.sampled_from([(), (1, width)])),
         participants=tuple(members[1:]),
@@ -137,6 +142,8 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         replace(AGREED, nonce="1" * 32),
         replace(AGREED, data_noise_scale=0.25),
         replace(AGREED, missing_words=("-9",)),
+        replace(AGREED, columns=(replace(AGREED.columns[0], missing_words=("-9",)), *AGREED.columns[1:])),
+        replace(AGREED, ids=("patient",)),
         AGREED.with_members([KEYLESS]),
     ):
         assert other.fingerprint != AGREED.fingerprint
@@ -158,6 +165,18 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ('classes = ["no", "yes"]', "classes = []", "classes of label"),
         ("missing_words = []", 'missing_words = "NA"', "missing_words"),
         ("smallest_class = 3", "smallest_class = 3.5", "smallest_class"),
+        ("smallest_class = 3", 'smallest_class = 3\nids = "sex"', "ids"),
+        ("smallest_class = 3", 'smallest_class = 3\nids = ["sex"]', "columns"),
+        ("range = [0, 120]", 'range = [0, 120]\nat = "2026-01-01"', "at"),
+        ("range = [0, 120]", 'range = [0, 120]\nmissing_words = ["\\u0007"]', "missing_words"),
+        ('kind = "number"', 'kind = "age"\nat = "2026-02-30"', "day of column 'age'"),
+        ('kind = "number"', 'kind = "age"\nat = 3', "day of column 'age'"),
+        ('kind = "number"\nrange = [0, 120]', 'kind = "date"\nrange = ["2026-01-01", 3]', "range of column 'age'"),
+        (
+            'kind = "number"\nrange = [0, 120]',
+            'kind = "date"\nrange = ["2026-01-01", "2020-01-01"]',
+            "range of column 'age'",
+        ),
         ("smallest_class = 3", 'smallest_class = 3\nimage_shape = ["x"]', "image_shape"),
         ("components = 3", "components = 4", "components"),
         ("anchor_rows = 12", "anchor_rows = 3", "anchor_rows"),

@@ -385,36 +385,46 @@ def test_the_same_rows_with_another_label_or_under_other_names_are_the_same_rows
 
 STAGES = ["1", "2", "3", "2", "1", "3", "2", "1", "2", "3", "1", "1", "2", "3", "3", "2", "1", "2", "3", "1"]
 AGES = [str(30 + 7 * k % 23) for k in range(20)]
+SEEN = [f"2020-01-{1 + 3 * k % 28:02d}" for k in range(20)]
 
 
 def write_clinic(small_study) -> Path:
     path = small_study.folder / "clinic.csv"
-    lines = [f"{stage},{age},{'ab'[k % 2]}" for k, (stage, age) in enumerate(zip(STAGES, AGES, strict=True))]
-    path.write_text("\n".join(["stage,age,y", *lines]) + "\n")
+    lines = [f"{stage},{age},{SEEN[k]},{'ab'[k % 2]}" for k, (stage, age) in enumerate(zip(STAGES, AGES, strict=True))]
+    path.write_text("\n".join(["stage,age,seen,y", *lines]) + "\n")
     return path
 
 
 STAGE = Column("stage", "category", categories=("1", "2", "3"))
 AGE = Column("age", "number", 0, 120, missing="fill")
+DATE = Column("seen", "date", 0, 365, day="2020-01-01")
 
 
 @pytest.mark.parametrize(
     ("columns", "missing_words"),
     [
-        ((Column("stage", "category", categories=("1.0", "2.0", "3.0")), AGE), ()),
-        ((Column("stage", "category", categories=("1.00", "+2", "3e0")), AGE), ()),
-        ((STAGE, AGE), (AGES[0], AGES[1], AGES[2], AGES[3])),
-        ((STAGE, AGE), (f"{AGES[0]}.0", "unknown")),
-        ((Column("stage", "integer", 1, 3), AGE), ()),
-        ((Column("stage", "number", 0, 9), Column("age", "category", categories=tuple(sorted(set(AGES))))), ()),
+        ((Column("stage", "category", categories=("1.0", "2.0", "3.0")), AGE, DATE), ()),
+        ((Column("stage", "category", categories=("1.00", "+2", "3e0")), AGE, DATE), ()),
+        ((STAGE, AGE, DATE), (AGES[0], AGES[1], AGES[2], AGES[3])),
+        ((STAGE, AGE, DATE), (f"{AGES[0]}.0", "unknown")),
+        ((STAGE, replace(AGE, missing_words=(AGES[0], "unknown")), DATE), ()),
+        ((STAGE, AGE, replace(DATE, missing="fill", missing_words=(SEEN[0],))), ()),
+        ((STAGE, AGE, Column("seen", "age", 0, 99, day="2026-01-01")), ()),
+        ((STAGE, AGE, replace(DATE, day="2019-06-01")), ()),
+        ((STAGE, AGE, Column("seen", "category", categories=tuple(sorted(SEEN)))), ()),
+        ((Column("stage", "integer", 1, 3), AGE, DATE), ()),
+        ((Column("stage", "number", 0, 9), Column("age", "category", categories=tuple(sorted(set(AGES)))), DATE), ()),
     ],
-    ids=["points", "spellings", "missing numbers", "missing words", "integer", "kinds swapped"],
-)
+    ids=[
+        "points", "spellings", "missing numbers", "missing words", "missing in a column", "missing day", "age",
+        "another day", "days as words", "integer", "kinds swapped",
+    ],
+)  # fmt: skip
 def test_another_declaration_of_the_same_cells_is_a_second_upload(small_study, columns, missing_words):
     """Averaging over 16 such studies left a quarter of the noise. Every kind, spelling and missing word is the author's."""
     data = write_clinic(small_study)
-    width = sum(column.width for column in (STAGE, AGE))
-    first = small_study.another(columns=(STAGE, AGE), n_components=width, n_anchor_rows=4 * width)
+    width = sum(column.width for column in (STAGE, AGE, DATE))
+    first = small_study.another(columns=(STAGE, AGE, DATE), n_components=width, n_anchor_rows=4 * width)
     first.share(data=data, output=small_study.folder / "first.bundle")
     width = sum(column.width for column in columns)
     second = small_study.another(

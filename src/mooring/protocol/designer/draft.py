@@ -6,7 +6,9 @@ file until somebody who knows what the columns mean has filled it in. Statistics
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,6 +44,12 @@ class DeclaredColumns:
         Of the label.
     label_range : (lowest, highest), optional
         If the label is a number.
+    ids : sequence of str
+        Columns that name rows.
+    dates : mapping from name to (first day, last day)
+    births : mapping from name to the public day at which ages are counted
+    missing_words : mapping from name to words
+        What stands for a missing value in a column.
     """
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -49,6 +57,15 @@ class DeclaredColumns:
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     classes: Sequence[str] = ()
     label_range: tuple[float, float] | None = None
+    ids: Sequence[str] = ()
+    dates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    births: Mapping[str, str] = field(default_factory=dict)
+    missing_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Columns whose kind is declared."""
+        return frozenset((*self.ranges, *self.categories, *self.ids, *self.dates, *self.births))
 
 
 @dataclass(frozen=True)
@@ -116,22 +133,52 @@ def draft_study(
     str
         TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
     """
-    require_name("name of the study", name)
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(path)
-    _require_names_among(table, [*drop, *known.ranges, *known.categories, *([label] if label is not None else [])])
+    _require_names_among(table, [*drop, *known.names, *known.missing_words, *([label] if label is not None else [])])
     _require_header(table, drop)
-    columns = [_describe_column(table, one, known) for one in table.names if one not in drop and one != label]
+    apart = [*drop, *([label] if label is not None else [])]
+    kinds = recognise_columns(table, known, apart)
+    ids = [one for one in table.names if one in known.ids or kinds.get(one) == "id"]
+    left_out = {*apart, *ids, *(one for one, kind in kinds.items() if kind == "text")}
+    columns = [_describe_column(table, one, known, kinds.get(one, "")) for one in table.names if one not in left_out]
     if not columns:
         raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
+    for column in columns:
+        if column["name"] in known.missing_words:
+            column["missing_words"] = list(known.missing_words[column["name"]])
+        column |= {"missing": settings.missing, "outside": "refuse"}
+    return render_draft(name, columns, _describe_label(table, label, known), ids, settings)
+
+
+def render_draft(
+    name: str,
+    columns: Sequence[Mapping[str, Any]],
+    label: Mapping[str, Any],
+    ids: Sequence[str],
+    settings: DraftSettings,
+) -> str:
+    """The text of a draft.
+
+    Parameters
+    ----------
+    name : str
+    columns : sequence of mappings
+        Entries of each column; an open one is an empty list.
+    label : mapping
+        Entries of the label.
+    ids : sequence of str
+    settings : DraftSettings
+    """
+    require_name("name of the study", name)
     rows: dict[str, Any] = {
         "missing_words": list(settings.missing_words),
         "smallest_class": settings.smallest_class,
     }
+    if ids:
+        rows["ids"] = list(ids)
     if settings.image_shape:
         rows["image_shape"] = list(settings.image_shape)
-    for column in columns:
-        column |= {"missing": settings.missing, "outside": "refuse"}
     method, above, below = _describe_method(columns, settings)
     plain = {
         "format": FORMAT,
@@ -139,7 +186,7 @@ def draft_study(
         "nonce": settings.nonce or draw_nonce(),
         "method": method,
         "rows": rows,
-        "label": _describe_label(table, label, known),
+        "label": label,
         "columns": columns,
         "participants": [],
     }
@@ -181,8 +228,66 @@ def count_open_entries(text: str) -> int:
     return sum(1 for line in text.splitlines() if TODO in line)
 
 
-def _describe_column(table: TableFile, name: str, known: DeclaredColumns) -> dict[str, Any]:
+_NAMES = {
+    "id": r"(^|_)(id|ids|uuid|guid|mrn|ssn|pid)($|_)|(^|_)(patient|person|subject|case|record|encounter|admission|visit)s?_"
+    r"?(id|nr|no|nbr|num|number|key)($|_)",
+    "birth": r"(^|_)(dob|born|birthday|birth_?date|(date|day)_of_birth|geburtsdatum)($|_)",
+    "date": r"(^|_)(date|datum|datetime|timestamp|dt)($|_)",
+    "text": r"(^|_)(notes?|comments?|remarks?|text|freetext|description|address|email|phone|surname|"
+    r"(first|last|full|patient)_?name)($|_)|^name$",
+}
+_RECOGNISED = {
+    "id": "names rows: stays at home, is never shared, and comes back beside predictions",
+    "birth": "a date of birth, taken as the age at a public day",
+    "date": "a date, taken as days since the first of its range",
+    "text": "free text or a name: left out, and every participant gives --ignore {name}",
+}
+
+
+def recognise_columns(table: TableFile, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
+    """Columns whose name, or type in Parquet, tells that they are no plain numbers or words.
+
+    Parameters
+    ----------
+    table : TableFile
+    known : DeclaredColumns
+        What is declared is not guessed.
+    apart : collection of str
+        Other columns that are not guessed: the label, those that are dropped.
+
+    Returns
+    -------
+    dict of str
+        "id", "birth", "date" or "text", by column.
+    """
+    found = {}
+    for name in table.names:
+        if name in apart or name in known.names:
+            continue
+        word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
+        kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, word)), "")
+        stored = None if table.schema is None else table.schema.field(name).type
+        if stored is not None and (pa.types.is_date(stored) or pa.types.is_timestamp(stored)):
+            kind = "birth" if kind == "birth" else "date"
+        elif stored is not None and kind in ("birth", "date", "text") and not pa.types.is_string(stored):
+            kind = ""
+        if kind:
+            found[name] = kind
+    return found
+
+
+def describe_recognised(path: str | Path, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
+    """What a draft takes columns for by their names, in words; `recognise_columns` has the parameters."""
+    found = recognise_columns(open_table(path), known, apart)
+    return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in found.items()}
+
+
+def _describe_column(table: TableFile, name: str, known: DeclaredColumns, recognised: str) -> dict[str, Any]:
     """The entries of a column; an open one is an empty list."""
+    if name in known.dates or recognised == "date":
+        return {"name": name, "kind": "date", "range": list(known.dates.get(name, ()))}
+    if name in known.births or recognised == "birth":
+        return {"name": name, "kind": "age", "range": [0.0, 120.0], "at": known.births.get(name, [])}
     kind = _infer_kind(table, name)
     if name in known.categories:
         kind = "category"

@@ -27,7 +27,7 @@ from mooring.mechanisms.secure_sum.settings import (
 )
 from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
-from mooring.tables.schema import Column, Label, Schema, can_be_shown, find_repeated, require_width
+from mooring.tables.schema import Column, Label, Schema
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
@@ -58,6 +58,8 @@ class Study:
         SHA-256 of that file.
     missing_words : tuple of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
+    ids : tuple of str
+        Columns that name rows: they stay at home, are never features, and come back beside predictions.
     smallest_class : int
         A participant with fewer rows of a class (but some) does not share: such rows stand out.
     image_shape : tuple of int
@@ -91,6 +93,7 @@ class Study:
     analyst: Member | None = None
     dealer: str = ""
     sums: SumSettings | None = None
+    ids: tuple[str, ...] = ()
     format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
 
@@ -107,7 +110,7 @@ class Study:
     @property
     def schema(self) -> Schema:
         """What every row holds: all that encoding it needs."""
-        return Schema(self.columns, self.label, self.missing_words)
+        return Schema(self.columns, self.label, self.missing_words, self.ids)
 
     @cached_property
     def n_features(self) -> int:
@@ -187,9 +190,14 @@ class Study:
         self.require_roster()
         return self.member(self.dealer) if self.dealer else self.participants[0]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are two participants or more, and an analyst."""
+        return len(self.participants) >= 2 and self.analyst is not None
+
     def require_roster(self) -> None:
         """Refuse a draft: nobody can share in a study that nobody takes part in."""
-        if len(self.participants) < 2 or self.analyst is None:
+        if not self.is_complete:
             raise InputError(
                 "study",
                 expected="one with two participants or more and an analyst",
@@ -234,6 +242,8 @@ class Study:
         if self.projection_digest:
             method["projection_digest"] = self.projection_digest
         rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
+        if self.ids:
+            rows["ids"] = list(self.ids)
         if self.image_shape:
             rows["image_shape"] = list(self.image_shape)
         plain = {
@@ -272,22 +282,7 @@ class Study:
         write_atomically(Path(path), text.encode(), what="the study's file")
 
     def _check_columns(self) -> None:
-        names = [column.name for column in self.columns]
-        if not names:
-            raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
-        if any(column.inferred for column in self.columns):
-            raise InputError(
-                "columns", expected="declared", got="inferred from rows", cure="Declare ranges and categories."
-            )
-        twice = find_repeated([*names, self.label.column])
-        if twice is not None:
-            expected = "different names, none of them the label's"
-            raise InputError("columns", expected=expected, got=f"{twice!r} twice", cure="Take one out.")
-        require_width(self.n_features)
-        if not all(map(can_be_shown, self.missing_words)):
-            raise InputError(
-                "missing_words", expected="without control characters", got="some with", cure="Take them out."
-            )
+        self.schema.require_declared()
         if self.image_shape and math.prod(self.image_shape) != self.n_features:
             raise InputError(
                 "image_shape",

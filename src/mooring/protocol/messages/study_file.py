@@ -15,7 +15,7 @@ from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms.secure_sum.settings import SECURE_SUM, settings_from
 from mooring.protocol.messages.card import Member
-from mooring.tables.schema import Column, columns_from, label_from, require_known, require_width
+from mooring.tables.schema import Column, Label, count_days, require_day, require_known, require_width
 
 FORMAT = 2
 FORMATS = (1, 2)
@@ -28,6 +28,8 @@ TODO = "# TODO:"
 """Marks the lines of a draft that are still open."""
 _OPEN = {
     "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
+    "days": f'[]  {TODO} the first and last day that can be, for example ["2000-01-01", "2026-12-31"]',
+    "at": f'""  {TODO} a public day at which ages are counted, for example "2026-01-01"',
     "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
     "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
 }
@@ -44,7 +46,8 @@ _METHOD = """\
 # data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.
 """
 _ROWS = """\
-# missing_words stand for a missing value, besides "?", "NA", "NaN", "null" and nothing at all.
+# missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and nothing at all.
+# ids name rows: they stay at home, are never shared, and come back beside predictions.
 # A participant with fewer rows of a class than smallest_class (but some) does not share.
 """
 _LABEL = """\
@@ -53,6 +56,8 @@ _LABEL = """\
 _COLUMNS = """\
 # Columns, in the order of the encoded rows. Ranges and categories follow from what a column means, not from anybody's
 # data. missing = "refuse", "fill" (the middle) or "indicate" (and a further column tells); outside = "refuse" or "clip".
+# missing_words of a column count there only. kind = "date" has a range of days, ["2000-01-01", "2026-12-31"]; kind = "age"
+# is a date of birth, taken as the age in years at a public day: at = "2026-01-01", range = [0, 110].
 """
 _ROSTER = """\
 # Who takes part, by public keys: from the cards that 'mooring join' writes, entered by 'mooring study enrol'.
@@ -119,13 +124,13 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
         f"\n[label]\n{_LABEL}",
-        _render_declaration(plain["label"]),
+        render_declaration(plain["label"]),
         f"\n{_COLUMNS}",
     ]
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
         group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        parts += ["\n[[columns]]\n", _render_declaration(names | _without_name(group[0]))]
+        parts += ["\n[[columns]]\n", render_declaration(names | _without_name(group[0]))]
     parts.append(f"\n{_ROSTER}")
     parts += [render_member("[[participants]]", member) for member in plain["participants"]]
     if "analyst" in plain:
@@ -143,8 +148,13 @@ def _without_name(column: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in column.items() if key != "name"}
 
 
-def _render_declaration(table: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_OPEN[key] if value == [] else render_value(value)}\n" for key, value in table.items())
+def render_declaration(table: Mapping[str, Any]) -> str:
+    """The entries of a column or of the label, open ones marked."""
+    is_date = table.get("kind") == "date"
+    open_entries = _OPEN | ({"range": _OPEN["days"]} if is_date else {})
+    return "".join(
+        f"{key} = {open_entries[key] if value == [] else render_value(value)}\n" for key, value in table.items()
+    )
 
 
 def render_member(header: str, member: Mapping[str, str]) -> str:
@@ -204,7 +214,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     uses_sums = method.get("name") == SECURE_SUM
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
-    require_known("rows", rows, {"missing_words", "smallest_class", "image_shape"})
+    require_known("rows", rows, {"missing_words", "smallest_class", "image_shape", "ids"})
     columns: list[Column] = []
     width, n_letters = 0, 0
     for entry in _take(plain, "columns", _TABLES, []):
@@ -223,7 +233,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "name": _take(plain, "name", _WORD),
         "nonce": _take(plain, "nonce", _WORD),
         "columns": tuple(columns),
-        "label": label_from(_take(plain, "label", _TABLE, {})),
+        "label": _label_from(_take(plain, "label", _TABLE, {})),
         "method": _take(method, "name", _WORD),
         "n_components": n_components,
         "n_anchor_rows": _take(method, "anchor_rows", _WHOLE, 0 if uses_sums else 4 * n_components),
@@ -232,12 +242,95 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "projection": projection,
         "projection_digest": _take(method, "projection_digest", _WORD, ""),
         "missing_words": tuple(_take(rows, "missing_words", _WORDS, [])),
+        "ids": tuple(_take(rows, "ids", _WORDS, [])),
         "smallest_class": _take(rows, "smallest_class", _WHOLE, 3),
         "image_shape": tuple(_take(rows, "image_shape", _SIDES, [])),
         "participants": tuple(_member(entry) for entry in _take(plain, "participants", _TABLES, [])),
         "analyst": _member(_take(plain, "analyst", _TABLE)) if "analyst" in plain else None,
         "dealer": _take(plain, "dealer", _WORD, ""),
     }
+
+
+def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Read one [[columns]] table; `names` in place of `name` declares many columns alike."""
+    names: Any = plain["names"] if "names" in plain else [plain.get("name")]
+    fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
+    if not fine or "" in names or ("name" in plain and "names" in plain):
+        raise InputError(
+            "a column",
+            expected='name = "…" or names = ["…", …]',
+            got="both" if "name" in plain and "names" in plain else "neither, or an empty or padded one",
+            cure="Name every column.",
+        )
+    where, kind = f"column {names[0]!r}", plain.get("kind", "number")
+    known = {"name", "names", "kind", "range", "categories", "missing", "outside", "missing_words"}
+    require_known(where, plain, known | ({"at"} if kind == "age" else set()))
+    low, high, day = 0.0, 0.0, plain.get("at", "")
+    if kind == "date":
+        day, high = _days_of(where, plain)
+    elif kind != "category":
+        low, high = _range_of(where, plain)
+    categories = _words_in(where, plain, "categories")
+    require_width(len(names) * max(1, len(categories)), len(names) * sum(len(str(word)) for word in categories))
+    shared = {
+        "kind": kind,
+        "low": low,
+        "high": high,
+        "categories": categories,
+        "missing": plain.get("missing", "refuse"),
+        "outside": plain.get("outside", "refuse"),
+        "missing_words": _words_in(where, plain, "missing_words"),
+        "day": day,
+    }
+    return tuple(Column(name, **shared) for name in names)
+
+
+def _label_from(plain: Mapping[str, Any]) -> Label:
+    require_known("label", plain, {"column", "kind", "classes", "range"})
+    kind = plain.get("kind", "none")
+    low, high = _range_of("label", plain) if kind == "number" else (0.0, 0.0)
+    column = plain.get("column", "")
+    if not isinstance(column, str) or column != column.strip():
+        raise InputError("column of the label", expected="a word in quotes", got="something else", cure="Correct it.")
+    return Label(column, kind, _words_in("the label", plain, "classes"), low, high)
+
+
+def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...]:
+    words = plain.get(what, [])
+    if not isinstance(words, list):
+        raise InputError(
+            f"{what} of {where}",
+            expected='a list of words, ["…", "…"]',
+            got="something else",
+            cure="Correct the study.",
+        )
+    return tuple(words)
+
+
+def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
+    ends = plain.get("range")
+    if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
+        raise InputError(
+            f"range of {where}",
+            expected="two numbers, [lowest, highest]",
+            got="none" if ends is None else "something else",
+            cure="Declare the range that the values can take, from what the column means and not from the data.",
+        )
+    try:
+        return float(ends[0]), float(ends[1])
+    except OverflowError:  # whole numbers have no end in TOML
+        raise InputError(
+            f"range of {where}", expected="finite", got="a number that is too large", cure="Correct the study."
+        ) from None
+
+
+def _days_of(where: str, plain: Mapping[str, Any]) -> tuple[str, float]:
+    """The first day of a range of days, and how many there are to the last."""
+    ends = plain.get("range")
+    ends = ends if isinstance(ends, list) and len(ends) == 2 else [None, None]
+    for end in ends:
+        require_day(f"both ends of the range of {where}", end)
+    return ends[0], float(count_days(ends[1]) - count_days(ends[0]))
 
 
 def _member(plain: Mapping[str, Any]) -> Member:

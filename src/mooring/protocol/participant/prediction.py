@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,6 +49,8 @@ class Predictions:
         Of a model of the participant's own rows alone on the same rows, where it was asked for.
     gain : Gain or None
         Of the joint model over that one, row by row.
+    ids : dict of lists of str
+        The columns of the rows that the study names as ids, as they came.
     """
 
     values: npt.NDArray[Any]
@@ -57,12 +59,13 @@ class Predictions:
     score: Score | None
     local_only: Score | None
     gain: Gain | None = None
+    ids: dict[str, list[str]] = field(default_factory=dict)
 
     def as_table(self) -> dict[str, list[Any]]:
-        """The predictions in columns: prediction, then probability_<class> for each class where there are some."""
+        """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
-        return {"prediction": self.values.tolist(), **named}
+        return {**self.ids, "prediction": self.values.tolist(), **named}
 
     def as_dict(self) -> dict[str, Any]:
         """The record, in plain values; no predictions."""
@@ -103,12 +106,17 @@ def predict_rows(
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
     predict = _read_model(vault, study, result)
     found, shares, truth, rows = [], [], [], []
+    ids: dict[str, list[str]] = {}
     labels: LabelUse = (
         "ignore" if study.label.column in ignore else "allow"
     )  # a column of labels that are not known yet
     if study.sums is not None and study.sums.person:
         ignore = (*ignore, study.sums.person)
-    for block in encoded_batches(study.schema, data, labels=labels, ignore=tuple(ignore), progress=progress):
+    for block in encoded_batches(
+        study.schema, data, labels=labels, ignore=tuple(ignore), with_ids=True, progress=progress
+    ):
+        for name, texts in block.ids.items():
+            ids.setdefault(name, []).extend(texts)
         values, probabilities = predict(block.rows)
         found.append(values)
         shares += [] if probabilities is None else [probabilities]
@@ -128,7 +136,7 @@ def predict_rows(
         gain = compare(known, predicted, guesses[None], kind=kind)
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     each = np.concatenate(shares) if shares else None
-    return Predictions(words, study.label.classes, each, joint, alone, gain)
+    return Predictions(words, study.label.classes, each, joint, alone, gain, ids)
 
 
 def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]:

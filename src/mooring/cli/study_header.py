@@ -1,0 +1,90 @@
+"""`mooring study header` and `mooring study merge`: from each site's table to one draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Format, TablePath, run_command
+from mooring.errors import RefusedError
+
+OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Where the header goes.")]
+
+
+def header(
+    data: TablePath,
+    site: Annotated[str, typer.Option(help="Your name in the merged draft.")],
+    category: Annotated[
+        list[str] | None, typer.Option(help="A column whose numbers are codes of categories; again for more.")
+    ] = None,
+    output: OutputPath = None,
+    format: Format = "text",
+) -> None:
+    """Describe your table for whoever drafts the study: kinds, ranges rounded outward, categories. It is made from rows.
+
+    No end of a range, category or missing word in it comes from fewer than five rows, and no count of rows is in it. Read
+    the file before you send it.
+
+    Example: mooring study header patients.csv --site north --category stage
+    """
+    with run_command(format) as console:
+        from mooring.atomic_io import write_atomically
+        from mooring.protocol.designer.header import infer_header
+
+        found, notes = infer_header(data, site=site, categorical=category or ())
+        path = output or Path(f"{site}.header.toml")
+        write_atomically(path, found.render().encode(), what="the header")
+        console.show(
+            {"header": str(path), "columns": len(found.columns), "notes": list(notes)},
+            f"Wrote [bold]{escape(str(path))}[/bold], made from rows: read it before you send it.",
+            *(f"  • {escape(note)}" for note in notes),
+        )
+
+
+def merge(
+    headers: Annotated[list[Path], typer.Argument(help="What 'mooring study header' wrote at each site.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
+    name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    format: Format = "text",
+) -> None:
+    """Draft one study from several sites' headers, and show side by side what they do not agree on.
+
+    Exit code 3 says that there is something to settle. Method and noise are those of 'mooring study init', to be edited.
+
+    Example: mooring study merge north.header.toml south.header.toml --label ill --name ward
+    """
+    with run_command(format) as console:
+        from mooring.atomic_io import write_atomically
+        from mooring.protocol.designer.draft import count_open_entries
+        from mooring.protocol.designer.header import draft_merged, merge_headers, read_header
+
+        if output.exists() and not force:
+            raise RefusedError(
+                "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
+            )
+        merged = merge_headers([read_header(path) for path in headers])
+        text = draft_merged(merged, name=name, label=label)
+        write_atomically(output, text.encode(), what="the draft")
+        unsettled = [one for one in merged if one.conflicts]
+        left = count_open_entries(text)
+        console.show(
+            {"study": str(output), "open_entries": left, "columns": [vars(one) for one in merged]},
+            f"Wrote [bold]{escape(str(output))}[/bold]: {len(merged) - len(unsettled)} agree, {len(unsettled)} do not; "
+            f"{left} open entries. Ranges come from all rows but the four lowest and highest: widen them to what can be.",
+        )
+        if unsettled and console.format == "text":
+            table = Table(box=box.SIMPLE, show_lines=True)
+            for heading in ("Column", *merged[0].sites, "To settle"):
+                table.add_column(escape(heading), overflow="fold")
+            for one in unsettled:
+                table.add_row(*map(escape, (one.name, *one.sites.values(), "; ".join(one.conflicts))))
+            console.print(table)
+        if unsettled:
+            raise typer.Exit(IN_PART)

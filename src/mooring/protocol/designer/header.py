@@ -1,0 +1,308 @@
+"""Headers of tables: what each site says of its columns before there is a study, and several of them merged to one draft.
+
+A header is made from rows, and travels. No end of a range, category or missing word in it comes from fewer than `FEWEST`
+rows: ranges run from the fifth lowest value to the fifth highest, and are rounded outward. No count of rows is in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mooring.errors import InputError
+from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, recognise_columns, render_draft
+from mooring.protocol.messages.card import require_name
+from mooring.protocol.messages.study_file import columns_from, parse_study, read_text, render_declaration, render_table
+from mooring.tables.cells import is_number, read_days
+from mooring.tables.files import open_table
+from mooring.tables.inference import MAX_CATEGORIES, clean_values, is_whole
+from mooring.tables.problems import SENTINELS
+from mooring.tables.reader import read_columns
+from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, require_known
+from mooring.typing import Vector
+
+FEWEST = 5
+"""Rows that anything in a header comes from."""
+_DISTINCT = 10  # with more different numbers than this, one far from all others stands for a missing value
+_FEW_NUMBERS = "few whole numbers: if they are codes, name it with --category"
+_ABOVE = """\
+# The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest value to the
+# fifth highest, rounded outward, and words that fewer than five rows have are left out. Read it before you send it.
+"""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a site says of its columns.
+
+    Attributes
+    ----------
+    site : str
+    columns : tuple of Column
+        With ranges and categories as the site has them.
+    ids : tuple of str
+        Columns that name rows.
+    undescribed : tuple of str
+        Columns of which nothing is said: free text, dates in another form, hardly any values.
+    """
+
+    site: str
+    columns: tuple[Column, ...]
+    ids: tuple[str, ...] = ()
+    undescribed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_name("site", self.site)
+        Schema(self.columns, ids=(*self.ids, *self.undescribed)).require_declared()
+
+    def render(self) -> str:
+        """The file's text."""
+        top = {"header": 1, "site": self.site, "ids": list(self.ids), "undescribed": list(self.undescribed)}
+        columns = (column.as_dict() for column in self.columns)
+        return _ABOVE + render_table(top) + "".join(f"\n[[columns]]\n{render_declaration(one)}" for one in columns)
+
+    def described(self, name: str) -> str:
+        """What is said of a column, in a few words; empty of one that is not there."""
+        for column in self.columns:
+            if column.name == name:
+                words = f" (missing: {', '.join(column.missing_words)})" if column.missing_words else ""
+                return f"{column.kind}, {column.described}{words}"
+        return "id" if name in self.ids else "not described" if name in self.undescribed else ""
+
+
+def read_header(path: str | Path) -> Header:
+    """Read a header that somebody sent; everything is checked, within a study's bounds."""
+    plain = parse_study(read_text(Path(path)))
+    require_known("header", plain, {"header", "site", "ids", "undescribed", "columns"})
+    lists = [plain.get(key, []) for key in ("ids", "undescribed", "columns")]
+    fine = (
+        plain.get("header") == 1 and isinstance(plain.get("site"), str) and all(isinstance(one, list) for one in lists)
+    )
+    if not fine or not all(isinstance(one, dict) for one in lists[2]):
+        expected = "one that 'mooring study header' wrote"
+        raise InputError("header", expected=expected, got="something else", cure="Ask for it again.")
+    columns = tuple(column for entry in lists[2] for column in columns_from(entry))
+    return Header(plain["site"], columns, tuple(lists[0]), tuple(lists[1]))
+
+
+def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
+    """Describe a table from its rows.
+
+    Parameters
+    ----------
+    path : path
+    site : str
+    categorical : collection of str
+        Columns whose numbers are codes.
+
+    Returns
+    -------
+    header : Header
+    notes : tuple of str
+        What was done with columns that are not plain, for the site alone.
+    """
+    file = open_table(path)
+    names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
+    _, table = read_columns(file, missing_words=MISSING_WORDS)
+    if table.num_rows < 2 * FEWEST:
+        raise InputError("data file", expected=f"{2 * FEWEST} rows or more", got="fewer", cure="Add rows.")
+    columns, undescribed, notes = [], [], []
+    for name in (one for one in table.column_names if names.get(one) != "id"):
+        column, note = None, "free text or names, by its name"
+        if names.get(name) != "text":
+            column, note = _infer(name, table.column(name), file.schema is None, name in categorical)
+        columns += [] if column is None else [column]
+        undescribed += [name] if column is None else []
+        notes += [(name, note)] if note else []
+    ids = tuple(name for name, kind in names.items() if kind == "id")
+    notes += [(name, "names rows, by its name") for name in ids]
+    alike = {note: ", ".join(name for name, other in notes if other == note) for _, note in notes}
+    header = Header(site, tuple(columns), ids, tuple(undescribed))
+    return header, tuple(f"{which}: {note}" for note, which in alike.items())
+
+
+def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Column | None, str]:
+    """A column as its rows have it, None where nothing is said of it; and a note for the site."""
+    clean = clean_values(values, is_text=is_text, as_category=as_category)
+    if isinstance(clean, str):
+        days = read_days(values.cast(pa.string()).combine_chunks())
+        if np.count_nonzero(~np.isnan(days)) < max(2 * FEWEST, 0.9 * (len(values) - values.null_count)):
+            return None, f"{clean}, not written as 2026-01-31"
+        first, last = (str(np.datetime64(int(end), "D"))[:4] for end in _find_ends(days[~np.isnan(days)]))
+        return columns_from({"name": name, "kind": "date", "range": [f"{first}-01-01", f"{last}-12-31"]})[0], "dates"
+    missing: MissingRule = "fill" if clean.null_count >= FEWEST else "refuse"
+    if pa.types.is_dictionary(clean.type):
+        words, counts = np.unique(clean.drop_null().dictionary_decode().to_pylist(), return_counts=True)
+        are_numbers = all(is_number(str(word)) for word in words)
+        codes = _find_sentinels(np.repeat(words.astype(np.float64), counts)) if are_numbers else []
+        kept = tuple(str(word) for word in words[(counts >= FEWEST) & ~np.isin(words, codes)])
+        if not kept or words.size > MAX_CATEGORIES:
+            return None, "free text, identifiers, or numbers and dates not written as 2.5 and 2026-01-31"
+        note = f"{', '.join(codes)} taken for a missing value" if codes else ""
+        if len(kept) + len(codes) < words.size:
+            note += f"{'; ' if note else ''}words that fewer than {FEWEST} rows have are left out"
+        missing = "fill" if codes else missing
+        return Column(name, "category", categories=kept, missing=missing, missing_words=tuple(codes)), note
+    numbers = clean.drop_null().to_numpy(zero_copy_only=False)
+    sentinels = _find_sentinels(numbers)
+    numbers = numbers[~np.isin(numbers, [float(word) for word in sentinels])]
+    if numbers.size < 2 * FEWEST or np.subtract(*_find_ends(numbers)) == 0:
+        return None, "hardly any values, or nearly all the same"
+    kind: ColumnKind = "integer" if is_whole(numbers) else "number"
+    note = f"{', '.join(sentinels)} taken for a missing value" if sentinels else ""
+    if kind == "integer" and np.unique(numbers).size <= _DISTINCT:
+        note += f"{'; ' if note else ''}{_FEW_NUMBERS}"
+    missing = "fill" if sentinels else missing
+    return Column(name, kind, *_widen(*_find_ends(numbers)), missing=missing, missing_words=tuple(sentinels)), note
+
+
+def _find_ends(numbers: Vector) -> tuple[float, float]:
+    """The fifth lowest and the fifth highest."""
+    ordered = np.partition(numbers, (FEWEST - 1, numbers.size - FEWEST))
+    return float(ordered[FEWEST - 1]), float(ordered[numbers.size - FEWEST])
+
+
+def _find_sentinels(numbers: Vector) -> list[str]:
+    """Numbers that probably stand for a missing value: negative where no others are, or far from all others."""
+    usual, found = numbers[~np.isin(numbers, SENTINELS)], []
+    others_negative = np.count_nonzero(usual < 0) >= FEWEST
+    many = np.unique(usual).size > _DISTINCT
+    low, high = _find_ends(usual) if many else (0.0, 0.0)
+    for one in SENTINELS:
+        far = many and max(low - one, one - high) > 0.1 * (high - low)
+        if np.count_nonzero(numbers == one) >= FEWEST and (far or (one < 0 and not others_negative)):
+            found.append(f"{one:g}")
+    return found
+
+
+def _widen(low: float, high: float) -> tuple[float, float]:
+    """Both ends rounded outward to a power of ten, the largest that is no wider than the range.
+
+    Examples
+    --------
+    >>> _widen(29, 77), _widen(126, 564), _widen(0.2, 4.2), _widen(0, 0.5)
+    ((20.0, 80.0), (100.0, 600.0), (0.0, 5.0), (0.0, 0.5))
+    """
+    exponent = math.floor(math.log10(high - low))
+    step, parts = (10.0**exponent, 1.0) if exponent >= 0 else (1.0, 10.0**-exponent)
+    return math.floor(low * parts / step) * step / parts, math.ceil(high * parts / step) * step / parts
+
+
+@dataclass(frozen=True)
+class MergedColumn:
+    """A column as several sites have it, and as the draft does.
+
+    Attributes
+    ----------
+    name : str
+    sites : dict of str
+        What each site says of it; empty where it has none.
+    conflicts : tuple of str
+        What somebody has to settle; empty where the sites agree.
+    plain : dict or None
+        Its entries in the draft, an open one being an empty list; None if it is left out.
+    """
+
+    name: str
+    sites: dict[str, str]
+    conflicts: tuple[str, ...]
+    plain: dict[str, Any] | None
+
+
+def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
+    """Every column that some site has, with what the sites do not agree on."""
+    if len({header.site for header in headers}) < max(2, len(headers)):
+        raise InputError("headers", expected="two or more, of different sites", got="others", cure="Give each once.")
+    names = {
+        header.site: [*(one.name for one in header.columns), *header.ids, *header.undescribed] for header in headers
+    }
+    everywhere = set.intersection(*map(set, names.values()))
+    return tuple(
+        _merge(name, headers, {site: [one for one in own if one not in everywhere] for site, own in names.items()})
+        for name in dict.fromkeys(one for own in names.values() for one in own)
+    )
+
+
+def draft_merged(
+    merged: Sequence[MergedColumn], *, name: str, label: str | None, settings: DraftSettings | None = None
+) -> str:
+    """Draft a study from merged columns.
+
+    Parameters
+    ----------
+    merged : sequence of MergedColumn
+    name : str
+    label : str, optional
+        The column to predict.
+    settings : DraftSettings, optional
+    """
+    plain = {one.name: dict(one.plain) for one in merged if one.plain is not None}
+    if label is not None and label not in plain:
+        raise InputError("--label", expected="a column that a site describes", got=repr(label), cure="Check the names.")
+    own = plain.pop(label) if label is not None else {}
+    entries = {"kind": "classes" if "categories" in own else "number", "column": label} if own else {"kind": "none"}
+    entries |= {"classes": own["categories"]} if "categories" in own else {"range": own["range"]} if own else {}
+    ids = [one.name for one in merged if "id" in one.sites.values()]
+    return render_draft(name, list(plain.values()), entries, ids, settings or DraftSettings())
+
+
+def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[str]]) -> MergedColumn:
+    """One column; `apart` are the names that not all sites have."""
+    said = {header.site: header.described(name) for header in headers}
+    own = {header.site: one for header in headers for one in header.columns if one.name == name}
+    conflicts = [f"not described at {site}" for site, words in said.items() if own and words == "not described"]
+    conflicts += [f"an id at {site}" for site, words in said.items() if own and words == "id"]
+    for site in (site for site, words in said.items() if not words):
+        near = get_close_matches(name.casefold(), [one.casefold() for one in apart[site]], n=1)
+        found = f", which has {next(one for one in apart[site] if one.casefold() == near[0])!r}" if near else ""
+        conflicts.append(f"not at {site}{found}")
+    if not own or any(words == "id" for words in said.values()):
+        return MergedColumn(name, said, tuple(conflicts), None)
+    plain, found_conflicts = _reconcile(name, own)
+    return MergedColumn(name, said, (*conflicts, *found_conflicts), plain)
+
+
+def _reconcile(name: str, own: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+    """The entries of a column that several sites describe, and what they do not agree on, which stays open."""
+    columns = list(own.values())
+    kinds = {"number" if one.kind == "integer" else one.kind for one in columns}
+    words = list(dict.fromkeys(word for one in columns for word in one.missing_words))
+    plain: dict[str, Any] = {"name": name, "kind": columns[0].kind}
+    conflicts = []
+    if len(kinds) > 1:
+        conflicts.append("of several kinds")
+        plain |= {"categories": []} if columns[0].kind == "category" else {"range": []}
+    elif kinds == {"category"}:
+        sets = [set(one.categories) for one in columns]
+        union = list(dict.fromkeys(word for one in columns for word in one.categories))
+        if any(one - other and other - one for one in sets for other in sets):
+            conflicts.append("different words")
+        if len({word.casefold() for word in union}) < len(union):
+            conflicts, union = ["words in different letter case"], []
+        plain["categories"] = union
+    else:
+        ends, conflicts = _hull(columns)
+        plain |= {"kind": "number" if "number" in {one.kind for one in columns} else columns[0].kind, "range": ends}
+        for site, one in own.items() if kinds == {"number"} else ():
+            values = [word for word in words if word not in one.missing_words and one.low <= float(word) <= one.high]
+            conflicts += [f"{', '.join(values)} within the range at {site}, and missing elsewhere"] if values else []
+    missing = "fill" if any(one.missing == "fill" for one in columns) else "refuse"
+    return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts
+
+
+def _hull(columns: Sequence[Column]) -> tuple[list[Any], list[str]]:
+    """A range around those of all sites; none, and why, where they are far apart."""
+    if columns[0].kind == "date":
+        days = [one.as_dict()["range"] for one in columns]
+        return [min(first for first, _ in days), max(last for _, last in days)], []
+    spans = [one.high - one.low for one in columns]
+    if max(spans) >= 10 * min(spans) or max(one.low for one in columns) > min(one.high for one in columns):
+        return [], ["ranges of another size: perhaps another unit"]
+    return [min(one.low for one in columns), max(one.high for one in columns)], []

@@ -1,0 +1,130 @@
+"""Headers of tables, and several of them merged to one draft."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.errors import InputError
+from mooring.protocol.designer.draft import count_open_entries
+from mooring.protocol.designer.header import FEWEST, Header, draft_merged, infer_header, merge_headers, read_header
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import parse_study
+from mooring.tables import Column
+from tests import commands
+from tests.raising import raising
+
+AGE = Column("age", "integer", 20, 90)
+SEX = Column("sex", "category", categories=("f", "m"))
+
+
+@given(
+    numbers=st.lists(st.floats(-1e9, 1e9), min_size=2 * FEWEST, max_size=40),
+    ends=st.lists(st.floats(-1e12, 1e12), min_size=8, max_size=8),
+)
+def test_a_range_does_not_change_with_the_four_lowest_and_highest_rows(
+    numbers: list[float], ends: list[float], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "header.csv"
+    ordered = np.sort(numbers)
+    others = np.concatenate([ordered[4] - np.abs(ends[:4]), ordered[4:-4], ordered[-5] + np.abs(ends[4:])])
+    texts = set()
+    for rows in (ordered, np.random.default_rng(0).permutation(others)):
+        path.write_text("x,y\n" + "".join(f"{float(row)!r},{k % 2}\n" for k, row in enumerate(rows)))
+        header, _ = infer_header(path, site="a")
+        texts.add(header.described("x").removeprefix("integer").removeprefix("number"))
+        if header.columns[0].name == "x" and not header.columns[0].missing_words:
+            assert header.columns[0].low <= ordered[4] < ordered[-5] <= header.columns[0].high
+    assert len(texts) == 1 or any("missing" in text for text in texts)
+
+
+def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path) -> None:
+    lines = ["patient_id,age,chol,stage,sex,seen,born,note,code"]
+    for k in range(40):
+        sex, seen = "FfMm"[k % 4], f"20{10 + k % 9}-05-0{1 + k % 9}"
+        chol = 0 if k < 6 else 150 + 7 * k
+        stage, sex = k % 3 if k > 6 else -9, "x" if k == 3 else sex
+        lines.append(f"p{k},{30 + k},{chol},{stage},{sex},{seen},{k % 28 + 1}.5.1950,text {k},{k % 2}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    header, notes = infer_header(tmp_path / "t.csv", site="north", categorical=["stage"])
+    assert {name: header.described(name) for name in lines[0].split(",")} == {
+        "patient_id": "id",
+        "age": "integer, 30 to 70",
+        "chol": "integer, 200 to 400 (missing: 0)",
+        "stage": "category, one of 0, 1, 2 (missing: -9)",
+        "sex": "category, one of F, M, f, m",
+        "seen": "date, 2010-01-01 to 2017-12-31",
+        "born": "not described",
+        "note": "not described",
+        "code": "integer, 0 to 1",
+    }
+    assert [one.missing for one in header.columns] == ["refuse", "fill", "fill", "refuse", "refuse", "refuse"]
+    assert len(notes) == 8
+    (tmp_path / "north.header.toml").write_text(header.render())
+    assert read_header(tmp_path / "north.header.toml") == header
+    (tmp_path / "t.csv").write_text("\n".join(lines[:9]) + "\n")
+    with raising(InputError, "data file"):
+        infer_header(tmp_path / "t.csv", site="north")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "conflict", "plain"),
+    [
+        (AGE, Column("age", "integer", 10, 70), "", {"kind": "integer", "range": [10, 90]}),
+        (AGE, Column("age", "number", 10, 70), "", {"kind": "number", "range": [10, 90]}),
+        (AGE, Column("age", "number", 0, 7000), "unit", {"kind": "number", "range": []}),
+        (AGE, Column("age", "number", 100, 150), "unit", {"kind": "number", "range": []}),
+        (AGE, Column("age", "integer", 0, 90, missing_words=("50",), missing="fill"), "50 within", {"missing": "fill"}),
+        (AGE, Column("age", "category", categories=("old",)), "several kinds", {"range": []}),
+        (SEX, Column("sex", "category", categories=("f",)), "", {"categories": ["f", "m"]}),
+        (SEX, Column("sex", "category", categories=("f", "x")), "different words", {"categories": ["f", "m", "x"]}),
+        (SEX, Column("sex", "category", categories=("F", "M")), "letter case", {"categories": []}),
+        (
+            Column("seen", "date", 0, 30, day="2020-01-01"),
+            Column("seen", "date", 0, 30, day="2019-01-01"),
+            "",
+            {"kind": "date", "range": ["2019-01-01", "2020-01-31"]},
+        ),
+    ],
+)  # fmt: skip
+def test_what_sites_agree_on_is_declared_and_the_rest_is_named(
+    one: Column, other: Column, conflict: str, plain: dict
+) -> None:
+    y = Column("y", "category", categories=("no", "yes"))
+    merged = merge_headers([Header("a", (one, y)), Header("b", (other, y))])
+    assert (conflict in "; ".join(merged[0].conflicts), bool(merged[0].conflicts)) == (True, bool(conflict))
+    assert plain.items() <= merged[0].plain.items()
+    text = draft_merged(merged, name="s", label="y")
+    is_open = [] in plain.values()
+    assert count_open_entries(text) == is_open
+    if not is_open:
+        assert Study.from_dict(parse_study(text)).label.classes == ("no", "yes")
+
+
+def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_nearest_name(tmp_path: Path) -> None:
+    y = Column("y", "category", categories=("no", "yes"))
+    one = Header("a", (AGE, SEX, y), ("id",))
+    two = Header("b", (Column("Age", "integer", 20, 90), y), ("id",), ("sex", "note"))
+    merged = {column.name: column for column in merge_headers([one, two])}
+    assert merged["age"].conflicts == ("not at b, which has 'Age'",)
+    assert merged["sex"].conflicts == ("not described at b",)
+    assert merged["note"].plain is None
+    assert merged["id"].conflicts == ()
+    for header in (one, two):
+        (tmp_path / f"{header.site}.header.toml").write_text(header.render())
+    words = ["study", "merge", *sorted(tmp_path.glob("*.toml")), "--output", tmp_path / "s.toml", "--label", "y"]
+    found = commands.record_of(*words, code=3)
+    assert {column["name"]: column["sites"]["b"] for column in found["columns"]}["sex"] == "not described"
+    assert Study.read(tmp_path / "s.toml").ids == ("id",)
+    said = commands.run(*words, "--force", code=3).output
+    assert "not described at b" in commands.flat(said)
+    with raising(InputError, "headers"):
+        merge_headers([one, one])
+
+
+def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,ill\n" + "".join(f"{20 + k},{'yes' if k % 2 else 'no'}\n" for k in range(40)))
+    told = commands.record_of("study", "header", "t.csv", "--site", "north", place=tmp_path)
+    assert read_header(tmp_path / told["header"]).described("age") == "integer, 20 to 60"
