@@ -18,8 +18,9 @@ from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
 from mooring.audit.identification import CachedEmbedding
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.operating_points import OperatingPoint, PointGrid
+from mooring.audit.release import measure_point_release
 from mooring.audit.result import AuditResult, PointResult, SumAudit
-from mooring.audit.simulation import SimulationSettings, simulate
+from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import AuditSettings, ProjectionKind
 from mooring.audit.sums import SumAuditor
 from mooring.audit.utility import References, find_label_kind, measure_references, measure_utility
@@ -86,6 +87,9 @@ def run_audit(
     for k, point in enumerate(points):
         tell(k + 1, total, auditor.title(point))
         results.append(auditor.audit(point))
+        if point == chosen:
+            tell(k + 1, total, "what the model gives away")
+            results[-1] = auditor.audit_release(results[-1])
     sums = auditor.audit_sums(lambda words: tell(len(points), total, words))
     tell(total, total, "done")
     place, more = None if chosen is None else points.index(chosen), {"contrast": True} if contrast else {}
@@ -170,21 +174,7 @@ class Auditor:
         stored = store.load(point)
         if stored is not None:
             return stored
-        projection = self.projection_onto(point.n_components)
-        scale = self.rms(point.n_components) * point.data_noise_level
-        simulation = simulate(
-            [_on_device(part, settings.device) for part in self.partition.train],
-            self.partition.train_labels,
-            method=point.method,
-            anchor_noise_scale=point.anchor_noise_scale,
-            data_noise_scale=scale,
-            rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
-            settings=SimulationSettings(
-                projection=projection,
-                n_anchor_rows=point.n_anchor_rows,
-                public_rows=self._public_rows(projection),
-            ),
-        )
+        simulation = self._simulate(point)
         outcomes, examples = measure_leakage(simulation, self.partition, settings)
         found = measure_utility(
             simulation,
@@ -195,10 +185,32 @@ class Auditor:
             groups=settings.evaluation.groups,
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
-        scores = found.deployed, found.noisy_test
+        scores, scale = (found.deployed, found.noisy_test), simulation.data_noise_scale
         result = PointResult(point, scale, outcomes, *scores, alignment, examples, found.learner, found.gain)
         store.save(result)
         return result
+
+    def audit_release(self, result: PointResult) -> PointResult:
+        """The same result, with what the joint model itself gives away."""
+        simulation, seed = self._simulate(result.point), self.settings.seed
+        found = measure_point_release(simulation, self.partition, learner=result.learner, seed=seed)
+        return replace(result, release=found)
+
+    def _simulate(self, point: OperatingPoint) -> Simulation:
+        settings, projection = self.settings, self.projection_onto(point.n_components)
+        return simulate(
+            [_on_device(part, settings.device) for part in self.partition.train],
+            self.partition.train_labels,
+            method=point.method,
+            anchor_noise_scale=point.anchor_noise_scale,
+            data_noise_scale=self.rms(point.n_components) * point.data_noise_level,
+            rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
+            settings=SimulationSettings(
+                projection=projection,
+                n_anchor_rows=point.n_anchor_rows,
+                public_rows=self._public_rows(projection),
+            ),
+        )
 
     def _public_rows(self, projection: Projection) -> PublicRows | None:
         if self.partition.public is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mooring.attacks import REGISTRY
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, SumPoint
+from mooring.audit.release import ReleaseRisk
 from mooring.audit.utility import References
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
@@ -84,6 +85,8 @@ class PointResult(Serializable):
         What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn.
     gain : Gain or None
         `deployed` over training alone, on the same rows; None where utility was not measured, and in older results.
+    release : ReleaseRisk or None
+        What the joint model itself gives away; None where it was not measured.
     """
 
     point: OperatingPoint
@@ -95,6 +98,7 @@ class PointResult(Serializable):
     examples: dict[str, Any] | None = field(default=None, repr=False)
     learner: str | None = None
     gain: Gain | None = None
+    release: ReleaseRisk | None = None
 
     @property
     def title(self) -> str:
@@ -209,6 +213,11 @@ class AuditResult(Serializable):
             return self.points[self.chosen]
         usable = [one for one in self.points if one.point.usable]
         return min(usable or self.points, key=_value, default=None)
+
+    @property
+    def release(self) -> ReleaseRisk | None:
+        """What the joint model gives away at that point; None where it was not measured."""
+        return None if self.headline_point is None else self.headline_point.release
 
     @property
     def trustworthy(self) -> bool:

@@ -79,6 +79,8 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         found = result.measured(measure)
         if found is not None:
             console.print(f"{words}: {found}", markup=False)
+    if result.release is not None:
+        console.print(f"The model: {result.release}", markup=False)
     for words in () if result.headline_point is None else state_exposure(result.headline_point):
         console.print(f"Most exposed: {words}.", markup=False)
 

@@ -104,6 +104,7 @@ def describe_audit(
         "membership": None if result.headline_point is None else state_membership(result.headline_point),
         "headline": result.headline(),
         "joining": result.joining(),
+        "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": {
             name: embed_chart(figures[name], text) if name in figures else None for name, text in labels.items()

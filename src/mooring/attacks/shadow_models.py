@@ -1,0 +1,83 @@
+"""Membership from a released model, by shadow models (the likelihood-ratio attack of Carlini et al. 2022).
+
+Models of the same kind are trained on random halves of the rows, in pairs whose halves complement each other. How confident
+a model is in the label of a row tends to be higher where the row was trained on; the ratio of the two likelihoods, both
+Gaussian, scores the row. The model under attack and its complement are left out of the estimates, so that both hypotheses
+rest on as many models: where a model tells nothing, members and others score alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from mooring.errors import InputError
+from mooring.typing import Matrix
+
+Mask = npt.NDArray[np.bool_]
+_LEAST_SPREAD = 1e-9
+_LEAST_PROBABILITY = 1e-12
+
+
+def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask:
+    """Which rows each model is trained on: halves at random, models 2j and 2j + 1 complement each other.
+
+    Parameters
+    ----------
+    n_models : int
+        Even, and six or more.
+    n_rows : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of bool of shape (n_models, n_rows)
+    """
+    if n_models < 6 or n_models % 2:
+        raise InputError("n_models", expected="even, and 6 or more", got=str(n_models), cure="16 is usual.")
+    first = rng.random((n_models // 2, n_rows)).argsort(axis=1) < n_rows // 2
+    return np.stack([first, ~first], axis=1).reshape(n_models, n_rows)
+
+
+def confidence_in(probabilities: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
+    """The log-odds that a model gives to the class of each row.
+
+    Parameters
+    ----------
+    probabilities : array of shape (n, classes)
+    codes : integers of shape (n,)
+        The rows' classes.
+
+    Examples
+    --------
+    >>> confidence_in(np.array([[0.5, 0.5], [0.8, 0.2]]), np.array([0, 1])).round(2).tolist()
+    [0.0, -1.39]
+    """
+    logs = np.log(np.maximum(probabilities, _LEAST_PROBABILITY))
+    own = np.arange(codes.size), codes
+    others = logs.copy()
+    others[own] = -np.inf
+    return np.asarray(logs[own] - logsumexp(others, axis=1))
+
+
+def score_members(confidences: Matrix, included: Mask) -> Matrix:
+    """The log-likelihood ratio of membership of every row in every model.
+
+    Parameters
+    ----------
+    confidences : array of shape (n_models, n_rows)
+        Of each model in each row's label: log-odds of a class, or the residual of a number.
+    included : array of bool of shape (n_models, n_rows)
+        As `draw_halves` gives them.
+    """
+    pairs = confidences.reshape(-1, 2, confidences.shape[1])
+    inside = included.reshape(pairs.shape)
+    trained, untrained = (np.where(which, pairs, 0.0).sum(axis=1) for which in (inside, ~inside))
+    n_others = len(pairs) - 1
+    means = [(sums.sum(axis=0) - sums)[:, None, :] / n_others for sums in (trained, untrained)]
+    logs = []
+    for which, mean in zip((inside, ~inside), means, strict=True):
+        spread = max(float(np.sqrt(np.mean((pairs - mean)[which] ** 2))), _LEAST_SPREAD)
+        logs.append(-(((pairs - mean) / spread) ** 2) / 2 - np.log(spread))
+    return np.asarray(logs[0] - logs[1]).reshape(confidences.shape)
