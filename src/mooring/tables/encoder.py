@@ -28,6 +28,7 @@ from mooring.typing import Matrix, Progress
 
 LabelUse = Literal["require", "allow", "ignore"]
 _ROWS_AT_ONCE = 65_536
+_MOST_HINTS = 20  # names are compared with all others: of a wide table by other names, that takes minutes
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,13 +215,15 @@ def _open(
     if person:
         what[person] = f"column {person!r}, which names persons"
     present = frozenset(table.names)
-    problems = [_absent(schema, words, name, table) for name, words in what.items() if name not in present]
-    # All that is declared is there, or some of it: the first line is a header and may be quoted.
+    problems = _absent(schema, table, {name: words for name, words in what.items() if name not in present})
+    # Some of what is declared is there: the first line is a header and may be quoted.
     known = schema.names.union(ignore, [person], schema.ids)
     unknown = [name for name in table.names if name not in known] if schema.names & present else []
     problems += [_unknown(name) for name in unknown]
-    types = {} if table.schema is None else {name: table.schema.field(name).type for name in what if name in present}
-    dates = {column.name for column in schema.columns if column.is_date}
+    ids = [name for name in schema.ids if with_ids and name in present and name not in ignore]
+    read = [*(name for name in what if name in present), *ids] if table.schema is not None else []
+    types = {name: table.schema.field(name).type for name in read}
+    dates = {*ids, *(column.name for column in schema.columns if column.is_date)}
     unreadable = {name: kind for name, kind in types.items() if not is_readable(kind, as_date=name in dates)}
     problems += [_unreadable(name, kind) for name, kind in unreadable.items()]
     usable = present - unreadable.keys()
@@ -229,7 +232,7 @@ def _open(
         table,
         label if label is not None and label.name in usable else None,
         person if person in usable else "",
-        tuple(name for name in schema.ids if name in present and with_ids),
+        tuple(ids),
         tuple(problems),
     )
 
@@ -258,7 +261,8 @@ def _scan(
             invalid += [(len(columns) - 1, cells) for cells in broken]
             encoded = replace(encoded, persons=persons)
         if reading.ids:
-            encoded = replace(encoded, ids=_read_ids(reading.ids, batch))
+            texts = {name: [text for part in batch for text in as_texts(part.column(name))] for name in reading.ids}
+            encoded = replace(encoded, ids=texts)
         log.add(encoded.rows.shape[0], invalid)
         yield None if invalid else encoded
     if log.n_rows == 0 and not log:
@@ -334,10 +338,6 @@ def _read_persons(person: str, batch: Sequence[Any]) -> tuple[npt.NDArray[np.flo
     return found, broken
 
 
-def _read_ids(names: Sequence[str], batch: Sequence[Any]) -> dict[str, list[str]]:
-    return {name: [text for part in batch for text in as_texts(part.column(name))] for name in names}
-
-
 def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:
     """The label as a column; None if it is not to be read."""
     if use not in ("require", "allow", "ignore"):
@@ -350,43 +350,29 @@ def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | N
     return Column(label.column, "number", label.low, label.high)
 
 
-def _absent(schema: Schema, what: str, name: str, table: TableFile) -> Problem:
-    """A column that is not there; a first line with no name of the schema may be a record, which is not quoted."""
-    others = {other.casefold(): other for other in table.names if other not in schema.names}
-    near = get_close_matches(name.casefold(), others, n=3) if schema.names & set(table.names) else []
-    hint = f", but with {', '.join(repr(others[other]) for other in near)}" if near else ""
-    return Problem(
-        ProblemKind.ABSENT_COLUMN,
-        name,
-        0,
-        (),
-        f"a table with {what}, which the study declares",
-        f"a header without {name!r}{hint}",
-        f"Rename {others[near[0]]!r} to {name!r}, if it is the same."
-        if near
-        else "Name the columns in the first line of the file as the study does.",
-    )
+def _absent(schema: Schema, table: TableFile, what: dict[str, str]) -> list[Problem]:
+    """Columns that are not there; a first line with no name of the schema may be a record, which is not quoted."""
+    declared, problems = schema.names if what else frozenset(), list[Problem]()
+    others = {other.casefold(): other for other in table.names if other not in declared}
+    is_header = not declared.isdisjoint(table.names)
+    for name, words in what.items():
+        near = get_close_matches(name.casefold(), others, n=3) if is_header and len(problems) < _MOST_HINTS else []
+        hint = f", but with {', '.join(repr(others[other]) for other in near)}" if near else ""
+        cure = (
+            f"Rename {others[near[0]]!r} to {name!r}, if it is the same." if near else "Name columns as the study does."
+        )
+        expected, got = f"a table with {words}, which the study declares", f"a header without {name!r}{hint}"
+        problems.append(Problem(ProblemKind.ABSENT_COLUMN, name, expected, got, cure))
+    return problems
 
 
 def _unknown(name: str) -> Problem:
-    return Problem(
-        ProblemKind.UNKNOWN_COLUMN,
-        name,
-        0,
-        (),
-        "made of the study's columns",
-        f"the column {name!r}, which the study does not know",
-        f"Declare it in the study, or leave it out with --ignore {shlex.quote(name)}.",
-    )
+    got = f"the column {name!r}, which the study does not know"
+    cure = f"Declare it in the study, or leave it out with --ignore {shlex.quote(name)}."
+    return Problem(ProblemKind.UNKNOWN_COLUMN, name, "made of the study's columns", got, cure)
 
 
 def _unreadable(name: str, kind: Any) -> Problem:
-    return Problem(
-        ProblemKind.UNREADABLE,
-        name,
-        0,
-        (),
-        "made of numbers or words",
-        f"values of type {str(kind).partition('<')[0]}",  # without names of fields
-        "Write the column in another form.",
-    )
+    got = f"values of type {str(kind).partition('<')[0]}"  # without names of fields
+    expected, cure = "made of numbers or words", "Write the column in another form."
+    return Problem(ProblemKind.UNREADABLE, name, expected, got, cure)

@@ -59,62 +59,36 @@ class ProblemKind(StrEnum):
 # What came, and what to do about it.
 _WORDS: dict[ProblemKind, tuple[str, str]] = {
     ProblemKind.MISSING: ("nothing", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'),
-    ProblemKind.DECIMAL_COMMA: (
-        "a number with a comma",
-        "Write it with a decimal point, and without a mark for thousands.",
-    ),
-    ProblemKind.DATE: (
-        "a date",
-        'Declare kind = "date", or "age" for a date of birth; or leave the column out.',
-    ),
-    ProblemKind.NUMBER_WITH_UNIT: (
-        "a number with a unit, or a sign before it",
-        "Write the number alone, in the unit that the study means.",
-    ),
+    ProblemKind.DECIMAL_COMMA: ("a number with a comma", "Write a decimal point, and no mark for thousands."),
+    ProblemKind.DATE: ("a date", 'Declare kind = "date", or "age" for a date of birth; or leave the column out.'),
+    ProblemKind.NUMBER_WITH_UNIT: ("a number with a unit or sign", "Write the number alone, in the study's unit."),
     ProblemKind.NOT_A_NUMBER: (
         "text that is no number",
-        "Correct it; or declare it in missing_words, if it stands for a missing value, or the column as a category.",
+        "Correct it, or declare it in missing_words or as a category.",
     ),
     ProblemKind.DATE_FORM: ("a date in another form", "Write it as YEAR-MONTH-DAY: 2026-01-31."),
-    ProblemKind.NOT_A_DATE: (
-        "text or a number that is no date",
-        "Write dates as YEAR-MONTH-DAY, 2026-01-31; what stands for a missing value is declared in missing_words.",
-    ),
+    ProblemKind.NOT_A_DATE: ("what is no date", "Write dates as 2026-01-31, or declare it in missing_words."),
     ProblemKind.INFINITE: ("an infinite one", "Correct it, or leave the cell empty."),
     ProblemKind.NOT_WHOLE: ("one that is not whole", 'Correct it, or declare kind = "number".'),
     ProblemKind.SENTINEL: (
         "{value}, which is outside and often stands for a missing value",
         'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
     ),
-    ProblemKind.FAR_OUTSIDE: (
-        "one outside, by more than the width of the range",
-        "Check the unit, and whether it stands for a missing value; else correct it or the declared range.",
-    ),
-    ProblemKind.OUTSIDE: (
-        "one outside",
-        'Correct it or the declared range, or declare outside = "clip" for the column.',
-    ),
-    ProblemKind.LETTER_CASE: (
-        "a declared word in other letter case",
-        "Write it as it is declared, or declare it as it is written everywhere.",
-    ),
+    ProblemKind.FAR_OUTSIDE: ("one outside, by more than the range's width", "Check its unit, or correct the range."),
+    ProblemKind.OUTSIDE: ("one outside", 'Correct it or the declared range, or declare outside = "clip".'),
+    ProblemKind.LETTER_CASE: ("a declared word in other letter case", "Write it as it is declared."),
     ProblemKind.CODE: ("a number", "Write the declared words in place of codes, or declare the codes."),
-    ProblemKind.FREE_TEXT: (
-        "many different words: free text or identifiers",
-        "Leave the column out of the study.",
-    ),
+    ProblemKind.FREE_TEXT: ("many different words: free text or identifiers", "Leave the column out of the study."),
     ProblemKind.UNKNOWN_CATEGORY: ("another word", "Correct its spelling, or declare it."),
     ProblemKind.ENCODING: ("text that is not UTF-8", "Save the table again, in UTF-8."),
 }
+_DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{2}|[0-9]{4}))([T ].*)?$"
 _TEXT_KINDS = (
     (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
-    (
-        ProblemKind.DATE,
-        r"^[0-9]{4}([-/.])[0-9]{1,2}[-/.][0-9]{1,2}([T ].*)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{4}|[0-9]{2})([T ].*)?$",
-    ),
+    (ProblemKind.DATE, _DATE_LIKE),
     (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
 )
-_DATE_KINDS = ((ProblemKind.DATE_FORM, _TEXT_KINDS[1][1]),)
+_DATE_KINDS = ((ProblemKind.DATE_FORM, _DATE_LIKE),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,20 +169,20 @@ class Problem:
     kind : ProblemKind
     column : str
         Empty for lines of another length.
+    expected, got, suggestion : str
     n_cells : int
         How many cells, or lines; 0 where the column as a whole is meant.
     first_rows : tuple of int
         Numbers of the first rows, from 1, the header not counted.
-    expected, got, suggestion : str
     """
 
     kind: ProblemKind
     column: str
-    n_cells: int
-    first_rows: tuple[int, ...]
     expected: str
     got: str
     suggestion: str
+    n_cells: int = 0
+    first_rows: tuple[int, ...] = ()
 
     @property
     def what(self) -> str:
@@ -261,16 +235,11 @@ class RaggedLines:
     @property
     def problem(self) -> Problem:
         """What is wrong with them."""
-        return Problem(
-            ProblemKind.LINE_LENGTH,
-            "",
-            len(self.numbers),
-            tuple(self.numbers[:N_FIRST_ROWS]),
-            f"of {self.n_expected} columns, as the first line is",
-            f"{self.n_found} columns",
-            "Check for stray separators and quotes; where commas separate columns, a decimal comma splits a cell."
-            + (" The table was not read further." if self.are_too_many else ""),
-        )
+        expected, got = f"of {self.n_expected} columns, as the first line is", f"{self.n_found} columns"
+        cure = "Check for stray separators and quotes; where commas separate columns, a decimal comma splits a cell."
+        cure += " The table was not read further." if self.are_too_many else ""
+        first = tuple(self.numbers[:N_FIRST_ROWS])
+        return Problem(ProblemKind.LINE_LENGTH, "", expected, got, cure, len(self.numbers), first)
 
 
 @dataclass
@@ -337,7 +306,7 @@ class ProblemLog:
         if is_label and kind is ProblemKind.MISSING:
             suggestion = "Correct the row, or leave it out."
         expected = describe_expected(column, is_label=is_label)
-        return Problem(kind, column.name, tally.n_cells, tuple(tally.rows), expected, got, suggestion)
+        return Problem(kind, column.name, expected, got, suggestion, tally.n_cells, tuple(tally.rows))
 
 
 def describe_expected(column: Column, *, is_label: bool = False) -> str:

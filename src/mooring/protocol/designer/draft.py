@@ -136,7 +136,7 @@ def draft_study(
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(path)
     _require_names_among(table, [*drop, *known.names, *known.missing_words, *([label] if label is not None else [])])
-    _require_header(table, drop)
+    require_header(table, drop)
     apart = [*drop, *([label] if label is not None else [])]
     kinds = recognise_columns(table, known, apart)
     ids = [one for one in table.names if one in known.ids or kinds.get(one) == "id"]
@@ -345,7 +345,7 @@ def _require_names_among(table: TableFile, names: Sequence[str]) -> None:
             )
 
 
-def _require_header(table: TableFile, drop: Sequence[str]) -> None:
+def require_header(table: TableFile, drop: Sequence[str] = ()) -> None:
     """Refuse a first line that may be a record: a draft is public, and names go into it."""
     kept = [name for name in table.names if name not in drop]
     counted = [str(k) for k in range(len(table.names) + 1)]

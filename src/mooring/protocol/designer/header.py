@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,33 @@ import numpy as np
 import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, recognise_columns, render_draft
+from mooring.protocol.designer.draft import (
+    DeclaredColumns,
+    DraftSettings,
+    recognise_columns,
+    render_draft,
+    require_header,
+)
 from mooring.protocol.messages.card import require_name
-from mooring.protocol.messages.study_file import columns_from, parse_study, read_text, render_declaration, render_table
+from mooring.protocol.messages.study_file import (
+    declared_columns,
+    parse_study,
+    read_text,
+    render_declaration,
+    render_table,
+)
 from mooring.tables.cells import is_number, read_days
 from mooring.tables.files import open_table
 from mooring.tables.inference import MAX_CATEGORIES, clean_values, is_whole
 from mooring.tables.problems import SENTINELS
 from mooring.tables.reader import read_columns
-from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, require_known
+from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, count_days, require_known
 from mooring.typing import Vector
 
 FEWEST = 5
 """Rows that anything in a header comes from."""
 _DISTINCT = 10  # with more different numbers than this, one far from all others stands for a missing value
+_MOST_COMPARED = 100  # names that one is compared with
 _FEW_NUMBERS = "few whole numbers: if they are codes, name it with --category"
 _ABOVE = """\
 # The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest value to the
@@ -68,28 +82,30 @@ class Header:
         columns = (column.as_dict() for column in self.columns)
         return _ABOVE + render_table(top) + "".join(f"\n[[columns]]\n{render_declaration(one)}" for one in columns)
 
-    def described(self, name: str) -> str:
-        """What is said of a column, in a few words; empty of one that is not there."""
-        for column in self.columns:
-            if column.name == name:
-                words = f" (missing: {', '.join(column.missing_words)})" if column.missing_words else ""
-                return f"{column.kind}, {column.described}{words}"
-        return "id" if name in self.ids else "not described" if name in self.undescribed else ""
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        """The columns that are described."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def described(self) -> dict[str, str]:
+        """What is said of each column, in a few words."""
+        found = dict.fromkeys(self.ids, "id") | dict.fromkeys(self.undescribed, "not described")
+        for name, one in self.by_name.items():
+            words = f" (missing: {', '.join(one.missing_words)})" if one.missing_words else ""
+            found[name] = f"{one.kind}, {one.described}{words}"
+        return found
 
 
 def read_header(path: str | Path) -> Header:
     """Read a header that somebody sent; everything is checked, within a study's bounds."""
     plain = parse_study(read_text(Path(path)))
     require_known("header", plain, {"header", "site", "ids", "undescribed", "columns"})
-    lists = [plain.get(key, []) for key in ("ids", "undescribed", "columns")]
-    fine = (
-        plain.get("header") == 1 and isinstance(plain.get("site"), str) and all(isinstance(one, list) for one in lists)
-    )
-    if not fine or not all(isinstance(one, dict) for one in lists[2]):
+    lists = [plain.get(key, []) for key in ("ids", "undescribed")]
+    if plain.get("header") != 1 or not all(isinstance(one, list) for one in lists):
         expected = "one that 'mooring study header' wrote"
         raise InputError("header", expected=expected, got="something else", cure="Ask for it again.")
-    columns = tuple(column for entry in lists[2] for column in columns_from(entry))
-    return Header(plain["site"], columns, tuple(lists[0]), tuple(lists[1]))
+    return Header(plain.get("site", ""), declared_columns(plain), *map(tuple, lists))
 
 
 def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
@@ -109,6 +125,7 @@ def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = 
         What was done with columns that are not plain, for the site alone.
     """
     file = open_table(path)
+    require_header(file)
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
     _, table = read_columns(file, missing_words=MISSING_WORDS)
     if table.num_rows < 2 * FEWEST:
@@ -136,7 +153,8 @@ def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Co
         if np.count_nonzero(~np.isnan(days)) < max(2 * FEWEST, 0.9 * (len(values) - values.null_count)):
             return None, f"{clean}, not written as 2026-01-31"
         first, last = (str(np.datetime64(int(end), "D"))[:4] for end in _find_ends(days[~np.isnan(days)]))
-        return columns_from({"name": name, "kind": "date", "range": [f"{first}-01-01", f"{last}-12-31"]})[0], "dates"
+        n_days = count_days(f"{last}-12-31") - count_days(f"{first}-01-01")
+        return Column(name, "date", 0, n_days, day=f"{first}-01-01"), "dates"
     missing: MissingRule = "fill" if clean.null_count >= FEWEST else "refuse"
     if pa.types.is_dictionary(clean.type):
         words, counts = np.unique(clean.drop_null().dictionary_decode().to_pylist(), return_counts=True)
@@ -220,14 +238,10 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
     """Every column that some site has, with what the sites do not agree on."""
     if len({header.site for header in headers}) < max(2, len(headers)):
         raise InputError("headers", expected="two or more, of different sites", got="others", cure="Give each once.")
-    names = {
-        header.site: [*(one.name for one in header.columns), *header.ids, *header.undescribed] for header in headers
-    }
-    everywhere = set.intersection(*map(set, names.values()))
-    return tuple(
-        _merge(name, headers, {site: [one for one in own if one not in everywhere] for site, own in names.items()})
-        for name in dict.fromkeys(one for own in names.values() for one in own)
-    )
+    everywhere = set.intersection(*(set(header.described) for header in headers))
+    apart = {header.site: [one for one in header.described if one not in everywhere] for header in headers}
+    names = dict.fromkeys(name for header in headers for name in header.described)
+    return tuple(_merge(name, headers, apart) for name in names)
 
 
 def draft_merged(
@@ -255,14 +269,14 @@ def draft_merged(
 
 def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[str]]) -> MergedColumn:
     """One column; `apart` are the names that not all sites have."""
-    said = {header.site: header.described(name) for header in headers}
-    own = {header.site: one for header in headers for one in header.columns if one.name == name}
+    said = {header.site: header.described.get(name, "") for header in headers}
+    own = {header.site: header.by_name[name] for header in headers if name in header.by_name}
     conflicts = [f"not described at {site}" for site, words in said.items() if own and words == "not described"]
     conflicts += [f"an id at {site}" for site, words in said.items() if own and words == "id"]
     for site in (site for site, words in said.items() if not words):
-        near = get_close_matches(name.casefold(), [one.casefold() for one in apart[site]], n=1)
-        found = f", which has {next(one for one in apart[site] if one.casefold() == near[0])!r}" if near else ""
-        conflicts.append(f"not at {site}{found}")
+        others = {one.casefold(): one for one in apart[site][:_MOST_COMPARED]}
+        near = get_close_matches(name.casefold(), others, n=1)
+        conflicts.append(f"not at {site}" + (f", which has {others[near[0]]!r}" if near else ""))
     if not own or any(words == "id" for words in said.values()):
         return MergedColumn(name, said, tuple(conflicts), None)
     plain, found_conflicts = _reconcile(name, own)
@@ -291,7 +305,8 @@ def _reconcile(name: str, own: Mapping[str, Column]) -> tuple[dict[str, Any], li
         ends, conflicts = _hull(columns)
         plain |= {"kind": "number" if "number" in {one.kind for one in columns} else columns[0].kind, "range": ends}
         for site, one in own.items() if kinds == {"number"} else ():
-            values = [word for word in words if word not in one.missing_words and one.low <= float(word) <= one.high]
+            others = [word for word in words if word not in one.missing_words and is_number(word)]
+            values = [word for word in others if one.low <= float(word) <= one.high]
             conflicts += [f"{', '.join(values)} within the range at {site}, and missing elsewhere"] if values else []
     missing = "fill" if any(one.missing == "fill" for one in columns) else "refuse"
     return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts

@@ -215,13 +215,8 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape", "ids"})
-    columns: list[Column] = []
-    width, n_letters = 0, 0
-    for entry in _take(plain, "columns", _TABLES, []):
-        columns += (added := columns_from(entry))
-        width += sum(column.width for column in added)
-        n_letters += len(added) * sum(map(len, added[0].categories))
-        require_width(width, n_letters)
+    columns = declared_columns(plain)
+    width = sum(column.width for column in columns)
     projection: Any = _take(method, "projection", _WORD, "none")
     n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
     if uses_sums:
@@ -232,7 +227,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "format": plain["format"],
         "name": _take(plain, "name", _WORD),
         "nonce": _take(plain, "nonce", _WORD),
-        "columns": tuple(columns),
+        "columns": columns,
         "label": _label_from(_take(plain, "label", _TABLE, {})),
         "method": _take(method, "name", _WORD),
         "n_components": n_components,
@@ -251,7 +246,19 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
+def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Read the [[columns]] of a study or a header, within bounds."""
+    columns: list[Column] = []
+    width, n_letters = 0, 0
+    for entry in _take(plain, "columns", _TABLES, []):
+        columns += (added := _columns_from(entry))
+        width += sum(column.width for column in added)
+        n_letters += len(added) * sum(map(len, added[0].categories))
+        require_width(width, n_letters)
+    return tuple(columns)
+
+
+def _columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     """Read one [[columns]] table; `names` in place of `name` declares many columns alike."""
     names: Any = plain["names"] if "names" in plain else [plain.get("name")]
     fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
