@@ -77,7 +77,7 @@ def encode_numbers(
 
     What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
     """
-    plain = all(c.kind == "number" and c.missing != "indicate" and not c.missing_words for c in columns)
+    plain = columns and all(c.kind == "number" and c.missing != "indicate" and not c.missing_words for c in columns)
     if not plain or missing_numbers(missing_words):
         return False
     block, start = values[:, : len(columns)], 0
