@@ -187,6 +187,21 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
     assert "lower bound" in first
 
 
+def test_scores_at_home_are_on_the_page_and_others_names_are_text_there(study: Study, tmp_path: Path) -> None:
+    record = participant_records({})["predict"]
+    record["evaluation"]["classes"][1] = "<b>yes</b>"
+    page = render_report(summarise(study, collect_records(write_records(tmp_path, {"predict": record}))))
+    text = body(page)
+    auc = record["evaluation"]["joint"]["auc"]
+    assert f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]" in text
+    assert all(words in text for words in ("sensitivity", "specificity", "Brier", "age +0.250 0.010", "<b>yes</b>"))
+    assert "<b>yes</b>" not in page
+    assert page.count(" rows</title>") == len(record["evaluation"]["joint"]["calibration"])
+    del record["evaluation"]["joint"]["confusion"]
+    with pytest.raises(InputError, match=r"predict\.json"):
+        collect_records(write_records(tmp_path, {"predict": record}))
+
+
 @pytest.mark.parametrize("name", ["intake", "alignment", "training", "delivery", "check", "share", "predict"])
 def test_one_record_is_enough_and_what_is_absent_names_its_command(
     name: str, study: Study, audit: dict[str, Any], tmp_path: Path
