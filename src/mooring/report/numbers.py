@@ -10,6 +10,8 @@ from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Estimate, Evaluation
 from mooring.metrics import Figure
 
+_SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
+
 
 def describe_figure(figure: Figure) -> dict[str, Any]:
     """A figure of leakage: value, interval, and the levels that it is read against, as text; None where not known."""
@@ -20,9 +22,9 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
             return None
         digits = (
             ".0%"
-            if "linkage" in figure.name
+            if "linkage" in figure.name or figure.name in _SHARES
             else ".2%"
-            if figure.name.startswith(("carriers of", "membership_at", "outlying_"))
+            if figure.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well"))
             else ".1f"
             if figure.name == "psnr"
             else ".2f"
