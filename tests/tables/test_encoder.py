@@ -335,6 +335,8 @@ def test_an_inferred_column_is_scaled_and_filled_as_it_says_and_refuses_nothing(
     word = Column("b", "category", categories=("missing", "x"), missing="fill", inferred=True, fill="missing")
     table = pa.table({"a": [6.0, None, -98.0], "b": ["x", None, "y"]})
     assert encode_table(schema_of(number, word), table).tolist() == [[1, 0, 0, 1], [2, 1, 1, 0], [-25, 0, 0, 0]]
+    unseen = pa.table({"b": [f"word {k}" for k in range(60)]})
+    assert not encode_table(schema_of(word), unseen).any()
 
 
 def test_columns_without_spread_or_without_values_do_not_break_a_fitted_scale() -> None:

@@ -51,6 +51,7 @@ def merge(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     format: Format = "text",
 ) -> None:
@@ -69,7 +70,8 @@ def merge(
             raise RefusedError(
                 "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
             )
-        merged = merge_headers([read_header(path) for path in headers])
+        found = merge_headers([read_header(path) for path in headers])
+        merged = tuple(one for one in found if one.name not in (drop or ()))
         text = draft_merged(merged, name=name, label=label)
         write_atomically(output, text.encode(), what="the draft")
         unsettled = [one for one in merged if one.conflicts]
@@ -77,7 +79,7 @@ def merge(
         console.show(
             {"study": str(output), "open_entries": left, "columns": [vars(one) for one in merged]},
             f"Wrote [bold]{escape(str(output))}[/bold]: {len(merged) - len(unsettled)} agree, {len(unsettled)} do not; "
-            f"{left} open entries. Ranges come from all rows but the four lowest and highest: widen them to what can be.",
+            f"{left} open entries. Ranges were widened from rows: correct them to what can be.",
         )
         if unsettled and console.format == "text":
             table = Table(box=box.SIMPLE, show_lines=True)

@@ -24,6 +24,7 @@ from mooring.tables.cells import (
 from mooring.tables.files import is_utf8
 from mooring.tables.problems import (
     MANY_WORDS,
+    SENTINELS,
     InvalidCells,
     ProblemKind,
     classify_text,
@@ -32,7 +33,7 @@ from mooring.tables.problems import (
 from mooring.tables.schema import Column
 from mooring.typing import Vector
 
-_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE = -1, -2, -3, -4
+_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _SENTINEL = -1, -2, -3, -4, -5  # from the last on, one a sentinel
 _UNKNOWN_KINDS = {
     _UNKNOWN: ProblemKind.UNKNOWN_CATEGORY,
     _OTHER_CASE: ProblemKind.LETTER_CASE,
@@ -225,11 +226,13 @@ def _encode_category(
     for cells in invalid:
         missing[cells.rows] = False
     kinds = {} if column.inferred else dict(_UNKNOWN_KINDS)
-    if n_unknown > MANY_WORDS:
+    if kinds and n_unknown > MANY_WORDS:
         kinds[_UNKNOWN] = ProblemKind.FREE_TEXT
-    masks = [(kind, codes == code) for code, kind in kinds.items()] if codes.min() < _ABSENT else []
-    masks += [(ProblemKind.MISSING, missing)] if column.missing == "refuse" else []
-    invalid += [InvalidCells(kind, np.flatnonzero(mask)) for kind, mask in masks if mask.any()]
+    masks = [(kind, codes == code, "") for code, kind in kinds.items()] if codes.min() < _ABSENT else []
+    if masks and codes.min() <= _SENTINEL:
+        masks += [(ProblemKind.SENTINEL, codes == _SENTINEL - k, f"{one:g}") for k, one in enumerate(SENTINELS)]
+    masks += [(ProblemKind.MISSING, missing, "")] if column.missing == "refuse" else []
+    invalid += [InvalidCells(kind, np.flatnonzero(mask), value) for kind, mask, value in masks if mask.any()]
     if invalid:
         return invalid
     if column.fill is not None:
@@ -297,7 +300,11 @@ def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> An
             return truths[word.lower()]
         if is_number(word):
             number = float(word)
-            return numbers.get(number, _ABSENT if number in absent else _UNKNOWN if numbers else _CODE)
+            if number in SENTINELS and not 0 <= number < 9:  # 0 and 1 are codes
+                unknown = _SENTINEL - SENTINELS.index(number)
+            else:
+                unknown = _UNKNOWN if numbers else _CODE
+            return numbers.get(number, _ABSENT if number in absent else unknown)
         return _OTHER_CASE if word.casefold() in folded else _UNKNOWN
 
     return code_of

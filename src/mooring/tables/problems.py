@@ -71,7 +71,7 @@ _WORDS: dict[ProblemKind, tuple[str, str]] = {
     ProblemKind.INFINITE: ("an infinite one", "Correct it, or leave the cell empty."),
     ProblemKind.NOT_WHOLE: ("one that is not whole", 'Correct it, or declare kind = "number".'),
     ProblemKind.SENTINEL: (
-        "{value}, which is outside and often stands for a missing value",
+        "{value}, which often stands for a missing value",
         'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
     ),
     ProblemKind.FAR_OUTSIDE: ("one outside, by more than the range's width", "Check its unit, or correct the range."),

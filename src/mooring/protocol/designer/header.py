@@ -1,7 +1,7 @@
 """Headers of tables: what each site says of its columns before there is a study, and several of them merged to one draft.
 
 A header is made from rows, and travels. No end of a range, category or missing word in it comes from fewer than `FEWEST`
-rows: ranges run from the fifth lowest value to the fifth highest, and are rounded outward. No count of rows is in it.
+rows: ranges run from the fifth lowest value to the fifth highest, widened and rounded outward. No count of rows is in it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_COMPARED = 100  # names that one is compared with
 _FEW_NUMBERS = "few whole numbers: if they are codes, name it with --category"
 _ABOVE = """\
 # The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest value to the
-# fifth highest, rounded outward, and words that fewer than five rows have are left out. Read it before you send it.
+# fifth highest, widened and rounded outward, and words of fewer than five rows are left out. Read it before you send it.
 """
 
 
@@ -175,10 +175,12 @@ def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Co
         return None, "hardly any values, or nearly all the same"
     kind: ColumnKind = "integer" if is_whole(numbers) else "number"
     note = f"{', '.join(sentinels)} taken for a missing value" if sentinels else ""
-    if kind == "integer" and np.unique(numbers).size <= _DISTINCT:
+    is_few = kind == "integer" and np.unique(numbers).size <= _DISTINCT
+    if is_few:
         note += f"{'; ' if note else ''}{_FEW_NUMBERS}"
+    low, high = _widen(*_find_ends(numbers), n_steps=0 if is_few else 1)
     missing = "fill" if sentinels else missing
-    return Column(name, kind, *_widen(*_find_ends(numbers)), missing=missing, missing_words=tuple(sentinels)), note
+    return Column(name, kind, low, high, missing=missing, missing_words=tuple(sentinels)), note
 
 
 def _find_ends(numbers: Vector) -> tuple[float, float]:
@@ -194,23 +196,27 @@ def _find_sentinels(numbers: Vector) -> list[str]:
     many = np.unique(usual).size > _DISTINCT
     low, high = _find_ends(usual) if many else (0.0, 0.0)
     for one in SENTINELS:
-        far = many and max(low - one, one - high) > 0.1 * (high - low)
+        far = many and max(low - one, one - high) > 0.25 * (high - low)
         if np.count_nonzero(numbers == one) >= FEWEST and (far or (one < 0 and not others_negative)):
             found.append(f"{one:g}")
     return found
 
 
-def _widen(low: float, high: float) -> tuple[float, float]:
-    """Both ends rounded outward to a power of ten, the largest that is no wider than the range.
+def _widen(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
+    """Both ends rounded outward to a power of ten, the largest that is no wider than the range; and so many further.
+
+    Zero is not reached by further steps: where it often stands for a missing value, it should not fit.
 
     Examples
     --------
-    >>> _widen(29, 77), _widen(126, 564), _widen(0.2, 4.2), _widen(0, 0.5)
-    ((20.0, 80.0), (100.0, 600.0), (0.0, 5.0), (0.0, 0.5))
+    >>> _widen(29, 77, n_steps=0), _widen(126, 564, n_steps=1), _widen(0.02, 0.42, n_steps=1)
+    ((20.0, 80.0), (100.0, 700.0), (0.0, 0.6))
     """
     exponent = math.floor(math.log10(high - low))
     step, parts = (10.0**exponent, 1.0) if exponent >= 0 else (1.0, 10.0**-exponent)
-    return math.floor(low * parts / step) * step / parts, math.ceil(high * parts / step) * step / parts
+    first, last = math.floor(low * parts / step), math.ceil(high * parts / step) + n_steps
+    first -= n_steps if first < 0 or first > n_steps else 0
+    return first * step / parts, last * step / parts
 
 
 @dataclass(frozen=True)
@@ -271,8 +277,10 @@ def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[st
     """One column; `apart` are the names that not all sites have."""
     said = {header.site: header.described.get(name, "") for header in headers}
     own = {header.site: header.by_name[name] for header in headers if name in header.by_name}
-    conflicts = [f"not described at {site}" for site, words in said.items() if own and words == "not described"]
-    conflicts += [f"an id at {site}" for site, words in said.items() if own and words == "id"]
+    conflicts = []
+    for words in ("not described", "id") if own else ():
+        sites = [site for site, found in said.items() if found == words]
+        conflicts += [f"{words} at {', '.join(sites)}"] if sites else []
     for site in (site for site, words in said.items() if not words):
         others = {one.casefold(): one for one in apart[site][:_MOST_COMPARED]}
         near = get_close_matches(name.casefold(), others, n=1)
@@ -304,10 +312,13 @@ def _reconcile(name: str, own: Mapping[str, Column]) -> tuple[dict[str, Any], li
     else:
         ends, conflicts = _hull(columns)
         plain |= {"kind": "number" if "number" in {one.kind for one in columns} else columns[0].kind, "range": ends}
-        for site, one in own.items() if kinds == {"number"} else ():
-            others = [word for word in words if word not in one.missing_words and is_number(word)]
-            values = [word for word in others if one.low <= float(word) <= one.high]
-            conflicts += [f"{', '.join(values)} within the range at {site}, and missing elsewhere"] if values else []
+        for word in [word for word in words if is_number(word)] if kinds == {"number"} else ():
+            inside = {
+                site: one.low <= float(word) <= one.high for site, one in own.items() if word not in one.missing_words
+            }
+            if any(inside.values()):  # nobody's values become missing unasked
+                conflicts.append(f"{word} may be a value at {', '.join(inside)}, and is missing elsewhere")
+                words.remove(word)
     missing = "fill" if any(one.missing == "fill" for one in columns) else "refuse"
     return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts
 
