@@ -159,11 +159,15 @@ def denoised_views(attack: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("denoiser", DENOISERS)
 def test_denoising_works_or_says_why_not(denoiser: str, method: str) -> None:
-    """Where private-data noise is left in the rows and a colluder tells of the population, it must work."""
+    """Where private-data noise is left in the rows and a colluder tells of the population, it must work.
+
+    Grids need declared columns, which these rows do not have: see test_denoisers.
+    """
     for attack, view_name in ((name, view) for name in CONTRACT for view in denoised_views(name)):
         view = simulated(method).view(**VIEWS[view_name])
         plain, outcome = (outcome_of(attack, method, view_name, denoiser=one) for one in (None, denoiser))
-        if METHODS[method].data_noise and view_name != "no-colluders" and CONTRACT[attack](METHODS[method], view_name):
+        applies = METHODS[method].data_noise and view_name != "no-colluders" and denoiser != "grid"
+        if applies and CONTRACT[attack](METHODS[method], view_name):
             assert isinstance(outcome, Reconstruction)
         if isinstance(outcome, DoesNotApply):
             check_sentence(outcome)

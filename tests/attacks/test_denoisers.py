@@ -1,18 +1,22 @@
 """Denoisers beyond the Gaussian: what each claims. All of them are under the contract of attacks, too."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from mooring.attacks import DENOISERS, REGISTRY, PublicRows, run
+from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.denoising.atoms import make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
 from mooring.audit import SimulationSettings, leakage
 from mooring.audit.simulation import Simulation, simulate
-from mooring.mechanisms.projection import no_projection
+from mooring.mechanisms.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
+from mooring.tables import Column, Schema, encode_table
 
 
 def test_a_mixtures_gradient_and_laplacian_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +99,109 @@ def test_kernels_find_what_a_gaussian_blurs(public: bool, gaussian: bool, most: 
         for one in ("kernel", "gaussian")
     ]
     assert errors[0] < most * errors[1]
+
+
+# ----------------------------------------------------------------------------------------------------------------- grids
+
+TABLE = Schema(
+    (
+        Column("sex", "category", categories=("f", "m")),
+        Column("pain", "category", categories=("a", "b", "c"), missing="indicate"),
+        Column("ecg", "category", categories=("x", "y"), missing="fill"),
+        Column("visits", "integer", 0, 6, missing="indicate"),
+        Column("age", "integer", 18, 90),
+        Column("rate", "number", 40, 200, missing="fill"),
+    )
+)
+
+
+def drawn_table(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Encoded rows of two classes, whose columns go together by a hidden kind of patient."""
+    labels, kind = np.arange(n) % 2, rng.integers(0, 3, n)
+
+    def some(values: list[Any]) -> list[Any]:
+        return [
+            values[(k + label) % len(values)] if rng.random() < 0.9 else None
+            for k, label in zip(kind, labels, strict=True)
+        ]
+
+    columns = {
+        "sex": rng.choice(["f", "m"], n),
+        "pain": some(["a", "b", "c"]),
+        "ecg": some(["x", "y"]),
+        "visits": some([0, 3, 6, 1]),
+        "age": rng.integers(18, 91, n),
+        "rate": [None if one is None else one + rng.normal(0, 5) for one in some([80.0, 120.0, 150.0])],
+    }
+    return encode_table(TABLE, pa.table(columns)), labels
+
+
+def table_simulation(h: int | None, *, library: str = "numpy", n_public: int = 0) -> tuple[Simulation, CollusionView]:
+    rng = np.random.default_rng(5)
+    rows, labels = zip(*(drawn_table(60, rng) for _ in range(4)), strict=True)
+    m = TABLE.n_features
+    projection = no_projection(m) if h is None else gaussian_projection(m, h, rng=rng)
+    public = drawn_table(max(1, n_public), rng)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        rows = tuple(torch.as_tensor(part) for part in rows)
+        projection = projection.moved_to(rows[0])
+    known = PublicRows(public[0], projection.encode(public[0]), public[1]) if n_public else None
+    settings = SimulationSettings(projection=projection, public_rows=known)
+    options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.3, "settings": settings}
+    simulation = simulate(rows, labels, rng=rng, **options)
+    return simulation, replace(simulation.view(), columns=TABLE.columns)
+
+
+def test_atoms_are_the_values_that_columns_can_have() -> None:
+    rng = np.random.default_rng(4)
+    rows, _ = drawn_table(300, rng)
+    groups = list(make_atoms(TABLE.columns, rows[:50], 0.1))
+    read = np.hstack([group.atoms[group.nearest(rows)] for group in groups])
+    assert read.shape == rows.shape
+    np.testing.assert_allclose(read[:, :-1], rows[:, :-1], atol=1e-12)  # all but the number, which has a fine grid
+    assert np.abs(read[:, -1] - rows[:, -1]).max() <= 0.1 / 6 + 1e-9
+    missing = rows[:, -1] == 0.0  # the middle of the range, which is an atom of its own
+    assert missing.sum() > 10
+    np.testing.assert_array_equal(read[missing, -1], 0.0)
+    noisy = rows + 0.1 * rng.standard_normal(rows.shape)
+    for k, group in enumerate(groups):
+        scores = group.log_likelihoods(noisy, 0.01)
+        assert k > 2 or (scores.argmax(axis=1) == group.nearest(rows)).all()  # categories are far apart
+        weights = np.eye(len(group.atoms))[group.nearest(rows)]
+        assert np.abs(group.means(weights, rows, 0.01) - rows[:, group.features]).max() < 0.02
+    centred = Column("x", "integer", inferred=True, centre=3.2, spread=1.7, missing="fill", fill=4.0)
+    values = (np.array([0.0, 2.0, 7.0]) - 3.2) / 1.7
+    (group,) = make_atoms([centred], values[:, None], 0.05, values[:, None] + 0.02)
+    np.testing.assert_allclose(group.atoms[group.grid, 0] * 1.7 + 3.2, np.arange(0, 8), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("h", "n_public", "most", "right"), [(None, 0, 0.6, 0.97), (9, 400, 0.85, 0.85), (9, 0, 1.0, 0.8)]
+)
+def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: float, right: float) -> None:
+    simulation, view = table_simulation(h, n_public=n_public)
+    truth, records = simulation.private_data[1], simulation.records[1]
+    found, usual = (
+        run("known-anchor", view, rng=np.random.default_rng(0), denoiser=one) for one in ("grid", "gaussian")
+    )
+    assert centred_error(truth, found.rows) < most * centred_error(truth, usual.rows)
+    assert (found.records[:, :8] == records[:, :8]).mean() > right  # the categories' cells
+    again = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
+    np.testing.assert_array_equal(found.rows, again.rows)
+
+
+def test_grids_give_torch_for_torch_and_say_why_not() -> None:
+    rows = [
+        run("procrustes", table_simulation(None, library=one)[1], rng=np.random.default_rng(0), denoiser="grid").rows
+        for one in ("numpy", "torch")
+    ]
+    np.testing.assert_allclose(rows[1].numpy(), rows[0], atol=1e-6)
+    _, view = table_simulation(None)
+    few = replace(view, colluders=(replace(view.colluders[0], records=view.colluders[0].records[:5]),))
+    for given, words in ((replace(view, columns=()), "No columns are declared"), (few, "8 known records")):
+        with pytest.raises(DoesNotApply, match=words):
+            run("procrustes", given, rng=np.random.default_rng(0), denoiser="grid")
 
 
 def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
-from mooring.tables import Partition, Records, partition
+from mooring.tables import Column, Partition, Records, partition
 from tests.auditing import audited, class_rows, figures_of_audit, scores_of_audit
 from tests.record import check_record
 
@@ -120,6 +120,18 @@ def test_attackers_and_the_control_have_the_public_rows() -> None:
     assert better.value < 0.95 * plain.value
     assert found.points[0].worst("decoded_error")[1].value < private.points[0].worst("decoded_error")[1].value
     assert unlabelled.points[0].worst()[1] == plain  # of no use beside rows with labels
+
+
+def test_an_audit_of_declared_columns_reads_their_values() -> None:
+    rng = np.random.default_rng(6)
+    columns = tuple(Column(name, "category", categories=("a", "b", "c")) for name in "xyz")
+    rows = [np.eye(3)[rng.integers(0, 3, (60, 3))].reshape(60, 9) for _ in range(3)]
+    options = {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.5], "attacks": ["known-anchor"]}
+    found, blurred = (
+        audited(rows, evaluation=EvaluationSpec(columns=given), **options).points[0] for given in (columns, ())
+    )
+    assert found.worst()[0] == "known-anchor + grid"
+    assert found.worst()[1].value < 0.6 * blurred.worst()[1].value
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
@@ -545,6 +557,7 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
         ({"n_components": 3, "projection": "public-svd"}, "projection", "'public-svd'"),
         ({"learner": "x"}, "learner", "'x'"),
         ({"n_known_rows": 500}, "n_known_rows", "500"),
+        ({"evaluation": EvaluationSpec(columns=(Column("a", "number", 0, 1),))}, "evaluation.columns", "columns of 1"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(

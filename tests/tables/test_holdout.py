@@ -61,8 +61,12 @@ def test_unknown_and_only_columns_are_refused(records: Records, refused: Refused
 
 def test_a_column_as_it_comes_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
-    path.write_text("age,smoker,ill\n" + "".join(f"{40 + k},{'yes' if k % 3 else 'no'},{k % 2}\n" for k in range(30)))
-    rest, values, kind = hold_out(read_records(path, label="ill"), "smoker")
-    assert rest.feature_names == ("age",)
+    ages = [40 + k if k % 5 else "" for k in range(30)]
+    path.write_text("age,smoker,ill\n" + "".join(f"{ages[k]},{'yes' if k % 3 else 'no'},{k % 2}\n" for k in range(30)))
+    records = read_records(path, label="ill")
+    rest, values, kind = hold_out(records, "smoker")
+    assert rest.feature_names == ("age", "age is missing")
+    for left in (records, rest, hold_out(records, "age")[0]):  # of the age stays whether it is missing
+        assert tuple(name for column in left.columns for name in column.feature_names) == left.feature_names
     assert kind == "category"
     assert values.tolist() == [int(k % 3 > 0) for k in range(30)]

@@ -81,8 +81,8 @@ def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Ar
     return polar_factor(effective) @ transpose(target_maps)
 
 
-def map_others_back(view: CollusionView) -> dict[int, Array]:
-    """Rows of participants who are neither the target nor collude, where a colluder's secret gives their maps exactly.
+def map_back_exactly(view: CollusionView) -> dict[int, Array]:
+    """Rows of all participants who do not collude, the target's too, where a colluder's secret gives their maps exactly.
 
     Private-data noise stays on them. Empty where maps are known approximately or not at all; participants without labels are
     left out where the others have them.
@@ -95,7 +95,7 @@ def map_others_back(view: CollusionView) -> dict[int, Array]:
     labelled = all(view.labels[i] is not None for i in out)
     found = {}
     for i, upload in enumerate(view.uploads):
-        if i in out or (labelled and view.labels[i] is None):
+        if i in out - {view.target} or (labelled and view.labels[i] is None):
             continue
         rows = upload.representation
         if not common and view.alignment is not None:

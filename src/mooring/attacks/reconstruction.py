@@ -43,6 +43,8 @@ class Reconstruction:
         Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload carries.
     notes : tuple of str
         What a reader should know, such as which start won.
+    records : array of shape (n_i, n_features) or None
+        The target's records, each cell the likeliest value of its column, where a denoiser knows the columns.
     """
 
     rows: Array
@@ -51,6 +53,7 @@ class Reconstruction:
     population: ClassMoments | None = None
     data_noise_scale: float | None = None
     notes: tuple[str, ...] = field(default=())
+    records: Array | None = None
 
 
 def reconstruct(

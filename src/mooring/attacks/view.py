@@ -20,6 +20,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import Upload
 from mooring.mechanisms.methods import Method
 from mooring.mechanisms.projection import Projection
+from mooring.tables.schema import Column
 from mooring.typing import Array
 
 Codes = npt.NDArray[np.intp]
@@ -124,6 +125,8 @@ class CollusionView:
     repeated_uploads : tuple of Upload
         Further uploads of the same target rows, each with fresh noise and a fresh map.
     public_rows : PublicRows or None
+    columns : tuple of Column
+        The table's columns, which a study declares; empty where rows are not of a table.
     anchor_mean : array of shape (h,) or None
         b, the mean row of the target's anchor representation, where alignment has computed it: batched attacks then use
         the same to the last bit, however many draws are aligned at once.
@@ -142,6 +145,7 @@ class CollusionView:
     known_rows: Array | None = None
     repeated_uploads: tuple[Upload, ...] = ()
     public_rows: PublicRows | None = None
+    columns: tuple[Column, ...] = ()
     anchor_mean: Array | None = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mooring.attacks import PublicRows
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
-from mooring.audit.identification import CachedEmbedding, audit_row_noise
+from mooring.audit.identification import CachedEmbedding
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.release import measure_point_release
@@ -186,8 +186,7 @@ class Auditor:
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         scores, scale = (found.deployed, found.noisy_test), simulation.data_noise_scale
-        more = {"learner": found.learner, "gain": found.gain, "epsilon": audit_row_noise(simulation)}
-        result = PointResult(point, scale, outcomes, *scores, alignment, examples, **more)
+        result = PointResult(point, scale, outcomes, *scores, alignment, examples, found.learner, found.gain)
         store.save(result)
         return result
 
@@ -290,7 +289,7 @@ class Auditor:
             "seed": settings.seed,
             "evaluation": [spec.image_shape, spec.n_candidates, spec.n_queries, spec.n_examples, spec.pixel_range],
             "embedding": repr(spec.embedding),
-            "columns": [spec.feature_names, spec.feature_scales, spec.attribute_kind],
+            "columns": [spec.columns, spec.feature_names, spec.feature_scales, spec.attribute_kind],
         }
         parts = [*partition.train, *partition.test, partition.public, spec.groups, spec.attribute]
         parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []

@@ -20,7 +20,7 @@ from mooring.mechanisms.projection import Projection
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE
 from mooring.metrics import Embedding, Figure
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
@@ -29,28 +29,19 @@ if TYPE_CHECKING:
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
 _MEASURES = {
-    "error": "exposed_tenth",
-    "mean error": "centred_error",
-    "centred error": "centred_error",
+    "error": "centred_error",
+    "reconstruction error": "centred_error",
     "relative error": "relative_error",
+    "centred error": "centred_error",
     "decoded error": "decoded_error",
     "linkage": "linkage",
     "identity linkage": "identity_linkage",
     "exact source linkage": "exact_source_linkage",
-    "register": "register_class",
-    "claims": "claims",
-    "holder": "holder",
-    "roster": "roster",
-    "well rebuilt": "exposed_share",
     "attribute": "attribute",
-    "membership": "membership_at_1_percent",
-    "outlying membership": "outlying_membership_at_1_percent",
     "epsilon": "epsilon",
 }
-_ERRORS = ("exposed_tenth", "centred_error", "relative_error", "decoded_error")
 _SHAPE = re.compile(
-    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)"
-    r"(?:\s*at\s*(?P<rate>1|0?\.1)\s*%)?\s*$"
+    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
 )
 _ROWS_TO_ATTACK = 120
 _MOST_TARGETS = 3
@@ -80,6 +71,8 @@ class EvaluationSpec:
         At most so many galleries.
     n_examples : int, default 6
         Rows to keep for pictures, original beside rebuilt; 0 keeps none.
+    columns : tuple of Column
+        The table's columns, in the order of the encoded rows, which attackers know; empty where rows are not of a table.
     feature_names : tuple of str
         Columns, for tables of examples and for the most exposed one.
     feature_scales : tuple of (float, float)
@@ -97,6 +90,7 @@ class EvaluationSpec:
     n_candidates: int = 10
     n_queries: int = 1000
     n_examples: int = 6
+    columns: tuple[Column, ...] = ()
     feature_names: tuple[str, ...] = ()
     feature_scales: tuple[tuple[float, float], ...] = ()
     pixel_range: tuple[float, float] = (0.0, 1.0)
@@ -227,6 +221,14 @@ class AuditSettings:
                 )
         require_learner(self.learner)
         _require_value_a_record(self.evaluation, partition)
+        width = sum(column.width for column in self.evaluation.columns)
+        if width not in (0, partition.n_features):
+            raise InputError(
+                "evaluation.columns",
+                expected=f"columns that become the {partition.n_features} features of a row",
+                got=f"columns of {width}",
+                cure="Give the columns that the rows were encoded by.",
+            )
         return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(partition))
 
     def _targets_among(self, partition: Partition) -> tuple[int, ...]:
@@ -272,24 +274,17 @@ class LeakageLimit:
     Attributes
     ----------
     measure : str
-        The name of a figure, such as "exposed_tenth" or "linkage".
+        The name of a figure, such as "centred_error" or "linkage".
     bound : float
     at_least : bool
         True for errors, of which more is safer; False for linkage and the like.
 
-    Notes
-    -----
-    "error" is about the most exposed tenth of rows: what a tenth of them stay below, relative to guessing a row. "mean
-    error" is over all rows, relative to their spread. "membership" is at 1 % false alarms, unless "at 0.1 %" follows.
-
     Examples
     --------
-    >>> LeakageLimit.parse("error at least 0.5")
-    LeakageLimit(measure='exposed_tenth', bound=0.5, at_least=True)
+    >>> LeakageLimit.parse("reconstruction error at least 0.5")
+    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
     >>> LeakageLimit.parse("linkage at most 20 %")
     LeakageLimit(measure='linkage', bound=0.2, at_least=False)
-    >>> LeakageLimit.parse("membership at most 5 % at 0.1 %")
-    LeakageLimit(measure='membership_at_0.1_percent', bound=0.05, at_least=False)
     """
 
     measure: str
@@ -301,7 +296,7 @@ class LeakageLimit:
         """Read a limit as people write it."""
         found = _SHAPE.match(words.lower())
         name = "" if found is None else found["measure"].replace("_", " ").strip()
-        if found is None or name not in _MEASURES or (found["rate"] and "membership" not in name):
+        if found is None or name not in _MEASURES:
             raise InputError(
                 "limit",
                 expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
@@ -316,9 +311,7 @@ class LeakageLimit:
             ) from None
         at_least = found["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
-        if (found["rate"] or "1") != "1":
-            measure = measure.replace("at_1", "at_0.1")
-        if at_least != (measure in _ERRORS):
+        if at_least != measure.endswith("error"):
             raise InputError(
                 "limit",
                 expected="'at least' for an error, 'at most' for anything else",
@@ -328,12 +321,10 @@ class LeakageLimit:
         return cls(measure, bound, at_least)
 
     def __str__(self) -> str:
-        known = self.measure.replace("at_0.1", "at_1")
-        name = next(word for word, measure in _MEASURES.items() if measure == known)
+        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
         if self.at_least or self.measure == "epsilon":
             return f"{name} at {'least' if self.at_least else 'most'} {self.bound:g}"
-        rate = f" at {'1' if known == self.measure else '0.1'}%" if "membership" in name else ""
-        return f"{name} at most {100 * self.bound:.6g}%{rate}"
+        return f"{name} at most {100 * self.bound:.6g}%"
 
     def met_by(self, figure: Figure) -> bool:
         """Whether a figure keeps to the limit even at the worse end of its interval."""
@@ -348,8 +339,5 @@ class LeakageLimit:
         return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
 
     def met_by_sums(self, result: SumResult) -> bool:
-        """Whether secure sums carry a guarantee within a limit of ε, or keep to one of membership; others are about rows."""
-        if self.measure == "epsilon":
-            return result.point.epsilon is not None and result.point.epsilon <= self.bound
-        worst = result.worst(self.measure)
-        return worst is not None and self.met_by(worst[1])
+        """Whether secure sums carry a guarantee within the limit; other limits than of ε say nothing of sums."""
+        return self.measure == "epsilon" and result.point.epsilon is not None and result.point.epsilon <= self.bound

@@ -107,6 +107,7 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         attribute_name=options.attribute or "attribute",
         attribute_kind=kind,  # type: ignore[arg-type]
         n_examples=6 if options.examples else 0,
+        columns=records.columns,
         feature_names=records.feature_names,
         feature_scales=_scales(records),
     )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.tables.schema import Column
 from mooring.typing import Indices, Matrix
 
 Labels = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -45,6 +46,8 @@ class Records:
         What else the file tells of each row; not a feature.
     notes : tuple of str
         What the reader did that the owner of the file should know: columns left out, rows dropped. Names and counts only.
+    columns : tuple of Column
+        The table's columns, in the order of the features; empty where rows are not of a table.
     centres, scales : array of shape (n_features,), optional
         `rows * scales + centres` is in the units of the file.
 
@@ -67,6 +70,7 @@ class Records:
     group_names: tuple[str, ...] = ()
     attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
     centres: Matrix | None = None
     scales: Matrix | None = None
 
@@ -214,6 +218,7 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         rows=records.rows[:, rest],
         feature_names=tuple(records.feature_names[k] for k in rest),
         feature_kinds=tuple(records.feature_kinds[k] for k in rest),
+        columns=_without(records.columns, column),
         centres=None if records.centres is None else records.centres[rest],
         scales=None if records.scales is None else records.scales[rest],
     )
@@ -223,6 +228,12 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
     if np.unique(values).size <= 5:
         return left, np.unique(values, return_inverse=True)[1].ravel(), "category"
     return left, values[:, 0], "number"
+
+
+def _without(columns: tuple[Column, ...], name: str) -> tuple[Column, ...]:
+    """The columns less one; of it stays whether it is missing, where a feature tells that."""
+    left = (replace(one, kind="category", categories=(), inferred=True) if one.name == name else one for one in columns)
+    return tuple(one for one in left if one.width)
 
 
 def label_kind_of(labels: Labels | None) -> LabelKind:

@@ -173,6 +173,7 @@ class InferredTable:
         return Records(
             rows=encode_table(self.schema, self.columns),
             labels=keys.labels,
+            columns=columns,
             feature_names=self.schema.feature_names,
             feature_kinds=kinds,
             label_names=keys.label_names,

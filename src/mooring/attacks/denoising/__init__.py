@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mooring.attacks.denoising.gaussian import denoise_by_gaussians
+from mooring.attacks.denoising.grid import denoise_by_grids
 from mooring.attacks.denoising.kernel import denoise_by_kernels
 from mooring.attacks.reconstruction import Reconstruction
 
@@ -13,7 +14,9 @@ Denoiser = Callable[..., Reconstruction]
 """Takes a `Reconstruction`, the `CollusionView` and, by keyword, a `numpy.random.Generator`; returns one whose rows are
 replaced by their posterior mean, or raises `DoesNotApply`."""
 
-DENOISERS: Mapping[str, Denoiser] = MappingProxyType({"gaussian": denoise_by_gaussians, "kernel": denoise_by_kernels})
+DENOISERS: Mapping[str, Denoiser] = MappingProxyType(
+    {"gaussian": denoise_by_gaussians, "kernel": denoise_by_kernels, "grid": denoise_by_grids}
+)
 """Every denoiser by name. An audit puts each attack's rows through all of them and reports the strongest."""
 
-__all__ = ["DENOISERS", "Denoiser", "denoise_by_gaussians", "denoise_by_kernels"]
+__all__ = ["DENOISERS", "Denoiser", "denoise_by_gaussians", "denoise_by_grids", "denoise_by_kernels"]

@@ -26,7 +26,7 @@ from functools import reduce
 
 import numpy as np
 
-from mooring.attacks.alignment_map import map_others_back
+from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising.gaussian import error_covariance, fit_population, fit_to_noisy_rows
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
@@ -151,7 +151,7 @@ class KernelPrior:
         codes, means, covariances = fit_population(reconstruction, view)
         if not np.array_equal(codes, view.codes_of([view.target])):
             raise DoesNotApply("The population was learnt without regard to classes, which kernels go by.")
-        theirs = map_others_back(view)
+        theirs = {i: rows for i, rows in map_back_exactly(view).items() if i != view.target}
         if not theirs:
             return cls._whitened(view, codes, {}, {_TARGET: (means, covariances)}, whiten)
         their_codes = [view.codes_of([i]) for i in theirs]

@@ -229,6 +229,7 @@ def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
     return EvaluationSpec(
         image_shape=study.image_shape or None,
         pixel_range=PIXELS,
+        columns=() if study.image_shape else study.schema.columns,
         feature_names=study.feature_names,
         feature_scales=study.schema.feature_scales,
         n_examples=n_examples,
