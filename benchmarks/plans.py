@@ -26,7 +26,7 @@ from mooring import AuditSettings, EvaluationSpec, Plan, plan_study
 from mooring.audit import PointResult
 from mooring.tables import Partition, Records, partition, read_images
 
-LIMIT = "reconstruction error at least 0.5"
+LIMIT = "error at least 0.5"
 
 
 def main() -> None:

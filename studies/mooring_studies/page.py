@@ -206,7 +206,7 @@ def _settings(spec: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in (spec if isinstance(spec, Mapping) else {}).items():
         found |= {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
-    unused = _UNUSED.get(str(found.get("kind")), ())
+    unused = [*_UNUSED.get(str(found.get("kind")), ()), *([] if found.get("sums.epsilons") else ["sums"])]
     return {
         name: value
         for name, value in found.items()

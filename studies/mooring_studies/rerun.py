@@ -1,7 +1,7 @@
-"""One row of a finished study computed again, and set beside the one that was kept.
+"""One row of a finished study computed again, and set beside the one that was kept; rows of a new method added to a study.
 
-The study runs in a temporary store that holds all other rows, with the settings that the kept table was made with; nothing
-is written into the study's own folder.
+The study runs in a temporary store that holds all other rows, with the settings that the kept table was made with. To
+compute a row again writes nothing into the study's own folder.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import heapq
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from mooring import InputError, StorageError
-from mooring_studies.comparison.results import Row, decode_rows
+from mooring.atomic_io import write_atomically
+from mooring_studies.comparison.results import Row, decode_rows, write_results
 from mooring_studies.settings.sections import convert, suggest_name
-from mooring_studies.settings.spec import Spec
+from mooring_studies.settings.spec import Spec, digest
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.store import ResultStore, read_finished
+from mooring_studies.storage.store import FACTS, ResultStore, encode_table, read_finished
 
 IDENTITY = ("case", "deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
 """What tells one row from all others."""
@@ -31,12 +32,9 @@ ROUNDING = 1e-6
 """Numbers that differ by no more than this, absolutely or relative to their size, differ by rounding."""
 
 _SAME_SCALE = 1e-6  # relative: a scale as it was read off a table
-_NOT_FIGURES = (
-    "solver_seconds",
-    "attacks_not_run_because",
-)  # times and words
+_NOT_FIGURES = ("solver_seconds", "attacks_not_run_because")  # times and words
 _NEAREST = 5
-_MORE_DRAWS_THAN_ANY = 10_000
+_EVERY_DRAW = set(range(10_000))  # more than any study has
 
 
 @dataclass(frozen=True)
@@ -164,29 +162,79 @@ def rerun_rows(
     last = max(int(row.get("deployment", 0)) for row in asked.wanted)
     spec = replace(asked.spec, deployments=min(asked.spec.deployments, last + 1))
     now = first_facts(asked.spec, device=device) | {"device": device}
-    with tempfile.TemporaryDirectory() as folder, _StoreWithoutRequested(Path(folder), now["key"], now) as store:
-        store.ask(asked)
+    with tempfile.TemporaryDirectory() as folder, _StoreOfFinished(Path(folder), now["key"], now) as store:
+        store.take_over(asked.others, asked.facts, lambda identity: _draws_of(asked.wanted, identity))
         runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
         found = {_identity(row): row for row in store.rows()[len(asked.others) :]}
     rows = [RowComparison(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
     return Rerun(tuple(rows), asked.facts, now)
 
 
-class _StoreWithoutRequested(ResultStore):
-    """A store that has everything but the rows that are asked for."""
+def add_rows(
+    folder: Path,
+    spec: Spec,
+    methods: Sequence[str],
+    *,
+    data_dir: Path | None,
+    face_model: Path | None,
+    device: str,
+    progress: Progress,
+) -> int:
+    """Add the rows of methods that a finished study does not have, tell so in its facts, and return how many there are.
 
-    def ask(self, asked: RerunRequest) -> None:
-        """Take over all other rows, and hold the run to the data that the kept ones were made from."""
-        self._wanted = asked.wanted
-        self._made_from = dict(asked.facts.get("data") or {})
-        if "rows_from" in asked.facts:
-            self._made_from["rows from"] = asked.facts["rows_from"]
-        self.append(asked.others)
+    Parameters
+    ----------
+    folder : Path
+        Of the finished study.
+    spec : Spec
+        Its settings now: those of the kept table, but for secure sums.
+    methods : sequence of str
+    data_dir, face_model, device, progress
+        As for `rerun_rows`.
+    """
+    from mooring_studies import runner
+
+    finished = read_finished(folder)
+    if finished.study != spec.name or digest(replace(spec_of(finished.facts), sums=spec.sums), "") != digest(spec, ""):
+        raise InputError(
+            "from",
+            expected=f"results of {spec.name} that were made with the settings of this version",
+            got=f"results of {finished.study}, or of other settings",
+            cure="Run the study anew.",
+        )
+    rows = decode_rows((folder / "results.parquet").read_bytes())
+    now = first_facts(spec, device=device)
+    with tempfile.TemporaryDirectory() as place, _StoreOfFinished(Path(place), now["key"], now) as store:
+
+        def left(identity: Row) -> set[int]:
+            return _EVERY_DRAW - _draws_of(store.rows(), identity) if identity.get("method") in methods else set()
+
+        store.take_over(rows, finished.facts, left)
+        runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
+        found = [row for row in store.rows()[len(rows) :] if row["method"] in methods]
+        told = (store.kept(FACTS) or {}).get("notes", [])
+    how = f"mooring {now['mooring']}, code {now['code_digest'][:16]}, {now['date']}, {now['machine']['processor']}"
+    told = [*finished.facts.get("notes", []), *told, f"rows of {' and '.join(methods)} were added to the others: {how}"]
+    if found:
+        write_results([*rows, *found], folder / "results.parquet")
+        facts = finished.facts | {"spec": spec.as_dict(), "notes": list(dict.fromkeys(told))}
+        write_atomically(folder / "facts.json", encode_table(facts), what="the facts")
+    return len(found)
+
+
+class _StoreOfFinished(ResultStore):
+    """A store that has the rows of a finished study, but for those that are to be computed."""
+
+    def take_over(self, rows: list[Row], facts: Mapping[str, Any], left: Callable[[Row], set[int]]) -> None:
+        """Have these rows, and hold the run to the data that they were made from; `left` tells draws to be computed."""
+        self._left, self._made_from = left, dict(facts.get("data") or {})
+        if "rows_from" in facts:
+            self._made_from["rows from"] = facts["rows_from"]
+        self.append(rows)
 
     def done(self, **identity: Any) -> set[int]:
-        """All draws but those that are asked for, also such as the kept table does not have."""
-        asked = (row for row in self._wanted if all(row.get(name) == value for name, value in identity.items()))
-        return set(range(_MORE_DRAWS_THAN_ANY)) - {int(row["draw"]) for row in asked if "draw" in row}
+        """All draws but those that are to be computed, also such as the kept table does not have."""
+        return _EVERY_DRAW - self._left(identity)
 
     def bind(self, name: str, value: str) -> None:
         """Refuse other data than the kept rows were made from: their numbers would not compare."""
@@ -198,6 +246,11 @@ class _StoreWithoutRequested(ResultStore):
                 cure="Point --data-dir to the same data.",
             )
         super().bind(name, value)
+
+
+def _draws_of(rows: Sequence[Row], identity: Row) -> set[int]:
+    own = (row for row in rows if all(row.get(name) == value for name, value in identity.items()))
+    return {int(row["draw"]) for row in own if "draw" in row}
 
 
 def name_row(row: Mapping[str, Any], like: Mapping[str, Any] = {}) -> str:

@@ -87,5 +87,5 @@ def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows(monkeypatch: p
     monkeypatch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.3,))
     monkeypatch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
     monkeypatch.setattr("mooring.audit.plan._HALVINGS", 0)
-    plan = planned(parts(), projection=F, n_anchor_rows=7, limit="error at least 0.1")
+    plan = planned(parts(), projection=F, n_anchor_rows=7, limit="mean error at least 0.1")
     assert {(one.point.n_components, one.point.n_anchor_rows) for one in plan.audit.points} == {(2, 7)}

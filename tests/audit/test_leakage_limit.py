@@ -21,8 +21,8 @@ def point_result(*figures: Figure) -> PointResult:
 @pytest.mark.parametrize(
     ("words", "measure", "bound", "at_least"),
     [
-        ("error at least 0.5", "centred_error", 0.5, True),
-        ("Reconstruction Error AT LEAST 0.5", "centred_error", 0.5, True),
+        ("error at least 0.5", "exposed_tenth", 0.5, True),
+        ("Mean Error AT LEAST 0.5", "centred_error", 0.5, True),
         ("  centred_error >= .25 ", "centred_error", 0.25, True),
         ("relative error ≥ 1", "relative_error", 1.0, True),
         ("decoded error>=50%", "decoded_error", 0.5, True),
@@ -31,6 +31,11 @@ def point_result(*figures: Figure) -> PointResult:
         ("identity linkage ≤ 20%", "identity_linkage", 0.2, False),
         ("exact_source_linkage at most 15 %", "exact_source_linkage", 0.15, False),
         ("attribute at most 0.6", "attribute", 0.6, False),
+        ("membership at most 5 % at 1 %", "membership_at_1_percent", 0.05, False),
+        ("membership at most 5 %", "membership_at_1_percent", 0.05, False),
+        ("outlying membership ≤ 0.2 at 0.1%", "outlying_membership_at_0.1_percent", 0.2, False),
+        ("register at most 1 %", "register_class", 0.01, False),
+        ("epsilon at most 2", "epsilon", 2.0, False),
     ],
 )
 def test_limits_are_read_as_people_write_them(words: str, measure: str, bound: float, at_least: bool) -> None:
@@ -38,6 +43,7 @@ def test_limits_are_read_as_people_write_them(words: str, measure: str, bound: f
 
 
 NO_LIMIT = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"
+NO_LIMIT += "|linkage at most 5 % at 1 %|membership at most 5 % at 2 %"
 NO_LIMIT += "|error at least nan|fame at least 0.5|error at least 0.5 and linkage at most 0.2"
 
 
@@ -57,7 +63,11 @@ def test_words_that_are_no_limit_are_refused(words: str, expected: str, refused:
 
 
 @pytest.mark.parametrize(
-    "words", ["error at least 0.5", "relative error at least 0.25", "attribute at most 60%", "linkage at most 0.4%"]
+    "words",
+    [
+        *("error at least 0.5", "mean error at least 0.25", "attribute at most 60%", "linkage at most 0.4%"),
+        *("membership at most 5% at 1%", "outlying membership at most 20% at 0.1%", "epsilon at most 2"),
+    ],
 )
 def test_a_limit_in_words_reads_as_itself_with_fractions_of_a_percent(words: str) -> None:
     limit = LeakageLimit.parse(words)
@@ -71,13 +81,13 @@ BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, Fal
 @pytest.mark.parametrize(
     ("words", "found", "met"),
     [
-        ("error at least 0.5", figure(0.6, 0.5, 0.7), True),  # an error at the low end of its interval
-        ("error at least 0.5", figure(0.6, 0.49, 0.7), False),
-        ("error at least 0.5", figure(0.4, 0.3, 0.9), False),
+        ("mean error at least 0.5", figure(0.6, 0.5, 0.7), True),  # an error at the low end of its interval
+        ("mean error at least 0.5", figure(0.6, 0.49, 0.7), False),
+        ("mean error at least 0.5", figure(0.4, 0.3, 0.9), False),
         ("linkage at most 20 %", figure(0.15, 0.1, 0.2, "linkage", True), True),  # linkage at the high end
         ("linkage at most 20 %", figure(0.15, 0.1, 0.21, "linkage", True), False),
-        ("error at least 0.6", BARE, True),  # without an interval, the value
-        ("error at least 0.61", BARE, False),
+        ("mean error at least 0.6", BARE, True),  # without an interval, the value
+        ("mean error at least 0.61", BARE, False),
     ],
 )
 def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, found: Figure, met: bool) -> None:
@@ -85,7 +95,7 @@ def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, found:
 
 
 def test_the_strongest_attack_decides() -> None:
-    limit = LeakageLimit.parse("error at least 0.5")
+    limit = LeakageLimit.parse("mean error at least 0.5")
     safe, broken = figure(0.9, 0.8, 1.0), figure(0.2, 0.1, 0.3)
     assert limit.met_at(point_result(safe))
     assert not limit.met_at(point_result(safe, broken))
@@ -93,8 +103,8 @@ def test_the_strongest_attack_decides() -> None:
 
 
 def test_where_no_attack_could_be_run_no_limit_is_met() -> None:
-    for words in ("error at least 0", "linkage at most 100 %"):
+    for words in ("mean error at least 0", "linkage at most 100 %"):
         assert not LeakageLimit.parse(words).met_at(point_result())
     undefined = Figure("centred_error", math.nan, Interval.unknown(), None, None, None, 1, False)
-    assert not LeakageLimit.parse("error at least 0").met_at(point_result(undefined))
+    assert not LeakageLimit.parse("mean error at least 0").met_at(point_result(undefined))
     assert not LeakageLimit.parse("linkage at most 100 %").met_at(point_result(figure(0.9, 0.8, 1.0)))

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit import BatchEvaluator, EvaluationSpec, simulate
-from mooring.audit.identification import make_membership_test
+from mooring.audit import AuditSettings, BatchEvaluator, EvaluationSpec, Simulation, find_strongest, simulate
+from mooring.audit.identification import audit_row_noise, make_membership_test
+from mooring.audit.leakage import measure_leakage
 from mooring.metrics import Galleries
 from mooring.tables import Partition
-from tests.auditing import audited, class_rows
+from tests.auditing import class_rows
 
 
 def test_draws_are_measured_each_by_itself(on_backend: Callable[[Any], Any]) -> None:
@@ -25,20 +26,55 @@ def test_draws_are_measured_each_by_itself(on_backend: Callable[[Any], Any]) -> 
     np.testing.assert_allclose(evaluator.error(draws)[:2], [0, np.sqrt(4.5 / 2.5)], atol=1e-15)
 
 
-@pytest.mark.parametrize(("scale", "auc", "rate"), [(0.01, (0.99, 1.0), (0.9, 1.0)), (300.0, (0.35, 0.65), (0.0, 0.1))])
+def dealt(n_rows: int, scale: float) -> tuple[Partition, Simulation]:
+    """Three participants with rows of three classes, and the study they make."""
+    parts = Partition.from_parts(*class_rows(3, n_rows, 6), rng=np.random.default_rng(0))
+    method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": scale}
+    return parts, simulate(parts.train, parts.train_labels, rng=np.random.default_rng(1), **method)
+
+
+@pytest.mark.parametrize(("scale", "auc", "rate"), [(0.01, (0.99, 1.0), (0.9, 1.0)), (300.0, (0.35, 0.65), (0.0, 0.2))])
 def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate: Any) -> None:
-    method = {"methods": ["aa-i-gdp-data-noise"], "data_noise_scales": [scale], "attacks": ["known-anchor"]}
-    one = audited(*class_rows(4, 100, 6), **method).points[0]
-    found = {name: one.worst(f"{name}membership_at_1_percent")[1] for name in ("", "outlying_")}
-    area = one.worst("membership_auc")[1]
+    parts, simulation = dealt(100, scale)
+    outcomes, _ = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2]))
+    (told,) = [outcome for outcome in outcomes if outcome.curve]
+    found = [told.figures[f"{name}membership_at_1_percent"] for name in ("", "outlying_")]
+    area = told.figures["membership_auc"]
     assert auc[0] <= area.value <= auc[1]
     assert 0.3 < area.control < 0.7  # an upload of the colluder's rows
-    assert (found[""].n, found["outlying_"].n, found[""].chance) == (150, 15, 0.01)  # two targets
-    assert all(rate[0] <= one.value <= rate[1] for one in found.values())
-    epsilon = one.worst("empirical_epsilon")[1].value
+    assert [(one.n, one.chance) for one in found] == [(150, 0.01), (15, 0.01)]
+    assert all(rate[0] <= one.value <= rate[1] for one in found)
+    epsilon = told.figures["empirical_epsilon"].value
     assert epsilon > 1 if scale < 1 else epsilon == 0
-    (told,) = [outcome for outcome in one.outcomes if outcome.curve]
-    assert (told.attack, told.curve[-1]) == ("known-anchor", (1.0, pytest.approx(1.0, abs=0.05)))
+    assert (told.attack, told.curve[-1]) == ("known-anchor", (1.0, pytest.approx(1.0, abs=0.15)))
+    shares = {name: told.figures[name] for name in ("register_class", "claims", "roster", "holder")}
+    assert all((one.value > 0.95) == (scale < 1) for one in shares.values())
+    assert all(one.control < 0.2 for name, one in shares.items() if name != "holder")
+    assert shares["holder"].control < 0.8  # of two that hold nothing of it
+    assert shares["register_class"].chance == pytest.approx(1 / 44, rel=0.2)  # 25 of a class, and 17 test rows
+
+
+@pytest.mark.parametrize("planted", [None, "a row left unrotated", "noise at half scale"])
+def test_planted_leaks_are_caught(planted: str | None) -> None:
+    parts, simulation = dealt(320, 2.0)
+    upload, truth = simulation.uploads[1], simulation.private_data[1]
+    seen = upload.representation.copy()
+    if planted == "a row left unrotated":
+        seen[5] = truth[5]
+    uploads = (simulation.uploads[0], replace(upload, representation=seen), simulation.uploads[2])
+    if planted == "noise at half scale":
+        rows = zip(simulation.secrets, simulation.uploads, simulation.private_data, strict=True)
+        halved = [secret.apply((secret.invert(one.representation) + clean) / 2) for secret, one, clean in rows]
+        uploads = tuple(replace(one, representation=seen) for one, seen in zip(uploads, halved, strict=True))
+    simulation = replace(simulation, uploads=uploads)
+    outcomes, _ = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1]))
+    row = find_strongest(outcomes, "exposed_row")
+    is_seen = (row.attack, row.figures["exposed_row"].value) == ("as uploaded", 0)
+    assert is_seen is (planted == "a row left unrotated")
+    noise = audit_row_noise(simulation)
+    assert noise.holds is (planted != "noise at half scale")
+    assert noise.measured.gaussian > 0.6 * noise.claimed
+    assert audit_row_noise(replace(simulation, data_noise_scale=0.0)) is None
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -65,7 +65,7 @@ def many_small() -> Partition:
 def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, told = tmp_path_factory.mktemp("plan"), []
     options: dict[str, Any] = {**AT_ONE, "progress": lambda *words: told.append(words)}
-    return planned(many_small, limit="error at least 0.3", folder=folder, **options), folder, told
+    return planned(many_small, limit="mean error at least 0.3", folder=folder, **options), folder, told
 
 
 def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
@@ -129,7 +129,7 @@ def coordinates(found: Plan) -> list[tuple[float, float]]:
     return made
 
 
-@pytest.mark.parametrize("words", ["error at least 0.3", "linkage at most 50 %"])
+@pytest.mark.parametrize("words", ["mean error at least 0.3", "linkage at most 50 %"])
 def test_the_frontier_is_what_no_point_beats_in_both(plan: Found, words: str) -> None:
     found = Plan(LeakageLimit.parse(words), plan[0].audit, None, "")
     every = coordinates(found)
@@ -147,7 +147,7 @@ def _but_points(found: Plan) -> tuple[Any, Any]:
 def test_a_plan_becomes_json(plan: Found) -> None:
     found = plan[0]
     plain = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
-    assert plain["target"] == "error at least 0.3"
+    assert plain["target"] == "mean error at least 0.3"
     assert plain["verdict"] == found.verdict
     assert plain["recommended"]["point"] == found.recommended.point.as_dict()  # type: ignore[union-attr]
     assert len(plain["audit"]["points"]) == len(found.audit.points)
@@ -174,7 +174,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 ) -> None:
     found, folder, _ = plan
     monkeypatch.setattr("mooring.audit.auditor.simulate", None)
-    again = planned(many_small, limit="error at least 0.3", folder=folder, **AT_ONE)
+    again = planned(many_small, limit="mean error at least 0.3", folder=folder, **AT_ONE)
     assert again.to_json() == found.to_json()
 
 
@@ -186,7 +186,7 @@ def few_large() -> Partition:
 
 def test_where_rows_are_too_few_to_tell_the_plan_says_how_many_it_would_need(few_large: Partition) -> None:
     """95 % against 92 % on 60 rows: neither 'pays' nor 'does not pay'."""
-    found = planned(few_large, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     gain = found.recommended.gain
     assert gain.low < 0 < gain.value
     assert gain.n_needed > gain.n == 60
@@ -204,7 +204,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
         "mooring.audit.auditor.measure_utility",
         lambda *given, **options: replace(measured(*given, **options), gain=lost),
     )
-    found = planned(few_large, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is found.answer is found.method is found.method_lines() is None
     assert lost.sentence() in found.verdict
     assert any(found.limit.met_at(one) for one in found.audit.points)
@@ -220,7 +220,7 @@ def test_no_sentence_writes_an_unknown_interval(few_large: Partition, monkeypatc
         return {name: replace(one, interval=Interval.unknown()) for name, one in measured(self, rebuilt).items()}
 
     monkeypatch.setattr(LeakageEvaluator, "figures", without_intervals)
-    found = planned(few_large, limit="error at least 0.2", n_components=3, learner="linear", **BY_ONE_ATTACK)
+    found = planned(few_large, limit="mean error at least 0.2", n_components=3, learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is not None
     for words in (found.verdict, found.audit.headline(), found.audit.measured("linkage") or ""):
         assert "nan" not in words
@@ -234,16 +234,16 @@ def test_a_search_without_a_grid_ends() -> None:
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
-    found = planned(few_large, limit="error at least 5", learner="linear", **BY_ONE_ATTACK)
+    found = planned(few_large, limit="mean error at least 5", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is None
-    assert "No operating point that was tried keeps to the limit (error at least 5)" in found.verdict
+    assert "No operating point that was tried keeps to the limit (mean error at least 5)" in found.verdict
     assert "Recommended:" not in found.verdict
 
 
 def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_small: Partition) -> None:
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
     options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["independent-components"]}
-    found = planned(many_small, limit="error at least 0.1", n_components=6, **options)
+    found = planned(many_small, limit="mean error at least 0.1", n_components=6, **options)
     bare = [one for one in found.audit.points if one.point.data_noise_level == 0 and found.limit.met_at(one)]
     assert bare
     if found.recommended is not None:
@@ -253,7 +253,7 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(many_
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
-    found = planned(list(few_large.train), limit="error at least 0.3", **BY_ONE_ATTACK)
+    found = planned(list(few_large.train), limit="mean error at least 0.3", **BY_ONE_ATTACK)
     assert found.limit.met_at(found.recommended)
     assert "Utility was not measured" in found.verdict
     assert found.frontier == ()
@@ -261,7 +261,7 @@ def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unkn
 
 def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) -> None:
     alike = [np.full(60, 0.5) for _ in range(3)]
-    found = planned(list(few_large.train), alike, limit="error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    found = planned(list(few_large.train), alike, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert "nan" not in found.verdict
 
 
@@ -300,7 +300,7 @@ def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_give
         title=str,
         audit=lambda at: PointResult(at, 0.1, (AttackOutcome("moments", {"centred_error": error}),), None, None),
     )
-    search = planning._Search(auditor, LeakageLimit.parse("error at least 0.5"), None, given)
+    search = planning._Search(auditor, LeakageLimit.parse("mean error at least 0.5"), None, given)
     search.at(v, 0.5, 6, 24)
     search.over_shape(widen=True)
     assert {point.n_anchor_rows for point in search.tried} == tried
@@ -310,7 +310,7 @@ def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_give
 def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_with_least_noise(
     score: float | None, chosen: float
 ) -> None:
-    search = planning._Search(SimpleNamespace(), LeakageLimit.parse("error at least 0.5"), None, None)  # type: ignore[arg-type]
+    search = planning._Search(SimpleNamespace(), LeakageLimit.parse("mean error at least 0.5"), None, None)  # type: ignore[arg-type]
     for error in (0.6, 0.9, 0.7):
         figure = Figure("error", error, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
         point, outcome = (

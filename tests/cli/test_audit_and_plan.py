@@ -93,7 +93,11 @@ def attacks_named(plain: dict[str, Any]) -> set[str]:
     """The strongest attack of every point by error."""
     points = plain.get("audit", plain)["points"]
     return {
-        min((o["figures"]["centred_error"]["value"], o["attack"]) for o in one["outcomes"] if o["figures"])[1]
+        min(
+            (o["figures"]["centred_error"]["value"], o["attack"])
+            for o in one["outcomes"]
+            if "centred_error" in o["figures"]
+        )[1]
         for one in points
     }
 

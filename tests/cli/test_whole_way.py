@@ -413,14 +413,19 @@ def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp
 def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Walk, tmp_path: Path) -> None:
     output = tmp_path / "found.parquet"
     words = ["predict", "new-patients.csv", "--study", STUDY, "--result", "result", "--output", str(output)]
-    classes.run("north", *words)
+    said = json.loads(classes.run("north", *words, "--importance", "--threshold", "0.4", "--format", "json").stdout)
+    assert said["evaluation"]["threshold"] == 0.4
+    assert said["evaluation"]["joint"]["auc"]["value"] > 0.8
+    assert {one["name"] for one in said["importance"]["columns"]} == {column.name for column in classes.study.columns}
     table, before = pq.read_table(output), output.read_bytes()
     assert table.column_names == ["prediction", "probability_no", "probability_yes"]
     assert table.num_rows == N_NEW
     output.write_bytes(b"mine")
     assert "--force" in classes.run("north", *words, code=2).stderr
     assert output.read_bytes() == b"mine"
-    classes.run("north", *words, "--force")
+    again = classes.run("north", *words, "--beside", "patients.csv", "--force").stdout
+    assert "AUC of 'yes'" in again
+    assert "difference on the same rows" in " ".join(again.split())
     assert output.read_bytes() == before
 
 

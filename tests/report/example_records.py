@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mooring.learners.evaluation import evaluate_classes
 from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
 
 COLUMNS = ("age", "weight", "height", "pressure")
+SHARES = np.column_stack([1 - np.linspace(0.05, 0.95, 30), np.linspace(0.05, 0.95, 30)])
 
 
 def example_study(names: Sequence[str]) -> Study:
@@ -109,6 +113,10 @@ def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "score": score(0.8),
             "local_only": score(0.79),
             "gain": gain(0.01, 30),
+            "evaluation": evaluate_classes(
+                np.arange(30) % 2, (np.arange(30) % 2, SHARES), (np.arange(30) % 2, SHARES[::-1]), classes=("no", "yes")
+            ).as_dict(),
+            "importance": {"metric": "AUC", "columns": [{"name": "age", "drop": 0.25, "deviation": 0.01}]},
         },
     }
 

@@ -169,7 +169,7 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
         for outcome in audit["points"][0]["outcomes"]
         if "centred_error" in outcome["figures"]
     )
-    strongest = shown["verdict"]["leakage"][0]["strongest"]
+    strongest = shown["verdict"]["leakage"][1]["strongest"]
     assert (strongest["attack"], strongest["value"]) == (attack, f"{value:.2f}")
     assert strongest["interval"]
     assert strongest["chance"]
@@ -182,9 +182,25 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
     assert shown["own_rows"]["class_counts"] == {"no": 40, "yes": 20}
     assert shown["own_rows"]["shared"]["reissued"]
     assert shown["audits"][0]["has_examples"]
-    first = shown["verdict"]["sentences"]["leakage"][0]
-    assert f"'{attack}'" in first
-    assert "lower bound" in first
+    told, rebuilt = shown["verdict"]["sentences"]["leakage"][:2]
+    assert "Can they tell that a row is in the upload?" in told
+    assert f"'{attack}'" in rebuilt
+    assert "lower bound" in rebuilt
+
+
+def test_scores_at_home_are_on_the_page_and_others_names_are_text_there(study: Study, tmp_path: Path) -> None:
+    record = participant_records({})["predict"]
+    record["evaluation"]["classes"][1] = "<b>yes</b>"
+    page = render_report(summarise(study, collect_records(write_records(tmp_path, {"predict": record}))))
+    text = body(page)
+    auc = record["evaluation"]["joint"]["auc"]
+    assert f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]" in text
+    assert all(words in text for words in ("sensitivity", "specificity", "Brier", "age +0.250 0.010", "<b>yes</b>"))
+    assert "<b>yes</b>" not in page
+    assert page.count(" rows</title>") == len(record["evaluation"]["joint"]["calibration"])
+    del record["evaluation"]["joint"]["confusion"]
+    with pytest.raises(InputError, match=r"predict\.json"):
+        collect_records(write_records(tmp_path, {"predict": record}))
 
 
 @pytest.mark.parametrize("name", ["intake", "alignment", "training", "delivery", "check", "share", "predict"])
@@ -299,11 +315,11 @@ def test_a_self_attack_that_could_not_be_run_says_why(study: Study, audit: dict[
 
 
 def test_figures_of_other_settings_are_said_to_be_of_other_settings(study: Study, audit: dict[str, Any]) -> None:
-    assert kinds(summarise(study, {}, audit)["verdict"]["leakage"]) == ["at worst", "other settings"]
+    assert kinds(summarise(study, {}, audit)["verdict"]["leakage"]) == ["membership", "at worst", "other settings"]
     same = json.loads(json.dumps(audit))
     same["points"][0]["data_noise_scale"] = study.data_noise_scale
     found = summarise(study, {}, same)["verdict"]["leakage"]
-    assert kinds(found) == ["at the study's settings"]
+    assert kinds(found) == ["membership", "at the study's settings"]
 
 
 def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: dict[str, Any]) -> None:
@@ -324,8 +340,8 @@ def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, a
 
 def test_where_some_attacks_were_left_out_the_verdict_says_so(study: Study, audit: dict[str, Any]) -> None:
     few = audit | {"description": audit["description"] | {"attacks": ["procrustes"]}}
-    assert summarise(study, {}, few)["verdict"]["leakage"][0]["in_part"]["asked"] == 1
-    assert summarise(study, {}, audit)["verdict"]["leakage"][0]["in_part"] is None
+    assert summarise(study, {}, few)["verdict"]["leakage"][1]["in_part"]["asked"] == 1
+    assert summarise(study, {}, audit)["verdict"]["leakage"][1]["in_part"] is None
 
 
 def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path) -> None:
@@ -406,7 +422,7 @@ def test_a_recommended_point_carries_what_linkage_says_and_every_error_stands_be
     point = PointResult(OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5), 0.2, (outcome,), None, None)
     about = {"rows_each": [9, 9], "n_participants": 2, "n_features": 4, "colluders": ["a"], "targets": ["b"]}
     result = AuditResult(about, References(None, None, 0), (point,))
-    page = render_plan(Plan(LeakageLimit.parse("error at least 0.5"), result, point, "Recommended."), command="c")
+    page = render_plan(Plan(LeakageLimit.parse("mean error at least 0.5"), result, point, "Recommended."), command="c")
     assert ("97% of the rows are linked, 9.7 times chance (10%)" in page) == warned
     assert ('<p class="good"><b>Recommended.' in page) == (not warned)
     assert "(guessing 0.86)" in page

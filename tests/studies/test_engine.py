@@ -47,6 +47,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.kernel import Upload
 from mooring.mechanisms.methods import METHODS
 from mooring.mechanisms.projection import no_projection, public_svd_projection
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams
 from tests.studies.support import Counting, image_deployment, image_evaluator, stand_in_for_moments
@@ -432,6 +433,26 @@ def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces
     true = galleries.candidates[np.arange(len(galleries.answers)), galleries.answers]
     whom = read.identity[partition.references[true]]
     np.testing.assert_array_equal(whom, read.identity[partition.queries[TARGET][galleries.queries]])
+
+
+def test_secure_sums_take_the_pictures_that_each_participant_has_and_features_of_public_ones(faces: FaceStudy) -> None:
+    read = faces.faces
+    partition = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
+    make = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12).sum_rows
+    assert make is not None
+    rows, features = make().rows, faces._features
+    assert rows.train_labels is not None
+    for i in range(2):
+        labelled = np.r_[partition.train[i], partition.validation[i]]
+        np.testing.assert_array_equal(rows.train[i], features[labelled])
+        np.testing.assert_array_equal(rows.train_labels[i], read.smiling[labelled])
+        np.testing.assert_array_equal(rows.test[i], features[partition.test[i]])
+        np.testing.assert_allclose(np.linalg.norm(rows.train[i], axis=1), 0.95**0.5)
+    grey = PictureFeatures(64, 64, 3).to_grey(2.0 * read.rows(read.public) - 1)
+    np.testing.assert_allclose(faces._grey(read.public), grey, atol=1e-6)
+    public = fit_to_public(PictureFeatures(64, 64), faces._grey(read.public))
+    own = np.concatenate(partition.test)
+    np.testing.assert_allclose(public.apply(faces._grey(own))[:, :-1], features[own], atol=1e-6)
 
 
 def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) -> None:

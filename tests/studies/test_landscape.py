@@ -45,6 +45,24 @@ def test_the_map_of_gains_has_a_panel_of_pooled_raw_over_local_only() -> None:
     assert "pooled raw, one model trained in the same way" in found["gain"].caption
 
 
+def test_secure_sums_have_panels_over_the_better_way_of_training_alone() -> None:
+    rows = landscape_rows()
+    cells = [{name: row[name] for name in ("deployment", "n_participants", "rows_each")} for row in rows]
+    for cell in [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in cells)]:
+        score = {"balanced_accuracy_clean": 0.62, "balanced_accuracy_clean:svm": 0.65}
+        rows.append(cell | {"method": "local-only-features", "draw": 0} | score)
+        for draw, (epsilon, reached) in enumerate([(None, 0.85), (1.0, 0.55)]):
+            row = cell | {"method": "secure-sum", "draw": draw, "balanced_accuracy_clean": reached, "n_features": 201}
+            rows.append(row | {"membership_tpr": 0.5 - 0.4 * draw} | ({} if epsilon is None else {"epsilon": epsilon}))
+    found = drawings(rows)
+    assert titles(found["gain"])[-2:] == ["sums, no noise", "sums, ε = 1"]
+    panels = found["gain"].canvas.axes[N_NOISES + 1 : N_NOISES + 3]
+    assert [text.get_text() for panel in panels for text in panel.texts] == ["+20"] * 4 + ["-10"] * 4
+    assert titles(found["membership"]) == ["sums, no noise", "sums, ε = 1"]
+    told = find({"landscape": Results.from_rows(rows)})["landscape"]
+    assert {name: len(own) for name, own in told["sums"].items()} == {"none": 4, "one": 0}
+
+
 def test_the_colours_of_the_map_of_gains_reach_as_far_as_pooled_raw() -> None:
     panel = drawings(landscape_rows())["gain"].canvas.axes[0]
     assert panel.collections[0].get_clim() == (-35.0, 35.0)  # joining gains 21 at most, pooled raw 31

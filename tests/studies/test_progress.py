@@ -16,7 +16,7 @@ def test_a_long_step_is_told_again_with_the_time_so_far(
 ) -> None:
     monkeypatch.setattr(study_progress, "_LINE_EVERY", 0.05)
     monkeypatch.setattr(study_progress, "_LOOK_EVERY", 0.01)
-    with StudyProgress(StageClock({}), takes="a day on two cores") as progress:
+    with StudyProgress(StageClock(), takes="a day on two cores") as progress:
         progress.stage("training", 1)
         time.sleep(0.4)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training: 0/1")]
@@ -26,24 +26,21 @@ def test_a_long_step_is_told_again_with_the_time_so_far(
     assert all("the whole takes a day on two cores" in line for line in lines)
 
 
-def test_an_estimate_takes_the_place_of_the_studys_words(capsys: pytest.CaptureFixture[str]) -> None:
-    ticks = iter(range(0, 10_000, 10))
-    with StudyProgress(StageClock({}, now=lambda: float(next(ticks))), takes="a day") as progress:
-        progress.stage("training", 100)
-        progress.advance()
-        progress._told = 0.0
-        progress.advance()
-    lines = capsys.readouterr().err.splitlines()
-    assert "the whole takes a day" in lines[0]
-    assert "left" in lines[-1]
-    assert "takes" not in lines[-1]
+def test_seconds_of_a_stage_that_comes_again_are_summed() -> None:
+    ticks = iter([0.0, 10.0, 11.0, 15.0, 17.0])
+    clock = StageClock(now=lambda: next(ticks))
+    for name in ("a", "b", "a", ""):
+        clock.stage(name, 2)
+        clock.advance(5)
+        assert clock.done == 2  # no more than there are
+    assert clock.seconds() == {"a": 14.0, "b": 1.0}
 
 
 @pytest.mark.parametrize("problem", [None, KeyboardInterrupt, RuntimeError])
 def test_no_thread_is_left_behind(problem: type[BaseException] | None) -> None:
     before = threading.active_count()
     expected: Any = pytest.raises(problem) if problem else nullcontext()
-    with expected, StudyProgress(StageClock({})) as progress:
+    with expected, StudyProgress(StageClock()) as progress:
         progress.stage("training", 1)
         if problem:
             raise problem

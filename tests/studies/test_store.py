@@ -15,7 +15,6 @@ import pytest
 from mooring_studies.comparison.results import read_results
 from mooring_studies.settings import spec as spec_module
 from mooring_studies.settings.spec import STUDIES, Spec, code_digest, digest, noise_draws, read_spec, spec_from
-from mooring_studies.storage.progress import StageClock, expected_stages
 from mooring_studies.storage.store import ResultStore
 
 from mooring.errors import InputError, StorageError
@@ -234,7 +233,7 @@ def test_the_key_tells_settings_and_code_apart_and_not_words() -> None:
     spec = read_spec("mnist")
     key = digest(spec, "code")
     assert key == digest(read_spec("mnist"), "code")
-    assert key == digest(changed(spec, title="other", takes="long", stages={"x": 2.0}), "code")
+    assert key == digest(changed(spec, title="other", takes="long"), "code")
     others = [
         digest(spec, "other code"),
         digest(read_spec("mnist", quick=True), "code"),
@@ -559,75 +558,6 @@ def test_final_outputs_are_the_table_the_facts_and_the_pictures(tmp_path: Path) 
         store.append([ROW])
         store.finish({"study": "mnist"})
     assert not (tmp_path / "pictures.npz").exists()  # another run's pictures do not stay beside these results
-
-
-# How long it will take still
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def __call__(self) -> float:
-        return self.at
-
-
-def test_the_estimate_is_right_for_steady_stages_of_known_weight() -> None:
-    now = Clock()
-    clock = StageClock({"a": 10.0, "b": 40.0, "c": 50.0}, now=now)
-    clock.stage("a", 10)
-    assert clock.seconds_left() is None
-    for k in range(10):
-        now.at += 1
-        clock.advance()
-        assert clock.seconds_left() == pytest.approx(99 - k)
-    clock.stage("b", 4)
-    for k in range(4):
-        now.at += 10
-        clock.advance()
-        assert clock.seconds_left() == pytest.approx(80 - 10 * k)
-        assert clock.share_done() == pytest.approx((20 + 10 * k) / 100)
-    now.at += 5
-    assert clock.seconds() == {"a": 10.0, "b": 45.0}
-
-
-def test_steps_that_are_only_found_done_do_not_make_the_estimate_too_short() -> None:
-    now = Clock()
-    clock = StageClock({"a": 100.0, "b": 100.0, "c": 100.0}, now=now)
-    clock.stage("a", 100)
-    clock.advance(100)  # all of it is in the store
-    now.at += 0.1
-    clock.stage("b", 100)
-    clock.advance(50)
-    for _ in range(25):
-        now.at += 2
-        clock.advance()
-    assert clock.seconds_left() == pytest.approx(25 * 2 + 100 * 2)
-
-
-def test_expected_stages_that_were_passed_over_are_not_waited_for() -> None:
-    now = Clock()
-    clock = StageClock({"a": 1.0, "passed": 1000.0, "b": 1.0}, now=now)
-    for name in ("a", "other", "b"):
-        clock.stage(name, 1)
-        now.at += 3
-        clock.advance()
-    assert clock.seconds_left() == 0.0
-    assert clock.share_done() == 1.0
-
-
-def test_the_stages_of_an_image_study_are_expected_deployment_by_deployment() -> None:
-    stages = expected_stages(read_spec("mnist", deployments=2))
-    controls = ("without noise", "without an anchor", "pooled raw", "training alone")
-    first = (*controls, "private-data noise", "anchor noise", "both noises")
-    assert list(stages) == [
-        *(f"deployment 0, 10 participants: {what}" for what in first),
-        *(f"deployment 1, 10 participants: {what}" for what in first[:-1]),
-    ]
-    assert stages["deployment 0, 10 participants: anchor noise"] == 2000
-    assert stages["deployment 1, 10 participants: anchor noise"] == 500
-    assert not [name for name in expected_stages(read_spec("participants")) if "private" in name]
-    assert all(expected_stages(read_spec(name)) == {} for name in ("hospitals", "census", "landscape"))
 
 
 def test_a_grid_has_no_draws_to_ask_for() -> None:

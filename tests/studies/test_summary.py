@@ -247,12 +247,12 @@ def test_settings_are_those_that_the_kind_of_study_uses() -> None:
     sections = {study: {name.partition(".")[0] for name in found if "." in name} for study, found in shown.items()}
     images = {"data", "network", "noise", "attacks", "solver"}
     assert sections == {
-        "mnist": images | {"auditor"},
-        "celeba": images,
+        "mnist": images | {"auditor", "sums"},
+        "celeba": images | {"sums"},
         "participants": images,
-        "hospitals": {"options"},
-        "census": {"options"},
-        "landscape": {"options"},
+        "hospitals": {"options", "sums"},
+        "census": {"options", "sums"},
+        "landscape": {"options", "sums"},
         "sums": {"options"},
     }
     assert all(

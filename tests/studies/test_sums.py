@@ -16,7 +16,8 @@ from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
-from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums, without_colluders_tests
+from mooring_studies.tabular.sum_line import without_colluders_tests
+from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums
 
 from tests.studies.support import Counting
 

@@ -16,7 +16,7 @@ import pytest
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.data.tables import TableRows, load_census, load_hospitals
-from mooring_studies.settings.sections import convert
+from mooring_studies.settings.sections import SumLine, convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import jobs, landscape
@@ -28,6 +28,8 @@ from mooring_studies.tabular.study import TableOptions, partition_tables, run_ta
 
 from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
+from mooring.mechanisms import public_svd_projection
+from mooring.mechanisms.secure_sum import PictureFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition
 from tests.raising import raising
@@ -461,6 +463,7 @@ def test_ranking_does_not_depend_on_how_many_rows_are_called_positive() -> None:
 def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_path: Path) -> None:
     progress = Counting()
     spec = table_spec(attacks=["known-secret", "known-anchor", "procrustes"])
+    spec = replace(spec, sums=SumLine(epsilons=("none", 1.0), n_hats=0, alone="own rows"))
     rows, facts = run(spec, heart, tmp_path / "out", progress)
     assert progress.steps == progress.totals
     results = Results.from_rows(rows)
@@ -473,7 +476,9 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
             "i-gdp": 1,
             "local-only": 4,
             "local-own": 1,
+            "local-own-features": 1,
             "pooled-raw": 1,
+            "secure-sum": 2,
             "aa-i-gdp-anchor-noise": 4,
             "aa-i-gdp-data-noise": 4,
             "aa-i-gdp-both-noise": 2,
@@ -493,7 +498,10 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
         assert error[:2].max() < error[2:].min()
     assert results.envelope("match")[results["method"] == "aa-i-gdp"].tolist() == [1.0, 1.0]
     assert np.isfinite(results["own:3"]).all()
-    assert np.isfinite(results["balanced_accuracy_clean:svm"]).all()
+    sums = results.where(method="secure-sum")
+    assert sums["n_rows"].tolist() == [facts["n_train"]] * 4
+    assert np.isnan(sums.numbers("epsilon")).tolist() == [True, False] * 2
+    assert np.isfinite(results.only(results["method"] != "secure-sum")["balanced_accuracy_clean:svm"]).all()
     assert facts["participants"] == list(SIZES)
     assert set(facts["data"]) == {f"processed.{hospital}.data" for hospital in SIZES}
     assert facts["parts"][0]["match_ceiling"] == 1.0
@@ -654,6 +662,26 @@ def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(small_land
             assert pooled[score][0] == pytest.approx(joint[score][0], abs=1e-9)
         assert pooled["balanced_accuracy"][0] > here.where(method="local-only")["balanced_accuracy"].mean()
     assert "local-only and pooled-raw learn from projected rows, as the joint model does" in facts["notes"]
+
+
+def test_secure_sums_of_a_cell_are_of_its_rows(small_landscape: SimpleNamespace) -> None:
+    digits, options = landscape._load(small_landscape.folder / "nothing"), convert(SMALL, LandscapeOptions)
+    streams = Streams.for_experiment(1)
+    pool = landscape._pool(digits, options, streams)
+    parts = landscape._deployment(pool, 20, 3, options, streams).rows
+    rows, features = landscape._sum_rows(digits, pool, parts).rows, PictureFeatures(8, 8)
+    projection = public_svd_projection(
+        np.delete(digits.train.rows, pool.train_places, axis=0), options.n_components, rng=streams.named("projection")
+    )
+    for i in range(3):
+        pictures = digits.train.rows[pool.train_places[parts.train_indices[i]]]
+        np.testing.assert_allclose(features.apply(2 * pictures - 1)[:, :-1], rows.train[i])
+        gram = (
+            projection.encode(pictures) @ projection.encode(pictures).T
+        )  # rows of a public SVD in another order agree
+        np.testing.assert_allclose(gram, parts.train[i] @ parts.train[i].T, rtol=1e-6)
+    assert rows.train_labels is parts.train_labels
+    assert [len(part) for part in rows.test] == [len(part) for part in parts.test]
 
 
 def test_rows_that_a_landscape_lacks_are_added_and_no_other_is_computed(

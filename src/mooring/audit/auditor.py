@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mooring.attacks import PublicRows
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
-from mooring.audit.identification import CachedEmbedding
+from mooring.audit.identification import CachedEmbedding, audit_row_noise
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.release import measure_point_release
@@ -186,7 +186,8 @@ class Auditor:
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         scores, scale = (found.deployed, found.noisy_test), simulation.data_noise_scale
-        result = PointResult(point, scale, outcomes, *scores, alignment, examples, found.learner, found.gain)
+        more = {"learner": found.learner, "gain": found.gain, "epsilon": audit_row_noise(simulation)}
+        result = PointResult(point, scale, outcomes, *scores, alignment, examples, **more)
         store.save(result)
         return result
 

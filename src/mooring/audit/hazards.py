@@ -36,6 +36,8 @@ _MEASURES = {
     "exposed_value": "the most exposed value",
     "exposed_column": "the most exposed column",
     "exposed_row": "the most exposed row",
+    "exposed_tenth": "the most exposed tenth of rows",
+    "membership_at_1_percent": "the rows told to be in the upload",
 }
 _FAR_ABOVE_CHANCE = 2.0
 
@@ -256,7 +258,7 @@ def judge_leakage(point: PointResult) -> tuple[str, str]:
 def _left_open(measure: str, figure: Figure) -> float:
     """What an attack leaves of guessing's error, or of what guessing misses; 1 where guessing does as well."""
     levels = [level for level in (figure.chance, figure.control) if level is not None]
-    if measure == "exposed_row":  # relative to guessing already; chance is the least error by luck
+    if measure in ("exposed_row", "exposed_tenth"):  # relative to guessing already; chance is the least error by luck
         return 1.0 if figure.value >= (figure.chance or 0.0) else figure.value
     if figure.higher_is_worse:
         without = max(levels, default=0.0)

@@ -108,7 +108,7 @@ def plan_study(
     datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None = None,
     *,
-    limit: LeakageLimit | str = "reconstruction error at least 0.5",
+    limit: LeakageLimit | str = "error at least 0.5",
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
     settings: AuditSettings | None = None,
@@ -121,8 +121,9 @@ def plan_study(
     datasets, labels
         As for `run_audit`: rows like those of the study to come.
     limit : LeakageLimit or str
-        What the strongest attack may recover, such as "error at least 0.5" or "linkage at most 20 %". It must hold at the
-        worse end of the figure's interval. "epsilon at most 2" asks for a guarantee, which secure sums carry.
+        What the strongest attack may recover, such as "error at least 0.5" (of the most exposed tenth of rows),
+        "membership at most 5 % at 1 %" or "linkage at most 20 %". It must hold at the worse end of the figure's interval.
+        "epsilon at most 2" asks for a guarantee, which secure sums carry.
     n_components : int or sequence of int, optional
         h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
         the best point found. A projection in the settings fixes it.
@@ -258,7 +259,7 @@ class _Search:
                     "limit",
                     expected="about something that can be measured on these rows",
                     got=str(self.limit),
-                    cure="Linkage needs ten rows of a class, identity linkage groups of rows, and so on.",
+                    cure="Linkage needs ten rows of a class, membership test rows, identity linkage groups of rows.",
                 )
         return self.tried[point]
 

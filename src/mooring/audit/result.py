@@ -87,6 +87,8 @@ class PointResult(Serializable):
         `deployed` over training alone, on the same rows; None where utility was not measured, and in older results.
     release : ReleaseRisk or None
         What the joint model itself gives away; None where it was not measured.
+    epsilon : EpsilonAudit or None
+        Of private-data noise, for rows that differ by σ and a map that is known; None without such noise.
     """
 
     point: OperatingPoint
@@ -99,6 +101,7 @@ class PointResult(Serializable):
     learner: str | None = None
     gain: Gain | None = None
     release: ReleaseRisk | None = None
+    epsilon: EpsilonAudit | None = None
 
     @property
     def title(self) -> str:

@@ -29,19 +29,28 @@ if TYPE_CHECKING:
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
 _MEASURES = {
-    "error": "centred_error",
-    "reconstruction error": "centred_error",
-    "relative error": "relative_error",
+    "error": "exposed_tenth",
+    "mean error": "centred_error",
     "centred error": "centred_error",
+    "relative error": "relative_error",
     "decoded error": "decoded_error",
     "linkage": "linkage",
     "identity linkage": "identity_linkage",
     "exact source linkage": "exact_source_linkage",
+    "register": "register_class",
+    "claims": "claims",
+    "holder": "holder",
+    "roster": "roster",
+    "well rebuilt": "exposed_share",
     "attribute": "attribute",
+    "membership": "membership_at_1_percent",
+    "outlying membership": "outlying_membership_at_1_percent",
     "epsilon": "epsilon",
 }
+_ERRORS = ("exposed_tenth", "centred_error", "relative_error", "decoded_error")
 _SHAPE = re.compile(
-    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)\s*$"
+    r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)"
+    r"(?:\s*at\s*(?P<rate>1|0?\.1)\s*%)?\s*$"
 )
 _ROWS_TO_ATTACK = 120
 _MOST_TARGETS = 3
@@ -274,17 +283,24 @@ class LeakageLimit:
     Attributes
     ----------
     measure : str
-        The name of a figure, such as "centred_error" or "linkage".
+        The name of a figure, such as "exposed_tenth" or "linkage".
     bound : float
     at_least : bool
         True for errors, of which more is safer; False for linkage and the like.
 
+    Notes
+    -----
+    "error" is about the most exposed tenth of rows: what a tenth of them stay below, relative to guessing a row. "mean
+    error" is over all rows, relative to their spread. "membership" is at 1 % false alarms, unless "at 0.1 %" follows.
+
     Examples
     --------
-    >>> LeakageLimit.parse("reconstruction error at least 0.5")
-    LeakageLimit(measure='centred_error', bound=0.5, at_least=True)
+    >>> LeakageLimit.parse("error at least 0.5")
+    LeakageLimit(measure='exposed_tenth', bound=0.5, at_least=True)
     >>> LeakageLimit.parse("linkage at most 20 %")
     LeakageLimit(measure='linkage', bound=0.2, at_least=False)
+    >>> LeakageLimit.parse("membership at most 5 % at 0.1 %")
+    LeakageLimit(measure='membership_at_0.1_percent', bound=0.05, at_least=False)
     """
 
     measure: str
@@ -296,7 +312,7 @@ class LeakageLimit:
         """Read a limit as people write it."""
         found = _SHAPE.match(words.lower())
         name = "" if found is None else found["measure"].replace("_", " ").strip()
-        if found is None or name not in _MEASURES:
+        if found is None or name not in _MEASURES or (found["rate"] and "membership" not in name):
             raise InputError(
                 "limit",
                 expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
@@ -311,7 +327,9 @@ class LeakageLimit:
             ) from None
         at_least = found["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
-        if at_least != measure.endswith("error"):
+        if (found["rate"] or "1") != "1":
+            measure = measure.replace("at_1", "at_0.1")
+        if at_least != (measure in _ERRORS):
             raise InputError(
                 "limit",
                 expected="'at least' for an error, 'at most' for anything else",
@@ -321,10 +339,12 @@ class LeakageLimit:
         return cls(measure, bound, at_least)
 
     def __str__(self) -> str:
-        name = next(word for word, measure in _MEASURES.items() if measure == self.measure)
+        known = self.measure.replace("at_0.1", "at_1")
+        name = next(word for word, measure in _MEASURES.items() if measure == known)
         if self.at_least or self.measure == "epsilon":
             return f"{name} at {'least' if self.at_least else 'most'} {self.bound:g}"
-        return f"{name} at most {100 * self.bound:.6g}%"
+        rate = f" at {'1' if known == self.measure else '0.1'}%" if "membership" in name else ""
+        return f"{name} at most {100 * self.bound:.6g}%{rate}"
 
     def met_by(self, figure: Figure) -> bool:
         """Whether a figure keeps to the limit even at the worse end of its interval."""
@@ -339,5 +359,8 @@ class LeakageLimit:
         return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
 
     def met_by_sums(self, result: SumResult) -> bool:
-        """Whether secure sums carry a guarantee within the limit; other limits than of ε say nothing of sums."""
-        return self.measure == "epsilon" and result.point.epsilon is not None and result.point.epsilon <= self.bound
+        """Whether secure sums carry a guarantee within a limit of ε, or keep to one of membership; others are about rows."""
+        if self.measure == "epsilon":
+            return result.point.epsilon is not None and result.point.epsilon <= self.bound
+        worst = result.worst(self.measure)
+        return worst is not None and self.met_by(worst[1])

@@ -18,11 +18,12 @@ def plan(
     limit: Annotated[
         str,
         typer.Option(
-            help="What the strongest attack may recover: 'error at least 0.5', 'linkage at most 20 %'; or the guarantee "
-            "that secure sums must carry: 'epsilon at most 2'.",
+            help="What the strongest attack may recover: 'error at least 0.5' (of the most exposed tenth of rows), "
+            "'membership at most 5 % at 1 %', 'linkage at most 20 %'; or the guarantee that secure sums must carry: "
+            "'epsilon at most 2'.",
             rich_help_panel="Study",
         ),
-    ] = "reconstruction error at least 0.5",
+    ] = "error at least 0.5",
     output: ReportFolder = Path("plan-report"),
     format: Format = "text",
 ) -> None:
@@ -34,7 +35,7 @@ def plan(
 
     Example: mooring plan patients.csv --label outcome --participants 8 --limit "epsilon at most 2"
 
-    Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "linkage at most 20 %"
+    Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "membership at most 5 % at 1 %"
     """
     with run_command(format) as console:
         from mooring.audit import plan_study

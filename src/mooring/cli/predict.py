@@ -46,6 +46,13 @@ def predict(
             help="The rows you shared: trains a model on them alone, for comparison, if the new rows have labels."
         ),
     ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="From which probability on the second of two classes counts as predicted, in scores.")
+    ] = 0.5,
+    importance: Annotated[
+        bool,
+        typer.Option("--importance", help="Measure what the model looks at, column by column, if there are labels."),
+    ] = False,
     ignore: IgnoreColumns = None,
     format: Format = "text",
 ) -> None:
@@ -61,6 +68,7 @@ def predict(
     """
     with run_command(format) as console:
         from mooring.atomic_io import require_writable, write_atomically
+        from mooring.protocol.participant.prediction import Scoring
         from mooring.protocol.transport.addresses import is_url, local_path
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
@@ -81,7 +89,10 @@ def predict(
                 cure="Give --result results/YOUR-NAME.",
             )
         with show_progress("scoring") as moved:
-            found = participant.predict(data, result=result, own_rows=beside, ignore=ignore or (), progress=moved)
+            scoring = Scoring(threshold, importance)
+            found = participant.predict(
+                data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
+            )
         write_atomically(output, _write_table(output, found.as_table()), mode=0o600, what="the predictions")
         record = {"command": quote_command(), **found.as_dict()}
         kept = participant.vault.study_folder(participant.study.folder_name) / "predict.json"
@@ -94,7 +105,26 @@ def predict(
             lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
         if found.gain is not None:
             lines.append(found.gain.sentence())
+        lines += _say_evaluation(found.as_dict())
         console.show({**found.as_dict(), "predictions": str(output)}, *lines)
+
+
+def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
+    """Sentences on the AUC, on both kinds of error, and on what the model looks at most."""
+    from mooring.report.numbers import describe_evaluation
+
+    described = describe_evaluation(record)
+    if described is None:
+        return []
+    lines = []
+    for one in described["measures"]:
+        alone = f"; alone {one['alone']}" if one["alone"] else ""
+        gain = f"; difference on the same rows {one['gain']}" if one["gain"] else ""
+        lines.append(escape(f"{one['name']}: {one['joint']}{alone}{gain}."))
+    if described["importance"]:
+        most = ", ".join(f"{escape(one['name'])} ({one['drop']})" for one in described["importance"][:5])
+        lines.append(f"What it looks at most (fall of the {described['importance_metric']} when shuffled): {most}.")
+    return [*lines, "All of it is on the page of 'mooring report', with the confusion table and the calibration."]
 
 
 def _write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> bytes:

@@ -112,7 +112,9 @@ def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
     lines = [
         (f"{name}; seen by: {summary['role']}.", ""),
         (said["joining"][0], "bold" if verdict["joining_measured"] else ""),
-        (said["leakage"][0], "bold red"),
+        *(
+            (words, "bold red") for words in said["leakage"][:2]
+        ),  # whether a row can be told to be in, and what is rebuilt
         (" ".join(said["attention"]), "yellow"),
         (f"Open {output} in a browser; print it to sign it.", ""),
     ]

@@ -16,7 +16,7 @@ from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 
 Labels = npt.NDArray[Any]
-_METRICS = {"classes": "balanced accuracy", "number": "R²"}
+METRICS = {"classes": "balanced accuracy", "number": "R²"}
 _RESAMPLES = 1000
 _LEVEL, _POWER = 0.95, 0.8
 Answer = Literal["pays", "does not pay", "cannot tell"]
@@ -148,7 +148,7 @@ def compare(
     interval = student_interval(value, error, n=n, level=_LEVEL)
     quantiles = float(ndtri((1 + _LEVEL) / 2) + ndtri(_POWER))
     needed = None if value == 0 or math.isnan(error) else math.ceil(truth.size * (quantiles * error / value) ** 2)
-    return Gain(_METRICS[kind], value, interval.low, interval.high, int(truth.size), needed)
+    return Gain(METRICS[kind], value, interval.low, interval.high, int(truth.size), needed)
 
 
 def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], rng: np.random.Generator) -> Score:
@@ -179,7 +179,7 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
         with np.errstate(divide="ignore", invalid="ignore"):
             resampled = 1 - (weights @ squares) / (weights @ around)
         resampled = resampled[np.isfinite(resampled)]
-    name = _METRICS[kind]
+    name = METRICS[kind]
     if resampled.size == 0:
         return Score(name, value, math.nan, math.nan, int(truth.size))
     low, high = np.quantile(resampled, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])

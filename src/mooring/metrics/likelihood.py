@@ -120,7 +120,8 @@ class RebuiltRows:
                 found.n_better[rows] = (ratios > right + slack).sum(axis=1)
                 found.n_tied[rows] = (np.abs(ratios - right) <= slack).sum(axis=1) - is_there
                 found.n_others[rows] = places.size - is_there
-                found.posterior[rows] = np.exp(ratios.max(axis=1) - logsumexp(ratios, axis=1))
+                evidence = np.logaddexp(logsumexp(ratios, axis=1), np.log(places.size))  # or in none of these places
+                found.posterior[rows] = np.exp(ratios.max(axis=1) - evidence)
                 found.is_right[rows] = is_there & (ratios.argmax(axis=1) == place)
         return found
 
@@ -159,7 +160,8 @@ class RegisterSearch:
     n_better, n_tied, n_others : arrays of shape (n,)
         Records that are likelier than the true one, others that are as likely, and all but the true one.
     posterior : array of shape (n,)
-        Of the likeliest record, every one being as likely before.
+        Of the likeliest record, where the register holds the row's with a probability of one half, every one being as
+        likely.
     is_right : array of bool of shape (n,)
         Whether that is the true one.
     """

@@ -18,12 +18,18 @@ from mooring.report.charts import draw_audit, order_points
 from mooring.report.frame import embed_chart, render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
 
-_MEASURES = (
-    *("membership_at_1_percent", "membership_at_0.1_percent", "outlying_membership_at_1_percent"),
-    *("outlying_membership_at_0.1_percent", "membership_auc", "empirical_epsilon"),
-    *("centred_error", "relative_error", "decoded_error", "median_r2", "linkage", "exact_source_linkage"),
-    *("exposed_value", "exposed_column", "exposed_row", "identity_linkage", "attribute", "psnr", "ssim"),
-)
+_MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
+RISKS = {
+    "Membership": (*_MEMBERSHIP, *(f"outlying_{one}" for one in _MEMBERSHIP), "membership_auc", "empirical_epsilon"),
+    "Singling out": ("register_class", "register_1000", "claims", "claims_right", "exposed_value", "exposed_row"),
+    "Linkability": ("linkage", "exact_source_linkage", "identity_linkage", "holder", "roster"),
+    "Inference": (
+        *("exposed_percent", "exposed_tenth", "exposed_half", "exposed_share", "read_column", "column_accuracy"),
+        *("exposed_column", "attribute"),
+    ),
+    "Reconstruction on the whole": ("centred_error", "relative_error", "decoded_error", "median_r2", "psnr", "ssim"),
+}
+"""Measures by the risks that regulators name: singling out, linkability, inference (opinion 05/2014 on anonymisation)."""
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
 _MOST_COLUMNS, _MOST_ROWS = 8, 4
 
@@ -133,6 +139,7 @@ def describe_point(one: PointResult) -> dict[str, Any]:
         "n_anchor_rows": one.point.n_anchor_rows if METHODS[one.point.method].uses_anchor else None,
         "strongest": _strongest(one, "centred_error"),
         "linkage": _strongest(one, "linkage"),
+        "told": _strongest(one, "membership_at_1_percent"),
         "deployed": describe_score(one.deployed),
         "gain": describe_gain(one.gain),
         "noisy_test": describe_score(one.noisy_test),
@@ -200,12 +207,17 @@ def _strongest(one: PointResult | SumResult, measure: str) -> dict[str, Any] | N
 
 
 def _detail(one: PointResult) -> dict[str, Any]:
-    """All figures of the strongest attack at one point, each beside chance, control and floor."""
-    found = {measure: _strongest(one, measure) for measure in _MEASURES}
-    return {
-        "title": one.title,
-        "figures": {measure: figure for measure, figure in found.items() if figure is not None},
+    """All figures at one point by risk, each by its strongest attack and beside chance, control and floor."""
+    risks = {}
+    for risk, measures in RISKS.items():
+        found = {measure: _strongest(one, measure) for measure in measures}
+        risks[risk] = {measure: figure for measure, figure in found.items() if figure is not None}
+    noise = one.epsilon and {
+        "claimed": f"{one.epsilon.claimed:.2f}",
+        "measured": f"{one.epsilon.measured.gaussian:.2f}",
+        "holds": one.epsilon.holds,
     }
+    return {"title": one.title, "risks": {risk: found for risk, found in risks.items() if found}, "noise": noise}
 
 
 def _least_protected_that_hides_something(result: AuditResult) -> PointResult | None:

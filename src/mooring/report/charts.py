@@ -30,14 +30,15 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Any]:
 
     `frontier` (of a plan, with its best point and the limit marked), `envelope`, `leakage`, `membership` and `examples`.
     """
-    ringed, floor = None, None
+    ringed, floor, measure = None, None, _ERROR
     if isinstance(audit, Plan):
         ringed = ("recommended" if audit.answer in ("pays", None) else "best within the limit", audit.recommended)
-        floor = audit.limit.bound if audit.limit.measure == _ERROR else None
+        if audit.limit.at_least:
+            floor, measure = audit.limit.bound, audit.limit.measure
     result = _without_markup(audit.audit if isinstance(audit, Plan) else audit)
     envelope = _envelope_at_one_point(result.points[0]) if len(result.points) == 1 else _envelope(result)
     made = {
-        "frontier": _frontier(result, ringed, floor),
+        "frontier": _frontier(result, ringed, floor, measure),
         "envelope": envelope,
         "leakage": _errors_by_attack(result),
         "membership": _membership(result),
@@ -62,12 +63,14 @@ def _without_markup(result: AuditResult) -> AuditResult:
     return replace(result, points=tuple(cleaned(one) for one in result.points))
 
 
-def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None, floor: float | None) -> Any:
+def _frontier(
+    result: AuditResult, ringed: tuple[str, PointResult | None] | None, floor: float | None, measure: str
+) -> Any:
     """Utility as deployed against what the strongest attack leaves unrecovered, a mark a point."""
     shown = [
         (one, one.deployed, *worst)
         for one in result.points
-        if one.deployed is not None and (worst := one.worst()) is not None
+        if one.deployed is not None and (worst := one.worst(measure)) is not None
     ]
     if not shown:
         return None
@@ -86,7 +89,7 @@ def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None
             hovertemplate="%{text}<br>error %{x:.2f}, score %{y:.1%}<extra></extra>",
         )
     label, chosen = ringed or ("", None)
-    if chosen is not None and chosen.deployed is not None and (worst := chosen.worst()) is not None:
+    if chosen is not None and chosen.deployed is not None and (worst := chosen.worst(measure)) is not None:
         ring = {"size": 22, "color": "rgba(0,0,0,0)", "line": {"width": 3, "color": CALM}}
         place = {"x": [worst[1].value], "y": [chosen.deployed.value], "marker": ring}
         figure.add_scatter(mode="markers", name=label, hoverinfo="skip", **place)
@@ -99,7 +102,8 @@ def _frontier(result: AuditResult, ringed: tuple[str, PointResult | None] | None
         line = {"color": INK, "width": 1.5, "dash": "dash", "shape": "vh"}
         x, y = zip(*best, strict=True)
         figure.add_scatter(x=x, y=y, mode="lines", name="frontier", line=line, hoverinfo="skip")
-    figure.update_xaxes(title="strongest attack's error (0 is exact recovery)", rangemode="tozero")
+    whose = "error of the most exposed tenth of rows" if measure == "exposed_tenth" else "error"
+    figure.update_xaxes(title=f"strongest attack's {whose} (0 is exact recovery)", rangemode="tozero")
     figure.update_yaxes(title=f"{shown[0][1].metric}, as deployed", tickformat=".0%")
     below = {"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0, "xanchor": "left"}
     return style_chart(figure, height=480, top=20).update_layout(legend=below)

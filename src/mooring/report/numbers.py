@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.learners import Gain, Score
+from mooring.learners.evaluation import Estimate, Evaluation
 from mooring.metrics import Figure
+
+_SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
 
 
 def describe_figure(figure: Figure) -> dict[str, Any]:
@@ -19,9 +22,9 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
             return None
         digits = (
             ".0%"
-            if "linkage" in figure.name
+            if "linkage" in figure.name or figure.name in _SHARES
             else ".2%"
-            if figure.name.startswith(("carriers of", "membership_at", "outlying_"))
+            if figure.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well"))
             else ".1f"
             if figure.name == "psnr"
             else ".2f"
@@ -54,6 +57,53 @@ def score_from(plain: Mapping[str, Any] | None) -> Score | None:
     if plain is None or plain.get("value") is None:
         return None
     return Score.from_dict({"low": None, "high": None, "n": 0, "metric": "score"} | dict(plain))
+
+
+def describe_evaluation(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What `mooring predict` measured on labelled rows beside the score, as text; None where it measured nothing."""
+    plain, shuffled = record.get("evaluation"), record.get("importance") or {}
+    if not plain and not shuffled:
+        return None
+    importance = [
+        {"name": one["name"], "drop": f"{one['drop']:+.3f}", "deviation": f"{one['deviation']:.3f}"}
+        for one in shuffled.get("columns") or ()
+    ]
+    found = {"measures": [], "classes": [], "importance": importance, "importance_metric": shuffled.get("metric")}
+    return found if not plain else found | _describe_models(Evaluation.from_dict(plain))
+
+
+def _describe_models(one: Evaluation) -> dict[str, Any]:
+    models, second = (one.joint, one.alone), one.classes[-1]
+    names = {
+        "auc": f"AUC of '{second}'" if len(one.classes) == 2 else "AUC, mean over classes",
+        "sensitivity": f"sensitivity, '{second}' from a probability of {one.threshold:g} on",
+        "specificity": f"specificity, '{one.classes[0]}' otherwise",
+    }
+    measures = []
+    for name, words in names.items():
+        joint, alone = (None if model is None else getattr(model, name) for model in models)
+        if joint is not None:
+            measures.append({"name": words, "joint": _written(joint), "alone": _written(alone), "gain": ""})
+    if one.auc_gain is not None and one.joint.auc is not None:
+        measures[0]["gain"] = _written(one.auc_gain, "+.3f")
+    if not math.isnan(one.joint.brier):
+        alone = "" if one.alone is None or math.isnan(one.alone.brier) else f"{one.alone.brier:.3f}"
+        measures.append(
+            {"name": "Brier score (0 is best)", "joint": f"{one.joint.brier:.3f}", "alone": alone, "gain": ""}
+        )
+    return {
+        "measures": measures,
+        "classes": list(one.classes),
+        "of": second if len(one.classes) == 2 else None,
+        "confusion": {name: model.confusion for name, model in zip(("joint", "alone"), models, strict=True) if model},
+        "calibration": [part.as_dict() for part in one.joint.calibration],
+    }
+
+
+def _written(one: Estimate | None, digits: str = ".3f") -> str:
+    if one is None:
+        return ""
+    return f"{one.value:{digits}}" + ("" if math.isnan(one.low) else f" [{one.low:{digits}}, {one.high:{digits}}]")
 
 
 def significant(value: float | None) -> str:

@@ -14,6 +14,7 @@ from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
 from mooring.report.audit_page import describe_rows, describe_sums, state_setting
 from mooring.report.charts import draw_audit
+from mooring.report.numbers import describe_evaluation
 
 _MOST_BYTES = 64 * 2**20
 _NUMBER = (int, float, type(None))
@@ -23,6 +24,12 @@ _SCORE = {"metric": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n":
 _GAIN = {**_SCORE, "n_needed": _NUMBER}
 _NAMED_SCORE = {"name": str, "score": _SCORE}
 _COEFFICIENT = ("value", "standard_error", "noise_error")
+_ESTIMATE = {"value": _NUMBER, "low": _NUMBER, "high": _NUMBER}
+_MODEL = {
+    "confusion": [[int]],
+    **dict.fromkeys(("auc", "sensitivity", "specificity"), _ESTIMATE),
+    "calibration": [{"predicted": _NUMBER, "observed": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n": int}],
+}
 _ALIGNED = {"name": str, "rows": int, "fit": _NUMBER, "flagged": _FLAG, "late": _FLAG}
 
 RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
@@ -93,7 +100,17 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
             "mooring share",
             {"rows": int, "bundle_digest": str, "reissued": _FLAG, "epsilon": _NUMBER, "epsilon_in_all": _NUMBER},
         ),
-        "predict": ("mooring predict", {"rows": int, "score": _SCORE, "local_only": _SCORE, "gain": _GAIN}),
+        "predict": (
+            "mooring predict",
+            {
+                "rows": int,
+                "score": _SCORE,
+                "local_only": _SCORE,
+                "gain": _GAIN,
+                "evaluation": {"classes": [str], "threshold": _NUMBER, "joint": _MODEL, "alone": _MODEL},
+                "importance": {"metric": _WORD, "columns": [{"name": str, "drop": float, "deviation": float}]},
+            },
+        ),
     }
 )
 """Every record by name: the command that writes it, and what it holds. Any part may be absent."""
@@ -120,6 +137,10 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
             if wrong is not None:
                 raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
             found[name] = record
+    try:
+        describe_evaluation(found.get("predict", {}))
+    except (LookupError, TypeError, ValueError):
+        raise _damaged("the record predict.json", "no evaluation of a model", "Run 'mooring predict' again.") from None
     if found.get("check", {}).get("sums"):
         _require_sum_audit(found["check"]["sums"])
     attack = found.get("check", {}).get("self_attack")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult
 from mooring.audit.hazards import state_sums
+from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
 from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_leakage
 from mooring.report.verdict import judge
@@ -53,6 +54,7 @@ def summarise(
         "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
         "alignment": _alignment(records),
         "utility": scores,
+        "evaluation": describe_evaluation(records.get("predict", {})),
         "own_rows": _own_rows(records),
         "audits": audits,
     }
@@ -77,6 +79,7 @@ def _summarise_sums(
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
         "utility": scores,
+        "evaluation": describe_evaluation(records.get("predict", {})),
         "attacked": {
             title: found
             for title, found in (("the self-attack", records.get("check", {}).get("sums")), ("the audit", audit))

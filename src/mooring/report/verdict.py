@@ -128,6 +128,8 @@ def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
     facts: list[Fact] = []
     one = result.headline_point
     assert one is not None  # a result that is trustworthy has points
+    if (told := state_membership(one)) is not None:
+        facts.append(title | {"kind": "membership", "words": told})
     found = {"in_part": in_part, "point": one.title, **state_strongest(one)}
     if audit["point"] is not None:
         facts.append(title | {"kind": "at the study's settings", **found})
@@ -142,7 +144,7 @@ def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
 def state_strongest(one: PointResult) -> Fact:
     """What the strongest attack recovers at a point, beside interval, chance and control; None where none could be run."""
     found = {"strongest": one.worst(), "linkage": one.worst("linkage")}
-    return {"exposed": list(state_exposure(one)), "membership": state_membership(one)} | {
+    return {"exposed": list(state_exposure(one))} | {
         name: None if worst is None else {"attack": worst[0], **describe_figure(worst[1])}
         for name, worst in found.items()
     }

@@ -9,7 +9,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from mooring_studies.storage.progress import StageClock, in_words
@@ -20,7 +20,7 @@ _SAVE_EVERY = 60.0
 
 
 class StudyProgress:
-    """Tells stage, steps, time and an estimate of the time left.
+    """Tells stage, steps, time, and an estimate of the time that is left of the stage.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class StudyProgress:
     save : callable
         Given the seconds of each stage now and then, so that they outlive a run that is ended.
     takes : str
-        How long the whole takes, in the study's own words: told until there is an estimate.
+        How long the whole takes, in the study's own words: stages differ too much for one to tell of the others.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class StudyProgress:
         self, clock: StageClock, *, save: Callable[[dict[str, float]], None] = lambda seconds: None, takes: str = ""
     ) -> None:
         self.clock, self.notes = clock, list[str]()
-        self._save, self._takes = save, takes
+        self._save, self._takes = save, f"the whole takes {takes}" if takes else ""
         self._one_at_a_time = threading.RLock()  # the study's threads, and the one below
         self._over = threading.Event()
         self._sign_of_life = threading.Thread(target=self._repeat, name="progress", daemon=True)
@@ -48,21 +48,22 @@ class StudyProgress:
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[steps]}"),
+            MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}", style="dim"),
+            TimeRemainingColumn(),
+            TextColumn(self._takes, style="dim"),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("starting", total=1.0, steps="", left="")
+        self._task = self._bar.add_task("starting", total=None)
         self._began = self._saved = self._told = time.monotonic()
 
     def stage(self, name: str, total: int) -> None:
         """Begin a stage of so many steps."""
         with self._one_at_a_time:
             self.clock.stage(name, total)
+            self._bar.reset(self._task, total=total, description=escape(name))
             self._tell(line=True)
 
     def advance(self, n: int = 1) -> None:
@@ -89,7 +90,7 @@ class StudyProgress:
         self._over.set()
         self._sign_of_life.join()
         self._bar.stop()
-        self.clock.finish()
+        self.clock.stage("", 0)
         self._save(self.clock.seconds())
 
     def _repeat(self) -> None:
@@ -100,16 +101,10 @@ class StudyProgress:
                     self._tell(line=True, elapsed=True)
 
     def _tell(self, *, line: bool, elapsed: bool = False) -> None:
-        seconds = self.clock.seconds_left()
-        whole = f"the whole takes {self._takes}" if self._takes else ""
-        left = whole if seconds is None else f"about {in_words(seconds)} left"
-        steps = f"{self.clock.done}/{self.clock.total}"
-        self._bar.update(
-            self._task, completed=self.clock.share_done(), description=escape(self.clock.name), steps=steps, left=left
-        )
+        self._bar.update(self._task, completed=self.clock.done)
         if line and not self._console.is_terminal:
             since = f"{in_words(time.monotonic() - self._began)} so far" if elapsed else ""
-            parts = (f"{self.clock.name}: {steps}", f"{self.clock.share_done():.0%} in all", since, left)
+            parts = (f"{self.clock.name}: {self.clock.done}/{self.clock.total}", since, self._takes)
             self._console.print(
                 ", ".join(filter(None, parts)), style="dim", markup=False, highlight=False, soft_wrap=True
             )

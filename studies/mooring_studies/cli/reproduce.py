@@ -149,7 +149,7 @@ def _run(
     from mooring_studies import runner
     from mooring_studies.cli.progress import StudyProgress
     from mooring_studies.storage.machine_facts import first_facts
-    from mooring_studies.storage.progress import StageClock, expected_stages
+    from mooring_studies.storage.progress import StageClock
     from mooring_studies.storage.store import FACTS, ResultStore
 
     facts = first_facts(spec, device=device)
@@ -165,7 +165,7 @@ def _run(
             store.keep("seconds", {name: before.get(name, 0.0) + seconds.get(name, 0.0) for name in before | seconds})
 
         takes = spec.takes_quick if spec.quick else spec.takes
-        progress = StudyProgress(StageClock(expected_stages(spec)), save=save, takes=takes)
+        progress = StudyProgress(StageClock(), save=save, takes=takes)
         try:
             with progress:
                 runner.run_study(
@@ -200,7 +200,7 @@ def _rerun(row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model
     chosen = _device(device, spec)
     asked = find_rows(folder, spec.name, choice)
     try:
-        with StudyProgress(StageClock({})) as progress:
+        with StudyProgress(StageClock()) as progress:
             return rerun_rows(asked, data_dir=data_dir, face_model=face_model, device=chosen, progress=progress)
     except KeyboardInterrupt as problem:
         raise _interrupted(problem, "Nothing was changed.") from None

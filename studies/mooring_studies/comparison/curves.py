@@ -149,11 +149,7 @@ def weighted_coefficients(curve: Curve, weights: Matrix) -> Matrix:
 
 
 def shared_bands(
-    curves: Sequence[Curve],
-    grid: ArrayLike,
-    *,
-    rng: np.random.Generator | None = None,
-    n_resamples: int = N_RESAMPLES,
+    curves: Sequence[Curve], grid: ArrayLike, *, rng: np.random.Generator | None = None, n_resamples: int = N_RESAMPLES
 ) -> list[Band]:
     """The bands of several curves on one grid, fitted to the same resamples of their draws.
 

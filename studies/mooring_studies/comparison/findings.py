@@ -30,7 +30,7 @@ from mooring_studies.comparison.findings_reading import (
     stated,
 )
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.sums_table import tabulate_sums
+from mooring_studies.comparison.sums_table import score_alone, tabulate_line, tabulate_sums
 from mooring_studies.markdown import render_markdown, write_line
 
 _MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
@@ -60,6 +60,10 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     for name, (study, read) in readers.items():
         found[name] = read(studies[study]) if study in studies else None
     found["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
+    parts = [
+        (name, part) for name in ("mnist", "celeba", "hospitals", "census") for part in _by_rows(studies.get(name))
+    ]
+    found["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
     return found | {"tables": [_on_table(name, part) for name, part in tables]}
 
@@ -193,24 +197,33 @@ def _on_participants(rows: Results) -> Figures:
 def _on_landscape(rows: Results) -> Figures:
     """Where joining pays, over rows, participants and noise."""
 
-    def gains(level: float) -> list[Figures]:
+    def gains(chosen: Results, *, on_features: bool = False) -> list[Figures]:
         found = []
         for p in rows.values("n_participants"):
             for each in rows.where(n_participants=p).values("rows_each"):
-                here = rows.where(n_participants=p, rows_each=each)
-                noisy = here.where(method=ANCHOR)
-                near = noisy.only(np.isclose(noisy["anchor_noise_scale"], level))
+                here, near = (part.where(n_participants=p, rows_each=each) for part in (rows, chosen))
                 if len(near):
-                    gain = 100 * (mean_of(near["balanced_accuracy_clean"]) - _score(here, "local-only"))
+                    alone = score_alone(here, "balanced_accuracy_clean", own_rows=False)
+                    level = max(alone.values()) if on_features else alone["columns"]
+                    gain = 100 * mean_of(near["balanced_accuracy_clean"]) - level
                     found.append({"participants": int(p), "rows_each": int(each), "gain": gain})
         return found
 
     def _score(here: Results, method: str) -> float:
         return mean_of(here.where(method=method)["balanced_accuracy_clean"])
 
-    little, much = gains(0.05), gains(0.2)
+    def pay(found: Sequence[Figures]) -> list[Figures]:
+        return [one for one in found if one["gain"] > RESOLVED_GAIN]
+
+    noisy, summed = rows.where(method=ANCHOR), rows.where(method="secure-sum")
+    little, much = (gains(noisy.only(np.isclose(noisy["anchor_noise_scale"], level))) for level in (0.05, 0.2))
+    by_sums = {
+        words: pay(gains(summed.where(epsilon=epsilon), on_features=True))
+        for words, epsilon in (("none", None), ("one", 1.0))
+        if len(summed)
+    }
     best = max(little, key=lambda one: one["gain"])
-    paying = [one for one in much if one["gain"] > RESOLVED_GAIN]
+    paying = pay(much)
     here = rows.where(n_participants=best["participants"], rows_each=best["rows_each"])
     pooled = 100 * (_score(here, "pooled-raw") - _score(here, "local-only"))
     return {
@@ -223,6 +236,7 @@ def _on_landscape(rows: Results) -> Figures:
         "n_paying": len(paying),
         "n_cells": len(much),
         "most_rows_paying": max((one["rows_each"] for one in paying), default=0),
+        "sums": by_sums,
     }
 
 

@@ -7,7 +7,10 @@ the curve for two classes, else accuracy; means over deployments, with their sta
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,28 +22,7 @@ EPSILONS: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
 _NAMES = ("no noise", "ε = 8", "ε = 2", "ε = 1")
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "VA")
 _LEARNERS = ("", ":svm")
-_REACH: Mapping[tuple[str, int], Mapping[float | None, float]] = {
-    ("digits", 40): {None: 98.5, 8.0: 95.5, 2.0: 92.0, 1.0: 87.0},
-    ("Adult", 50): {8.0: 89.3, 2.0: 88.8, 1.0: 88.3},
-    ("credit default", 50): {1.0: 72.0},
-    ("credit default", 400): {1.0: 75.5},
-    ("readmitted", 100): {1.0: 63.0},
-    ("readmitted within 30 days", 600): {1.0: 66.0},
-}
-"""What was aimed at when the mechanism was designed, in percent."""
-_OVER_ALONE = {0: -2.0, 1: -2.0, 3: 4.0}  # of a hospital at ε = 1, in points
-_PROTOTYPES: Mapping[tuple[str, int], tuple[float, ...]] = {
-    ("digits", 40): (98.8, 96.0, 92.7, 87.7),
-    ("Adult", 50): (90.0, 89.4, 89.1, 88.8),
-    ("credit default", 50): (math.nan, 76.0, 73.7, 71.7),
-    ("credit default", 400): (math.nan, 76.6, 76.1, 75.8),
-    ("readmitted", 100): (67.4, 66.5, 64.9, 63.3),
-    ("readmitted within 30 days", 600): (68.5, 68.3, 67.6, 66.4),
-    ("heart disease", 0): (89.7, 90.1, 89.3, 88.3),
-    ("heart disease", 1): (90.8, 90.8, 89.3, 88.6),
-    ("heart disease", 3): (71.9, 73.8, 74.2, 75.2),
-}
-"""What prototypes with Gaussian noise and units of rows reached at each ε; by hospital for heart disease."""
+_UNKNOWN = [math.nan] * len(EPSILONS)
 
 
 def tabulate_sums(results: Results) -> list[dict[str, Any]]:
@@ -52,6 +34,31 @@ def tabulate_sums(results: Results) -> list[dict[str, Any]]:
         hospitals = range(len(HOSPITALS)) if rows_each == 0 else (None,)
         lines += [_line(rows, case, int(rows_each), k) for k in hospitals]
     return lines
+
+
+def tabulate_line(study: str, rows: Results) -> list[str]:
+    """Secure sums beside the other methods of another study, as cells; none where the study has no such rows.
+
+    Scores are those on participants' own rows, by the area under the curve, where each trained on its own; else balanced
+    accuracy on everybody's.
+    """
+    summed = rows.where(method="secure-sum")
+    if not len(summed):
+        return []
+    by_rank = len(rows.where(method="local-own")) > 0
+    column = "auc_own_clean" if by_rank else "balanced_accuracy_clean"
+    alone = score_alone(rows, column, own_rows=by_rank)
+    each = [summed.where(epsilon=one) for one in EPSILONS]
+    p = int(summed.numbers("n_participants")[0])
+    return [
+        study,
+        f"{p} × {round(float(summed.numbers('n_rows').mean()) / p):,}",
+        "AUC, own rows" if by_rank else "accuracy",
+        *(f"{value:.1f}" for value in alone.values()),
+        *(describe_spread(rows.where(method=method).numbers(column)) for method in ("pooled-raw", "aa-i-gdp")),
+        *(describe_spread(own.numbers(column)) for own in each),
+        *(describe_spread(own.numbers("membership_tpr")) for own in (each[0], each[-1])),
+    ]
 
 
 def describe_spread(values: Vector) -> str:
@@ -73,11 +80,13 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
     column = f"auc_own:{hospital}" if hospital is not None else "auc_clean" if np.isfinite(ranked).any() else "accuracy"
     sums = [rows.where(method="secure-sum", epsilon=one) for one in EPSILONS]
     reached = [100 * _mean(own.numbers(column)) for own in sums]
-    alone = _alone(rows, column, by_hospital=hospital is not None)
-    key = case, rows_each if hospital is None else hospital
-    reach = [_REACH.get(key, {}).get(one) for one in EPSILONS]
-    if hospital in _OVER_ALONE:
-        reach[-1] = max(alone.values()) + _OVER_ALONE[hospital]
+    alone = score_alone(rows, column, own_rows=hospital is not None)
+    aims = _read_aims().get((case, rows_each, hospital), {})
+    over = aims.get("over_alone")
+    goals = aims.get("reach", _UNKNOWN) if over is None else [*_UNKNOWN[1:], max(alone.values()) + over]
+    reach, prototype = (
+        [None if math.isnan(one) else one for one in found] for found in (goals, aims.get("prototype", _UNKNOWN))
+    )
     line: dict[str, Any] = {
         "case": case if hospital is None else f"{case}, {HOSPITALS[hospital]}",
         "participants": int(rows.numbers("n_participants")[0]),
@@ -90,7 +99,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(own.numbers(column)) for own in sums],
         "reach": reach,
-        "prototype": [None if math.isnan(one) else one for one in _PROTOTYPES.get(key, (math.nan,) * 4)],
+        "prototype": prototype,
         "missed": [value is not None and mean < value - 0.05 for mean, value in zip(reached, reach, strict=True)],
         "beats_alone": [mean > max(alone.values()) for mean in reached],
         "membership_auc": [describe_spread(own.numbers("membership_auc")) for own in sums],
@@ -129,14 +138,21 @@ def _means(spreads: Sequence[str]) -> list[str]:
     return [one.partition(" ")[0] for one in spreads]
 
 
-def _alone(rows: Results, column: str, *, by_hospital: bool) -> dict[str, float]:
+def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, float]:
     """Training alone on columns and on features: the learner that is better in the mean, in percent."""
-    method = "local-own" if by_hospital else "local-only"
+    method = "local-own" if own_rows else "local-only"
     found = {}
     for words, suffix in (("columns", ""), ("features", "-features")):
         own = rows.where(method=f"{method}{suffix}")
         found[words] = 100 * max(_mean(own.numbers(f"{column}{learner}")) for learner in _LEARNERS)
     return found
+
+
+@cache
+def _read_aims() -> dict[tuple[str, int, int | None], dict[str, Any]]:
+    """What sum_aims.toml holds, by case, rows each and hospital."""
+    text = (Path(__file__).parent / "sum_aims.toml").read_text(encoding="utf-8")
+    return {(one["case"], one.get("rows_each", 0), one.get("hospital")): one for one in tomllib.loads(text)["aims"]}
 
 
 def _mean(values: Vector) -> float:

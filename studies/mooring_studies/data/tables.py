@@ -53,21 +53,8 @@ _HEART_COLUMNS = tuple(f"X{k}" for k in range(1, 15))
 _HEART_CATEGORIES = ("X3", "X7", "X11", "X13")
 _NEVER_ZERO = ("X4", "X5")  # blood pressure and cholesterol: where a hospital wrote 0, nobody had measured
 _CENSUS_COLUMNS = (
-    "age",
-    "work",
-    "weight",
-    "education",
-    "years of education",
-    "marriage",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "gain",
-    "loss",
-    "hours",
-    "country",
-    "income",
+    *("age", "work", "weight", "education", "years of education", "marriage", "occupation", "relationship"),
+    *("race", "sex", "gain", "loss", "hours", "country", "income"),
 )
 _CENSUS_UNUSED = ("weight", "education")  # a sampling weight; the years of education in words
 _CENSUS_NUMBERS = ("age", "weight", "years of education", "gain", "loss", "hours")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mooring.report import render_sentence
 from mooring.typing import Vector
 from mooring_studies.figures.fits import Line, Track
-from mooring_studies.figures.terms import BLACK, BLUE, GREY, GUESSING, INK, LINKAGE_CHANCE, PURPLE
+from mooring_studies.figures.terms import BLACK, BLUE, GREY, GUESSING, INK, LINKAGE_CHANCE, PURPLE, WINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -180,9 +180,11 @@ def draw_comparisons(
     chance: float | None,
     local: float | None = None,
     independent: float | None = None,
+    sums: Mapping[str, float | None] | None = None,
 ) -> list[EndLabel | None]:
-    """The lines that say what a utility is worth: pooled, alone, unaligned, guessing."""
+    """The lines that say what a utility is worth: secure sums, pooled, alone, unaligned, guessing."""
     return [
+        *(draw_level(axes, y, text, colour=WINE, style="-", width=1.3) for text, y in (sums or {}).items()),
         draw_level(axes, pooled, "pooled raw", colour=INK, style=(0, (7, 2)), width=1.1),
         draw_level(axes, local, "local only", colour=GREY, style="--", width=1.6),
         draw_level(axes, independent, "I-GDP", colour=PURPLE, style="-."),

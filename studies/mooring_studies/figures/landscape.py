@@ -24,8 +24,10 @@ _METHODS = {
     terms.BOTH_NOISES: "v = {v:g} and σ = {sigma:g} s",
 }
 _NO_PROTECTION = "pooled raw, no protection"
+_SCORE = "balanced_accuracy_clean"
 _CELL = ("deployment", "n_participants", "rows_each")
 _MOST_COLUMNS = 4
+_ALONE = ((terms.LOCAL_ONLY, ""), (terms.ALONE_ON_FEATURES, ""), (terms.ALONE_ON_FEATURES, ":svm"))  # and a learner
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
     if not panels:
         return []
     pooled = results.where(method=terms.POOLED_RAW)
+    summed = results.where(method=terms.SECURE_SUM)
+    epsilons = [None, *summed.values("epsilon")[::-1]] if len(summed) else []
+    sums = [(terms.name_sums(epsilon), summed.where(epsilon=epsilon)) for epsilon in epsilons]
     worth = panels + ([(_NO_PROTECTION, pooled)] if len(pooled) else [])
     found = [gains(results, rows) for _, rows in worth]
     limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(one), initial=0.0) for one in found) / 5))
@@ -70,10 +75,17 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         "resolved": f"{RESOLVED_GAIN:g}",
         "repeated": (np.mean(repeated), np.percentile(repeated, 95)) if len(repeated) else None,
         "pooled": len(pooled),
+        "sums": len(sums),
+        "n_features": int(summed.numbers("n_features")[0]) if sums else 0,
         "apart": (np.mean(apart), apart.max()) if len(apart) else None,
     }
+    recognised = _Map(
+        "membership", "members that are recognised in secure sums", "members recognised, %",
+        lambda rows: rows.percent("membership_tpr"), "OrRd", ".0f", 0, 100,
+    )  # fmt: skip
     return [
-        chart.describe(_draw_maps(material, worth, gain), "gain", "gain", unit=unit, **values),
+        chart.describe(_draw_maps(material, worth + sums, gain), "gain", "gain", unit=unit, **values),
+        *([chart.describe(_draw_maps(material, sums, recognised), "membership", "membership")] if sums else []),
         chart.describe(_draw_maps(material, panels, matched), "leakage", "leakage", unit=unit, max_of_k=max_of_k),
         chart.describe(_draw_maps(material, panels, error), "leakage-error", "leakage_error", unit=unit),
     ]
@@ -120,8 +132,8 @@ def _describe_unit(material: fits.Material) -> str:
 def compare_with_pooled(results: Results) -> list[float]:
     """Percentage points, of every cell in every deployment, by which joining without noise is above pooled raw."""
     pooled, joint = (results.where(method=method) for method in (terms.POOLED_RAW, terms.ALIGNED))
-    known = dict(zip(_places(pooled), pooled.percent("balanced_accuracy_clean"), strict=True))
-    pairs = zip(_places(joint), joint.percent("balanced_accuracy_clean"), strict=True)
+    known = dict(zip(_places(pooled), pooled.percent(_SCORE), strict=True))
+    pairs = zip(_places(joint), joint.percent(_SCORE), strict=True)
     return [float(score - known[place]) for place, score in pairs if place in known]
 
 
@@ -158,15 +170,19 @@ def noise_levels(material: fits.Material) -> Vector:
 
 
 def gains(results: Results, rows: Results) -> Vector:
-    """Percentage points over the mean of the participants' own models in the same cell of the same deployment."""
-    own = results.where(method=terms.LOCAL_ONLY)
+    """Percentage points over the mean of the participants' own models in the same cell of the same deployment.
+
+    Secure sums have other features than the rest: they are held against the better of such models, on these features too.
+    """
+    is_sum = bool(len(rows)) and rows["method"][0] == terms.SECURE_SUM
     alone: Vector = np.full(len(rows), np.nan)
-    places = np.stack([own.numbers(name) for name in _CELL], axis=1)
-    score = own.percent("balanced_accuracy_clean")
-    for k, place in enumerate(_places(rows)):
-        found = readings.mean(score[(places == place).all(axis=1)])
-        alone[k] = np.nan if found is None else found
-    return rows.percent("balanced_accuracy_clean") - alone
+    for method, learner in _ALONE if is_sum else _ALONE[:1]:
+        own = results.where(method=method)
+        places, score = np.stack([own.numbers(name) for name in _CELL], axis=1), own.percent(f"{_SCORE}{learner}")
+        for k, place in enumerate(_places(rows)):
+            found = readings.mean(score[(places == place).all(axis=1)])
+            alone[k] = np.fmax(alone[k], np.nan if found is None else found)
+    return rows.percent(_SCORE) - alone
 
 
 def error_share(rows: Results) -> Vector:

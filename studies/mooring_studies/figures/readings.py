@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,21 @@ def accuracy_of(results: Results, method: str) -> float | None:
     return mean_of(results, method, "balanced_accuracy_clean") if found is None else found
 
 
-def references(results: Results) -> dict[str, float | None]:
-    """What utilities are compared with, as `chart.draw_comparisons` takes it: training alone, and pooled raw records."""
-    return {"local": accuracy_of(results, terms.LOCAL_ONLY), "pooled": accuracy_of(results, terms.POOLED_RAW)}
+def references(results: Results) -> dict[str, Any]:
+    """What utilities are compared with, as `chart.draw_comparisons` takes it: training alone, pooled raw records, sums."""
+    return {
+        "local": accuracy_of(results, terms.LOCAL_ONLY),
+        "pooled": accuracy_of(results, terms.POOLED_RAW),
+        "sums": sums_of(results, "balanced_accuracy"),
+    }
+
+
+def sums_of(results: Results, name: str) -> dict[str, float | None]:
+    """What models from secure sums score, in percent, by the words of their lines."""
+    rows = results.where(method=terms.SECURE_SUM)
+    if not len(rows):
+        return {}
+    return {words: mean(rows.where(epsilon=epsilon).percent(name)) for words, epsilon in terms.SUMS.items()}
 
 
 def leakage_of(results: Results, method: str, kind: Kind) -> float | None:

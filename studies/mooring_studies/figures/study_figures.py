@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from mooring import InputError, MissingExtraError
 from mooring.atomic_io import make_folder, write_atomically
+from mooring.report import render_sentence
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, landscape, noise_curves, participants, pictures, tabular, tradeoff
+from mooring_studies.figures.readings import mean, split_by_rows
+from mooring_studies.figures.terms import SECURE_SUM, SUMS
 
 _IMAGES = (
     noise_curves.draw_linkage,
@@ -115,9 +118,26 @@ def draw_study(
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
     material = fits.Material(study, results, facts, fits.Fits(n_resamples))
     for function in _STUDIES[study]:
-        yield from function(material)
+        yield from (_describe_sums(drawing, results) for drawing in function(material))
     if images is not None and _STUDIES[study] is _IMAGES:
         yield from pictures.draw_pictures(study, images)
+
+
+def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
+    """The drawing; where it has lines of secure sums, its caption says what they are and what they give away."""
+    lines = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
+    if lines.isdisjoint(SUMS):
+        return drawing
+
+    def said(epsilon: float | None, name: str) -> str:
+        rows = results.where(method=SECURE_SUM, epsilon=epsilon)
+        known = [f"{mean(part.percent(name)) or 0.0:.1f}" for _, part in split_by_rows(rows)]
+        return " and ".join(dict.fromkeys(known)) + " %"
+
+    values = {"without": said(None, "membership_tpr"), "private": said(1.0, "membership_tpr")}
+    values["limit"] = said(1.0, "membership_limit")
+    words = render_sentence("captions.txt.jinja", "secure_sums", values, package="mooring_studies")
+    return replace(drawing, caption=f"{drawing.caption} {words}")
 
 
 def write_figure(drawing: chart.Drawing, folder: Path) -> Figure:

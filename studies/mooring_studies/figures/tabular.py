@@ -19,7 +19,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     words: {"colour": terms.METHOD_COLOURS[method], "marker": marker} for method, (words, marker) in terms.NOISY.items()
 }
 _NOISES = [(terms.NOISY[method][0], scale, axis) for method, scale, axis in terms.NOISES]
-_NAMED = ("pooled raw", "local only", _EVERYBODY, ALONE, terms.GUESSING, "worse than training alone")
+_NAMED = (*terms.NAMED, _EVERYBODY, ALONE)
 _HALF = 0.42  # of the width between two participants that one takes, either side of its place
 _PLACES = ((-_HALF + 0.12, -0.02), (0.08, _HALF - 0.04))  # of the points of either noise within that width
 
@@ -73,7 +73,9 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
     chance = 50.0 if low <= 50 else None
     labels = [
         chart.draw_noiseless_level(axes, quiet, "no noise"),
-        *chart.draw_comparisons(axes, pooled=pooled, independent=independent, chance=chance),
+        *chart.draw_comparisons(
+            axes, pooled=pooled, independent=independent, chance=chance, sums=readings.sums_of(rows, worth.clean)
+        ),
         *_draw_alone(axes, rows, worth.clean),
     ]
     own, colour = rows.where(method=_method_of(rows, words)), _LOOKS[words]["colour"]
@@ -158,7 +160,8 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     alone = readings.accuracy_of(rows, terms.LOCAL_OWN)
     chart.shade_below(axes, readings.accuracy_of(rows, terms.LOCAL_ONLY) if alone is None else alone)
     chance = 50.0 if low < 50 else None
-    labels = chart.draw_comparisons(axes, pooled=readings.accuracy_of(rows, terms.POOLED_RAW), chance=chance)
+    pooled, sums = readings.accuracy_of(rows, terms.POOLED_RAW), readings.sums_of(rows, _CLEAN)
+    labels = chart.draw_comparisons(axes, pooled=pooled, chance=chance, sums=sums)
     chart.write_end_labels(axes, [*labels, *_draw_alone(axes, rows, _CLEAN)])
 
 
@@ -217,12 +220,16 @@ def _draw_participant(axes: chart.Axes, results: Results, name: str, place: floa
         ends = np.array([place - _HALF, place + _HALF])
         axes.fill_between(ends, alone.min(), alone.max(), color=terms.GREY, alpha=0.12, linewidth=0, label="_range")
         axes.plot(ends, [alone.mean()] * 2, color=terms.INK, linestyle="--", linewidth=2.0, label=ALONE, zorder=3)
-    marks: tuple[tuple[str, str, Any, str, int, float], ...] = (
-        (readings.noiseless_method(results), "joined, no noise", "*", terms.INK, 12, 0.06),
-        (terms.POOLED_RAW, "pooled raw", "s", terms.GREY, 5, 0.0),
+    sums = readings.sums_of(results, name)
+    quiet, pooled = (
+        readings.mean_of(results, method, name) for method in (readings.noiseless_method(results), terms.POOLED_RAW)
     )
-    for method, words, marker, colour, size, shift in marks:
-        found = readings.mean_of(results, method, name)
+    marks: tuple[tuple[float | None, str, Any, str, int, float], ...] = (
+        (quiet, "joined, no noise", "*", terms.INK, 12, 0.06),
+        (pooled, "pooled raw", "s", terms.GREY, 5, 0.0),
+        *((y, words, "P", terms.WINE, 8, 2 * _HALF) for words, y in sums.items() if terms.SUMS[words]),
+    )
+    for found, words, marker, colour, size, shift in marks:
         if found is not None:
             look: dict[str, Any] = {"markersize": size, "linestyle": "none", "color": colour, "zorder": 6}
             axes.plot([place - _HALF + shift], [found], marker, label=words, **look)

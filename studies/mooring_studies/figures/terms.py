@@ -8,6 +8,7 @@ from __future__ import annotations
 # A colour-blind-safe palette (Okabe and Ito), and greys for what is only there to compare with.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+WINE = "#882255"
 GREY, PALE, INK = "#777777", "#bbbbbb", "#222222"
 FAINT = "#999999"
 
@@ -15,6 +16,7 @@ DATA_NOISE, ALIGNED_DATA_NOISE = "c-gdp-data-noise", "aa-i-gdp-data-noise"
 ANCHOR_NOISE, BOTH_NOISES = "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"
 COMMON, ALIGNED, INDEPENDENT = "c-gdp", "aa-i-gdp", "i-gdp"
 LOCAL_ONLY, POOLED_RAW = "local-only", "pooled-raw"
+SECURE_SUM, ALONE_ON_FEATURES = "secure-sum", "local-only-features"
 LOCAL_OWN = "local-own"  # each participant's own model on its own new rows, not on everybody's
 
 METHOD_WORDS = {
@@ -27,6 +29,7 @@ METHOD_WORDS = {
     BOTH_NOISES: "both noises",
     LOCAL_ONLY: "local only",
     POOLED_RAW: "pooled raw",
+    SECURE_SUM: "secure sums",
 }
 NOISY = {  # words and marker of a noisy method's operating points
     DATA_NOISE: ("private-data noise", "o"),
@@ -42,6 +45,15 @@ METHOD_COLOURS = {
     COMMON: BLUE,
     ALIGNED: BLUE,
 }
+
+
+def name_sums(epsilon: float | None) -> str:
+    """What a line or map of secure sums is called."""
+    return "sums, no noise" if epsilon is None else f"sums, ε = {epsilon:g}"
+
+
+SUMS = {name_sums(epsilon): epsilon for epsilon in (None, 1.0)}
+"""Lines of secure sums in charts, and their ε."""
 
 ATTACKS = {  # words, colour and marker of the paper's; of others, words are made from the name
     "known-secret": ("known secret", BLUE, "o"),
@@ -63,6 +75,8 @@ CLEAN_AXIS = "balanced accuracy as deployed, %"
 AUC_AXIS = "area under the ROC curve, %"
 MATCH_AXIS = "records matched to their source, ten-way, %"
 GUESSING = "random guessing"
+NAMED = (*SUMS, "pooled raw", "local only", GUESSING, "worse than training alone")
+"""What a chart names beside its lines, and no legend again."""
 
 _LINKAGE_AXIS = {"mnist": "exact-source linkage, %"}
 _PAPER_CHANCE = {"mnist": 10.0, "landscape": 10.0}

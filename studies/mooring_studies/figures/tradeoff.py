@@ -21,7 +21,7 @@ _STRONGEST: dict[str, tuple[Any, str]] = {
 }
 _NOISY = tuple(terms.NOISY)
 _MEASURES: dict[Kind, str] = {"match": "matched directly", "linkage": "linked by the auditor"}
-_NAMED = ("pooled raw", "local only", "I-GDP", terms.GUESSING, "worse than training alone")  # in the chart itself
+_NAMED = (*terms.NAMED, "I-GDP")
 _FEWEST, _SMOOTHING, _CELLS, _NEAR = 8, 0.05, 50, 0.35  # near: as a share of either range
 
 

@@ -18,11 +18,14 @@ import numpy.typing as npt
 
 from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
+from mooring.mechanisms.secure_sum import CONSTANT_SHARE, RowFeatures
 from mooring.randomness import Streams
+from mooring.tables import Partition
 from mooring.typing import Array, Indices, Matrix
 from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.networks import Architecture
 from mooring_studies.roles import COLLUDER
+from mooring_studies.tabular.sum_line import SumRows
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -197,6 +200,8 @@ class PreparedDeployment:
     picture_labels : array of shape (k,)
     facts : dict
         What is worth telling of this deployment.
+    sum_rows : callable, optional
+        Returns the same pictures as secure sums take them: labelled rows to train on, and test rows.
     """
 
     deployment: Deployment
@@ -207,6 +212,33 @@ class PreparedDeployment:
     pictures: npt.NDArray[np.uint8] = field(repr=False)
     picture_labels: Indices = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
+    sum_rows: Callable[[], SumRows] | None = field(default=None, repr=False)
+
+
+def make_sum_rows(
+    features: Mapping[Split, Matrix], labels: Mapping[Split, Indices], held: Mapping[Split, Any]
+) -> SumRows:
+    """Public features of everybody's pictures, without their constant; sums need no validation rows to themselves.
+
+    Parameters
+    ----------
+    features, labels : mapping of split to array
+        Of all pictures.
+    held : mapping of split to one array of indices a participant
+    """
+
+    def parts(values: Mapping[Split, Any], splits: Sequence[Split]) -> list[Any]:
+        p = len(held["train"])
+        return [np.concatenate([values[split][held[split][i]] for split in splits]) for i in range(p)]
+
+    rows = Partition.from_parts(
+        parts(features, LABELLED),
+        parts(labels, LABELLED),
+        test=parts(features, ["test"]),
+        test_labels=parts(labels, ["test"]),
+        rng=np.random.default_rng(0),  # chooses nothing: test rows are given
+    )
+    return SumRows(rows, RowFeatures(rows.n_features, CONSTANT_SHARE))
 
 
 def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from mooring.attacks import LearnedDecoder, learn_decoder
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection
+from mooring.mechanisms.secure_sum import PictureFeatures
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
-from mooring.typing import Array, Indices
+from mooring.typing import Array, Indices, Matrix
 from mooring_studies.data.digits import SIDE, DigitRows, load_digits, partition_digits
 from mooring_studies.data.downloads import find
 from mooring_studies.images.deployment import (
@@ -24,6 +25,7 @@ from mooring_studies.images.deployment import (
     Split,
     deployed,
     in_pieces,
+    make_sum_rows,
     on_device,
 )
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
@@ -66,6 +68,16 @@ class DigitStudy:
         return train_digit_auditor(
             rows.astype(np.float32) / 255, labels, seed=seed, device=self.device, epochs=self.spec.auditor.epochs
         )
+
+    @cached_property
+    def _features(self) -> dict[Split, Matrix]:
+        """Public features of every digit, as secure sums take them: deployments only deal them anew."""
+        features = PictureFeatures(SIDE, SIDE)
+        train, test = (
+            in_pieces(lambda rows: features.apply(rows / 127.5 - 1)[:, :-1], images)
+            for images in (self.digits.train_images, self.digits.test_images)
+        )
+        return {"train": train, "validation": train, "test": test}
 
     def prepare(self, streams: Streams, *, n_participants: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for one deployment."""
@@ -126,6 +138,7 @@ class DigitStudy:
                     evaluator.linkage(evaluator.queries[None], evaluator.learned_decoder)[0]
                 ),
             },
+            sum_rows=lambda: make_sum_rows(self._features, {split: classes(split) for split in SPLITS}, held),
         )
 
     def _evaluator(

@@ -16,11 +16,7 @@ Found = TypeVar("Found")
 
 
 def pieces_that_fit(
-    work: Callable[[Items], Found],
-    items: Items,
-    at_once: int,
-    *,
-    make_room: Callable[[], None] = lambda: None,
+    work: Callable[[Items], Found], items: Items, at_once: int, *, make_room: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Items, Found]]:
     """Do work on so many items at a time, and on half as many from the moment on that memory does not suffice.
 

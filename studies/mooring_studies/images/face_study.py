@@ -13,9 +13,10 @@ import numpy as np
 from mooring.atomic_io import hash_file
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, public_svd_projection
+from mooring.mechanisms.secure_sum import PictureFeatures, fit_to_public
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
-from mooring.typing import Array
+from mooring.typing import Array, Indices, Matrix
 from mooring_studies.data.downloads import find
 from mooring_studies.data.face_model import (
     FILE_NAME,
@@ -24,8 +25,16 @@ from mooring_studies.data.face_model import (
     face_model_on_gpu,
     open_face_model,
 )
-from mooring_studies.data.faces import PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
-from mooring_studies.images.deployment import SPLITS, PreparedDeployment, Split, deployed, in_pieces, on_device
+from mooring_studies.data.faces import IMAGE_SHAPE, PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
+from mooring_studies.images.deployment import (
+    SPLITS,
+    PreparedDeployment,
+    Split,
+    deployed,
+    in_pieces,
+    make_sum_rows,
+    on_device,
+)
 from mooring_studies.images.evaluator import Decoder, Embedder, ImageEvaluator
 from mooring_studies.networks import FACES
 from mooring_studies.roles import TARGET
@@ -74,6 +83,20 @@ class FaceStudy:
         encoded[pool] = in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), pool, size=2048)
         return encoded
 
+    @cached_property
+    def _features(self) -> Matrix:
+        """Features of every image of the participants' pool, fitted to the public ones, as secure sums take them."""
+        pool = np.flatnonzero(self.faces.pool != PUBLIC)
+        features = fit_to_public(PictureFeatures(*IMAGE_SHAPE[:2]), in_pieces(self._grey, self.faces.public, size=2048))
+        found = np.full((len(self.faces), features.n_components), np.nan)
+        found[pool] = in_pieces(lambda rows: features.apply(self._grey(rows))[:, :-1], pool, size=2048)
+        return found
+
+    def _grey(self, indices: Indices) -> Matrix:
+        """Images without colour, in [−1, 1]."""
+        pixels = self.faces.rows(indices).reshape(len(indices), -1, IMAGE_SHAPE[2])
+        return np.asarray(2 * pixels.mean(axis=2, dtype=np.float64) - 1)
+
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for the first participants of an allocation."""
         partition = partition_faces(
@@ -117,10 +140,8 @@ class FaceStudy:
             rms=root_mean_square(parts["train"]),
             pictures=self.faces.images(queries[:_SHOWN]),
             picture_labels=partition.identities[TARGET][:_SHOWN],
-            facts={
-                "linkage_ceiling": float(evaluator.linkage_of(clean[None])[0]),
-                "n_public": len(self.faces.public),
-            },
+            facts={"linkage_ceiling": float(evaluator.linkage_of(clean[None])[0]), "n_public": len(self.faces.public)},
+            sum_rows=lambda: make_sum_rows(dict.fromkeys(SPLITS, self._features), dict.fromkeys(SPLITS, smiling), held),
         )
 
 

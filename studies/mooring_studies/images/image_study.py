@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,12 @@ from mooring_studies.comparison.results import Row
 from mooring_studies.images.deployment import Levels, PreparedDeployment, strong_draws
 from mooring_studies.images.execution import pieces_that_fit
 from mooring_studies.images.leakage import Attacker
-from mooring_studies.images.representations import (
-    AlignedDraws,
-    aligned_draws,
-    aligned_rows,
-    coupled_draws,
-    data_noise,
-)
+from mooring_studies.images.representations import AlignedDraws, aligned_draws, aligned_rows, coupled_draws, data_noise
 from mooring_studies.images.row_writer import Draws, Parts, RowWriter
 from mooring_studies.images.utility import scored, trained, without_protection
 from mooring_studies.networks import Schedule
 from mooring_studies.settings.spec import Spec, noise_draws
+from mooring_studies.tabular.sum_line import sum_jobs
 
 _BYTES_OF_ANCHORS = {"cpu": 2**30, "cuda": 12 * 2**30}
 _BYTES_OF_ROWS = {"cpu": 2**29, "cuda": 16 * 2**30}
@@ -92,6 +87,8 @@ class ImageStudy:
             ("pooled raw", self.pooled),
             ("alone", self.alone),
         ]
+        if self.spec.sums.epsilons and self.prepared.sum_rows is not None:
+            parts.append(("secure sums", self.secure_sums))
         if self.spec.noise.data:
             parts.append(("private-data noise", self.private_data_noise))
         if self.spec.noise.anchor:
@@ -153,6 +150,17 @@ class ImageStudy:
         left = self._kept.begin("training alone", ("local-only",), n_alone)
         if left.size:
             self._without_protection("local-only", {int(participant): [int(participant)] for participant in left})
+
+    def secure_sums(self) -> None:
+        """One model from everybody's sums, at each ε, and training alone on the same features."""
+        assert self.prepared.sum_rows is not None
+        line, streams = self.spec.sums, self.deployment.streams
+        jobs = sum_jobs(cache(self.prepared.sum_rows), line, streams, seed=self.spec.seed)
+        for method in dict.fromkeys(named["method"] for named, _ in jobs):
+            own = [job for job in jobs if job[0]["method"] == method]
+            for draw in self._kept.begin("secure sums", (method,), len(own)):
+                named, measure = own[draw]
+                self._kept.now([{**self._kept.identity, **named, **measure()}])
 
     def private_data_noise(self) -> None:
         """C-GDP with noise on the rows, and AA-I-GDP with the same noise, coupled, where that is studied."""
@@ -242,10 +250,7 @@ class ImageStudy:
 
     def _without_protection(self, method: str, groups: Mapping[int, Sequence[int]]) -> None:
         utilities = without_protection(
-            self.deployment,
-            list(groups.values()),
-            architecture=self.prepared.architecture,
-            schedule=self._schedule,
+            self.deployment, list(groups.values()), architecture=self.prepared.architecture, schedule=self._schedule
         )
         rows = [self._kept.row(method, draw, 0.0, 0.0, strong=False) for draw in groups]
         self._kept.now([row | utility for row, utility in zip(rows, utilities, strict=True)])

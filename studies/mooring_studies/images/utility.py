@@ -69,11 +69,7 @@ def _columns(ensemble: Ensemble, rows: Array, clean_rows: Array | None, labels: 
 
 
 def without_protection(
-    deployment: Deployment,
-    groups: Sequence[Sequence[int]],
-    *,
-    architecture: Architecture,
-    schedule: Schedule,
+    deployment: Deployment, groups: Sequence[Sequence[int]], *, architecture: Architecture, schedule: Schedule
 ) -> list[dict[str, Any]]:
     """The model of each group of participants who see each other's rows, tested on everybody's test rows.
 

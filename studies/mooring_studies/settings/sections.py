@@ -143,6 +143,35 @@ class SolverSettings:
     tolerance: Positive = 1e-7
 
 
+@dataclass(frozen=True)
+class SumLine:
+    """Secure sums beside a study's other methods: one row at each ε in every deployment, none where no ε is named.
+
+    Attributes
+    ----------
+    epsilons : tuple of float or "none"
+        "none" is for sums without noise, which carry no guarantee.
+    delta : float
+    n_colluders : int
+        Participants that the noise allows for.
+    n_hats : int
+        Hat functions of a number of a table; in the study of sums every case has its own.
+    alone : int or "own rows"
+        Participants who train alone on the same features, the first ones; or all of them, each scored on its own rows.
+    """
+
+    epsilons: tuple[float | Literal["none"], ...] = ()
+    delta: float = 1e-5
+    n_colluders: AtLeastZero = 1
+    n_hats: AtLeastZero = 5
+    alone: AtLeastZero | Literal["own rows"] = 0
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows of results there are in a deployment."""
+        return len(self.epsilons) + (1 if self.alone == "own rows" else self.alone)
+
+
 def draw_levels(
     ranges: Sequence[NoiseRange | JointRange], kind: NoiseKind, streams: Streams, rms: float
 ) -> tuple[Matrix, Matrix]:

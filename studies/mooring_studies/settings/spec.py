@@ -30,6 +30,7 @@ from mooring_studies.settings.sections import (
     NoiseKind,
     NoiseSettings,
     SolverSettings,
+    SumLine,
     convert,
     draw_levels,
     share_out,
@@ -39,23 +40,11 @@ from mooring_studies.settings.sections import (
 STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape", "sums")
 _TELLING = ("cli", "demo.py", "report")
 _TELLING_OF_STUDIES = (
-    "cli",
-    "comparison",
-    "figures",
-    "markdown.py",
-    "page.py",
-    "redraw.py",
-    "rerun.py",
-    "storage",
-    "summary.py",
+    *("cli", "comparison", "figures", "storage"),
+    *("markdown.py", "page.py", "redraw.py", "rerun.py", "summary.py"),
 )
-_TOLD_ONLY = (
-    "title",
-    "paper_section",
-    "needs",
-    "takes",
-    "takes_quick",
-)  # words for a reader: no result depends on them
+# Words for a reader, which no result depends on:
+_TOLD_ONLY = ("title", "paper_section", "needs", "takes", "takes_quick")
 
 
 @dataclass(frozen=True)
@@ -78,9 +67,9 @@ class Spec:
     noise: NoiseSettings = field(default_factory=NoiseSettings)
     attacks: AttackSettings = field(default_factory=AttackSettings)
     solver: SolverSettings = field(default_factory=SolverSettings)
+    sums: SumLine = field(default_factory=SumLine)
     extra_draws: AtLeastOne = 50
     options: Mapping[str, Any] = field(default_factory=dict)
-    stages: Mapping[str, float] = field(default_factory=dict)
 
     def with_draws(self, n: int) -> Spec:
         """The same study with n draws of each noise, shared out over its ranges as before."""
@@ -182,7 +171,7 @@ def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tu
 
 def digest(spec: Spec, code_digest: str) -> str:
     """A key for everything that results depend on, but for data files and the machine."""
-    plain = {name: value for name, value in spec.as_dict().items() if name not in (*_TOLD_ONLY, "stages")}
+    plain = {name: value for name, value in spec.as_dict().items() if name not in _TOLD_ONLY}
     text = json.dumps(plain, sort_keys=True) + code_digest
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -80,7 +80,7 @@ class ResultStore:
             read = [self._read(chunks[number], decode_rows, again) for number in sorted(chunks)]
             self._rows = [row for rows in read for row in rows or ()]
             if self._read(self.place / "made.json", decode_table) is None:
-                self._write(self.place / "made.json", _json(facts))
+                self._write(self.place / "made.json", encode_table(facts))
         except BaseException:
             self.close()
             raise
@@ -116,7 +116,7 @@ class ResultStore:
                 f"what is kept as {name!r}", expected="all arrays or none", got="some of each", cure="Keep them apart."
             )
         if not any(arrays):
-            self._write(path.with_name(f"{name}.json"), _json(value))
+            self._write(path.with_name(f"{name}.json"), encode_table(value))
             path.with_name(f"{name}.npz").unlink(missing_ok=True)
             return
         if any(one.dtype == object for one in value.values()):
@@ -162,7 +162,7 @@ class ResultStore:
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Write the final outputs: results.parquet, facts.json, and pictures.npz where pictures were kept."""
         write_results(self._rows, self.folder / "results.parquet")
-        self._write(self.folder / "facts.json", _json(facts))
+        self._write(self.folder / "facts.json", encode_table(facts))
         pictures = self._read(self.place / "kept" / f"{PICTURES}.npz", bytes)
         if pictures is not None:
             self._write(self.folder / "pictures.npz", pictures)
@@ -343,5 +343,6 @@ def _made_from_another(name: str, before: str, now: str) -> InputError:
     )
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def encode_table(value: Mapping[str, Any]) -> bytes:
+    """A table of plain values as JSON, as `decode_table` reads it."""
     return (json.dumps(to_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -56,10 +56,7 @@ class Options:
     alone: int
 
     def __post_init__(self) -> None:
-        for name, found, known in (
-            ("learners", self.learners, LEARNERS),
-            ("attacks", self.attacks, REGISTRY),
-        ):
+        for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, REGISTRY)):
             strangers = [one for one in found if one not in known]
             if strangers:
                 raise ValueError(f"Expected {name} among {', '.join(known)}, not {strangers[0]!r}")
@@ -90,9 +87,10 @@ class Measurer:
         identity: Row,
         *,
         references: Partition,
+        sums: Sequence[Job],
         seed: int,
     ) -> None:
-        """Append the references, which are one step of progress, and then every point.
+        """Append the references, which are one step of progress, then secure sums, and then every point.
 
         Parameters
         ----------
@@ -103,6 +101,8 @@ class Measurer:
             What all rows of the deployment have in common.
         references : Partition
             The rows that participants learn from alone.
+        sums : sequence of Job
+            See `mooring_studies.tabular.sum_line`.
         seed : int
             That of the references.
         """
@@ -110,13 +110,9 @@ class Measurer:
             self.store, reference_jobs(references, self.options, seed=seed), identity, own_scores=self.own_scores
         )
         self.progress.advance()
-        jobs: list[Job] = [
-            (
-                {"method": point.method, "draw": point.draw},
-                partial(measured, deployment, point, options=self.options, seed=own),
-            )
-            for point, own in points
-        ]
+        measure = partial(measured, deployment, options=self.options)
+        named = ((point, {"method": point.method, "draw": point.draw}, own) for point, own in points)
+        jobs: list[Job] = [*sums, *((name, partial(measure, point, seed=own)) for point, name, own in named)]
         append_missing(self.store, jobs, identity, own_scores=self.own_scores, after_each=self.progress.advance)
 
 

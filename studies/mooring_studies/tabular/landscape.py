@@ -13,9 +13,11 @@ The rows are MNIST's. Where its files are absent, scikit-learn's small digits ta
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ import numpy as np
 
 from mooring.learners import LEARNERS
 from mooring.mechanisms import public_svd_projection
+from mooring.mechanisms.secure_sum import CONSTANT_SHARE, PictureFeatures, RowFeatures
 from mooring.randomness import Streams
-from mooring.tables import Records, partition
+from mooring.tables import Partition, Records, partition
+from mooring.typing import Indices, Matrix
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.digits import SHAPES, load_digits
 from mooring_studies.data.downloads import data_folder, find_packed
@@ -35,6 +39,7 @@ from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 from mooring_studies.tabular.deployment import Deployment, Point, make_deployment
 from mooring_studies.tabular.jobs import Measurer, Options, deployment_streams, keep_facts
+from mooring_studies.tabular.sum_line import NOTES, SumRows, sum_jobs
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,16 @@ class LandscapeOptions(Options):
 
 
 @dataclass(frozen=True, eq=False)
+class Pool:
+    """Projected rows to deal and to test on, and where each stands among the digits."""
+
+    train: Records = field(repr=False)
+    test: Records = field(repr=False)
+    train_places: Indices = field(repr=False)
+    test_places: Indices = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Digits:
     """Rows to deal and rows to test on, as they are.
 
@@ -88,6 +103,13 @@ class Digits:
     test: Records = field(repr=False)
     name: str
     checksums: Mapping[str, str]
+
+    @cached_property
+    def features(self) -> tuple[Matrix, Matrix]:
+        """Public features of all pictures, without their constant, as secure sums take them."""
+        side = math.isqrt(self.train.n_features)
+        features = PictureFeatures(side, side)
+        return features.apply(2 * self.train.rows - 1)[:, :-1], features.apply(2 * self.test.rows - 1)[:, :-1]
 
     @property
     def are_mnist(self) -> bool:
@@ -117,7 +139,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         store.bind(file, checksum)
     n_train, n_test = _pool_sizes(options, digits)
     sizes = [options.sizes(deployment, n_train) for deployment in range(spec.deployments)]
-    progress.stage("sizes", sum(len(part) for part in sizes) * (len(options.points(1.0)) + 1))
+    progress.stage("sizes", sum(len(part) for part in sizes) * (len(options.points(1.0)) + spec.sums.n_rows + 1))
     cells = []
     # Participants are dealt alike here, so what each scores on its own few rows is left out.
     measurer = Measurer(options, store, progress, own_scores=False)
@@ -129,7 +151,8 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
             made = _deployment(pool, rows_each, p, options, own)
             identity = {"deployment": deployment, "n_participants": p, "rows_each": rows_each}
             points = [(point, spec.seed) for point in options.points(made.standard_deviation)]
-            measurer.measure(made, points, identity, references=made.rows, seed=spec.seed)
+            sums = sum_jobs(partial(_sum_rows, digits, pool, made.rows), spec.sums, own, seed=spec.seed)
+            measurer.measure(made, points, identity, references=made.rows, sums=sums, seed=spec.seed)
             cells.append(identity | _facts_of(made))
     facts = {"rows_from": digits.name, "data": dict(digits.checksums), "n_train": n_train, "n_test": n_test}
     notes = [
@@ -140,6 +163,8 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         "private-data noise in the options is in standard deviations of the projected rows, columns centred",
         "match and error are in the projected space; look-alikes are rows of the same class",
         "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
+        "secure sums take pictures, by public features, not projected rows",
+        *NOTES,
     ]
     keep_facts(store, "sizes", began, first_facts(spec) | facts | {"cells": cells, "notes": notes})
 
@@ -173,7 +198,7 @@ def _pool_sizes(options: LandscapeOptions, digits: Digits) -> tuple[int, int]:
     return n_rows - min(options.n_public, n_rows // 5), min(options.n_test, digits.test.n_rows)
 
 
-def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> tuple[Records, Records]:
+def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
     """Projected rows to deal and to test on; the projection is made from public rows, which are taken out."""
     train, test = digits.train, digits.test
     assert train.labels is not None
@@ -183,16 +208,27 @@ def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> tuple[
     public, kept = order[n_train:], order[:n_train]
     projection = public_svd_projection(train.rows[public], options.n_components, rng=streams.named("projection"))
     tested = streams.named("test").permutation(test.n_rows)[:n_test]
-    return (
+    return Pool(
         Records(rows=projection.encode(train.rows[kept]), labels=train.labels[kept]),
         Records(rows=projection.encode(test.rows[tested]), labels=test.labels[tested]),
+        kept,
+        tested,
     )
 
 
-def _deployment(
-    pool: tuple[Records, Records], rows_each: int, p: int, options: LandscapeOptions, streams: Streams
-) -> Deployment:
-    train, test = pool
+def _sum_rows(digits: Digits, pool: Pool, parts: Partition) -> SumRows:
+    """The rows of a cell as secure sums take them."""
+    train, test = digits.features
+    own = replace(
+        parts,
+        train=tuple(train[pool.train_places[indices]] for indices in parts.train_indices),
+        test=tuple(np.array_split(test[pool.test_places], parts.n_participants)),
+    )
+    return SumRows(own, RowFeatures(train.shape[1], CONSTANT_SHARE))
+
+
+def _deployment(pool: Pool, rows_each: int, p: int, options: LandscapeOptions, streams: Streams) -> Deployment:
+    train, test = pool.train, pool.test
     test_labels: list[Any] = np.array_split(np.asarray(test.labels), p)
     parts = partition(train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
     return make_deployment(

@@ -11,16 +11,19 @@ the projected rows, in the results absolute.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
 from mooring import InputError
 from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
+from mooring.mechanisms.secure_sum import TableFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition, partition
+from mooring.typing import Matrix
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.tables import TableRows, load_tables, standardise
 from mooring_studies.settings.sections import convert
@@ -30,6 +33,7 @@ from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 from mooring_studies.tabular.deployment import Deployment, Point, make_deployment
 from mooring_studies.tabular.jobs import Measurer, Options, deployment_streams, keep_facts
+from mooring_studies.tabular.sum_line import NOTES, SumRows, declared_columns, make_table_features, sum_jobs, take_rows
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,10 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     for note in tables.unlike:
         progress.note(note)
     parts = list(product(range(spec.deployments), options.rows_each))
-    progress.stage("points", len(parts) * (len(list(options.points(1.0))) + 1))
+    progress.stage("points", len(parts) * (len(list(options.points(1.0))) + spec.sums.n_rows + 1))
     facts: Row = first_facts(spec) | {"parts": []}
     measurer = Measurer(options, store, progress)
+    encode_for_sums = cache(lambda: make_table_features(tables, declared_columns(options.source), spec.sums.n_hats))
     for deployment, rows_each in parts:
         streams, seed = deployment_streams(spec, deployment), spec.seed + 1000 * deployment
         partition, projection = partition_tables(tables, options, rows_each, streams)
@@ -102,7 +107,8 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
         }
         facts["parts"].append(identity | _facts_of(made, partition))
         points = [(point, seed + point.draw) for point in options.points(made.rms)]
-        measurer.measure(made, points, identity, references=partition, seed=seed)
+        sums = sum_jobs(partial(sum_rows, partition, encode_for_sums), spec.sums, streams, seed=seed)
+        measurer.measure(made, points, identity, references=partition, sums=sums, seed=seed)
     keep_facts(store, "points", began, facts | _facts_of_tables(tables, partition, options))
 
 
@@ -124,6 +130,7 @@ def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOpti
             "auc columns: areas under the ROC curve, as deployed; auc_own_clean is the mean of participants' own",
             "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
             "match and error are in the projected space; look-alikes are rows of the same class",
+            *NOTES,
         ],
     }
 
@@ -152,6 +159,12 @@ def partition_tables(
             cure="Set some rows aside as public, or n_components = 0.",
         )
     return parts, public_svd_projection(parts.public, options.n_components, rng=streams.named("projection"))
+
+
+def sum_rows(parts: Partition, encode: Callable[[], tuple[TableFeatures, Matrix]]) -> SumRows:
+    """The rows of a partition as secure sums take them: encoded by declared columns, not standardised or projected."""
+    features, rows = encode()
+    return SumRows(take_rows(parts, rows), features)
 
 
 def table_deployment(

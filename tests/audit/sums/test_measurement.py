@@ -180,6 +180,11 @@ def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
     assert met == {None: False, 1.0: True, 2.0: True}
     assert not limit.met_at(PointResult(POINT, 0.5, (), None, None))
     assert not LeakageLimit.parse("error at least 0.5").met_by_sums(plan.sums)
+    told = plan.sums.worst("membership_at_1_percent")[1].interval.high
+    met = [
+        LeakageLimit("membership_at_1_percent", told + more, False).met_by_sums(plan.sums) for more in (-0.001, 0.001)
+    ]
+    assert met == [False, True]
 
 
 def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) -> None:

@@ -15,13 +15,15 @@ from mooring.audit.result import AttackOutcome
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
-from mooring.metrics import Figure, Interval, Membership, bound_epsilon, wilson
+from mooring.metrics import EpsilonAudit, Figure, Interval, Membership, bound_epsilon, wilson
 from mooring.metrics.likelihood import Densities, RebuiltRows, RegisterSearch, name_holders
+from mooring.metrics.membership import gaussian_epsilon
 from mooring.tables import Partition
 from mooring.typing import Array, Matrix
 
 Codes = npt.NDArray[np.intp]
 _MOST_OTHERS = 5000
+_MOST_NUMBERS = 100_000
 _OUTLYING_SHARE = 0.1
 _REGISTER = 1000
 _SURE = 0.95
@@ -149,6 +151,21 @@ class MembershipTest:
         return {
             "holder": _share("holder", np.concatenate(hits).astype(float), chance, float(np.concatenate(false).mean()))
         }
+
+
+def audit_row_noise(simulation: Simulation) -> EpsilonAudit | None:
+    """Hold the noise on everybody's rows, once their maps are undone, against the ε that noise of its scale has.
+
+    For rows that differ by σ in one number: half of the numbers have it added. None without private-data noise.
+    """
+    scale = simulation.data_noise_scale
+    if scale == 0:
+        return None
+    parts = zip(simulation.secrets, simulation.uploads, simulation.private_data, strict=True)
+    undone = [to_numpy(secret.invert(upload.representation) - rows) for secret, upload, rows in parts]
+    drawn = np.concatenate([one.ravel() for one in undone])[:_MOST_NUMBERS] / scale
+    claimed = gaussian_epsilon(1.0, _DELTA)
+    return EpsilonAudit(claimed, claimed, bound_epsilon(drawn[::2] + 1, drawn[1::2], delta=_DELTA))
 
 
 @dataclass(frozen=True, eq=False)

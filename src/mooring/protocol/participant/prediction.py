@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
+from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result, read_sum_result
@@ -51,6 +52,10 @@ class Predictions:
         Of the joint model over that one, row by row.
     ids : dict of lists of str
         The columns of the rows that the study names as ids, as they came.
+    evaluation : Evaluation or None
+        Of classes, where the rows came with labels: both models in more detail.
+    importance : tuple of (metric, importances), or None
+        What the joint model looks at, where it was asked for and the rows came with labels.
     """
 
     values: npt.NDArray[Any]
@@ -60,6 +65,8 @@ class Predictions:
     local_only: Score | None
     gain: Gain | None = None
     ids: dict[str, list[str]] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
+    importance: tuple[str, tuple[Importance, ...]] | None = None
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
@@ -74,7 +81,29 @@ class Predictions:
             "score": None if self.score is None else self.score.as_dict(),
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
             "gain": None if self.gain is None else self.gain.as_dict(),
+            "evaluation": None if self.evaluation is None else self.evaluation.as_dict(),
+            "importance": self.importance
+            and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
         }
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What is measured of predictions where labels are known.
+
+    Attributes
+    ----------
+    threshold : float
+        From which probability on the second of two classes counts as predicted.
+    importance : bool
+        Whether to measure what the model looks at, column by column.
+    """
+
+    threshold: float = 0.5
+    importance: bool = False
+
+
+DEFAULT_SCORING = Scoring()
 
 
 def predict_rows(
@@ -84,6 +113,7 @@ def predict_rows(
     *,
     result: Path,
     own_rows: Path | None = None,
+    scoring: Scoring = DEFAULT_SCORING,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Predictions:
@@ -99,6 +129,7 @@ def predict_rows(
         The folder that the analyst delivered.
     own_rows : Path, optional
         The rows that were shared: a model is trained on them alone, for comparison.
+    scoring : Scoring
     ignore : collection of str
         Columns to leave out.
     """
@@ -121,22 +152,32 @@ def predict_rows(
         found.append(values)
         shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
-        rows += [] if own_rows is None else [block.rows]
+        rows += [block.rows] if own_rows is not None or scoring.importance else []
     predicted = np.concatenate(found)
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
-    alone, gain = None, None
-    if own_rows is not None and known is not None:
-        own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
-        assert own.labels is not None
-        fitted = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0)
-        guesses = fitted.predict(np.concatenate(rows))
-        alone = score(known, guesses, kind=kind, rng=_rng())
-        gain = compare(known, predicted, guesses[None], kind=kind)
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     each = np.concatenate(shares) if shares else None
-    return Predictions(words, study.label.classes, each, joint, alone, gain, ids)
+    if known is None:
+        return Predictions(words, study.label.classes, each, None, None, ids=ids)
+    alone, gain, at_home = None, None, None
+    if own_rows is not None:
+        own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
+        assert own.labels is not None
+        fitted, given = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0), np.concatenate(rows)
+        at_home = fitted.predict(given), fitted.probabilities(given, len(study.label.classes))
+        alone = score(known, at_home[0], kind=kind, rng=_rng())
+        gain = compare(known, predicted, at_home[0][None], kind=kind)
+    evaluation = importance = None
+    if kind == "classes":
+        evaluation = evaluate_classes(
+            known, (predicted, each), at_home, classes=study.label.classes, threshold=scoring.threshold
+        )
+    if scoring.importance:
+        widths = {column.name: column.width for column in study.columns}
+        importance = measure_importance(predict, np.concatenate(rows), known, widths=widths, kind=kind)
+    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance)
 
 
 def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]:

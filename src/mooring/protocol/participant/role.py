@@ -25,7 +25,7 @@ from mooring.typing import Progress
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection
-    from mooring.protocol.participant.prediction import Predictions
+    from mooring.protocol.participant.prediction import Predictions, Scoring
     from mooring.protocol.participant.sum_inspection import SumInspection
 
 
@@ -135,6 +135,7 @@ class Participant:
         *,
         result: str | Path,
         own_rows: Path | None = None,
+        scoring: Scoring | None = None,
         ignore: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Predictions:
@@ -142,14 +143,21 @@ class Participant:
 
         Parameters
         ----------
-        data, own_rows, ignore, progress
+        data, own_rows, scoring, ignore, progress
             As for `predict_rows`.
         result : str or Path
             The folder that the analyst delivered, or its URL.
         """
-        from mooring.protocol.participant.prediction import fetch_result, predict_rows
+        from mooring.protocol.participant.prediction import DEFAULT_SCORING, fetch_result, predict_rows
 
         with fetch_result(result, self.study) as folder:
             return predict_rows(
-                self.vault, self.study, data, result=folder, own_rows=own_rows, ignore=ignore, progress=progress
+                self.vault,
+                self.study,
+                data,
+                result=folder,
+                own_rows=own_rows,
+                scoring=scoring or DEFAULT_SCORING,
+                ignore=ignore,
+                progress=progress,
             )
