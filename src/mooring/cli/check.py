@@ -116,7 +116,7 @@ def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) 
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
     console.show(
         result,
-        f"The table does not fit the study {escape(repr(agreed.name))}: {len(fit.problems)} problems, {n_cells} cells, in "
+        f"The table does not fit the study {escape(repr(agreed.name))}. Reasons: {len(fit.problems)}; cells: {n_cells}, in "
         f"{fit.n_rows} rows. Row 1 is the first beneath the header.",
         *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
         *_list_problems(fit.problems),

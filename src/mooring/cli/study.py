@@ -174,7 +174,7 @@ def init(
             missing=missing,
         )
         text = draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
-        recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else [])])
+        recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
         left = count_open_entries(text)
         plain = parse_study(text)
         drafted = None if left else Study.from_dict(plain)

@@ -137,7 +137,8 @@ def draft_study(
     table = open_table(path)
     _require_names_among(table, [*drop, *known.names, *known.missing_words, *([label] if label is not None else [])])
     require_header(table, drop)
-    apart = [*drop, *([label] if label is not None else [])]
+    person = settings.sums.person if settings.sums is not None else ""  # stays at home, as ids do
+    apart = {*drop, *([label] if label is not None else []), *([person] if person else [])}
     kinds = recognise_columns(table, known, apart)
     ids = [one for one in table.names if one in known.ids or kinds.get(one) == "id"]
     left_out = {*apart, *ids, *(one for one, kind in kinds.items() if kind == "text")}
@@ -260,10 +261,8 @@ def recognise_columns(table: TableFile, known: DeclaredColumns, apart: Collectio
     dict of str
         "id", "birth", "date" or "text", by column.
     """
-    found = {}
-    for name in table.names:
-        if name in apart or name in known.names:
-            continue
+    found, settled = {}, known.names.union(apart)
+    for name in (one for one in table.names if one not in settled):
         word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
         kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, word)), "")
         stored = None if table.schema is None else table.schema.field(name).type
