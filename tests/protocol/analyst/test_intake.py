@@ -52,7 +52,7 @@ def test_a_copy_counts_once_and_of_two_different_bundles_none(tmp_path: Path) ->
     send(study, replace(sites[1], rows=sites[1].rows[::-1]), 1, inbox, "again.bundle")
     intake = collect(study, inbox, tmp_path / "work")
     assert [bundle.member.name for bundle in intake.bundles] == ["site-0", "site-2", "site-3"]
-    assert sorted(entry.file for entry in intake.set_aside) == ["again.bundle", "site-0.bundle", "site-1.bundle"]
+    assert sorted(entry.file for entry in intake.set_aside) == ["again.bundle", "copy.bundle", "site-1.bundle"]
     assert intake.missing == ("site-1",)
 
 

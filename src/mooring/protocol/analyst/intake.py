@@ -11,7 +11,7 @@ from typing import Any
 
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.messages.bundle import Bundle, verify_bundle
+from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
@@ -222,11 +222,11 @@ def _choose_bundle(
     """The one bundle of a participant that counts, and why the others do not."""
     kept: dict[str, tuple[str, AnyBundle]] = {}
     aside: list[RejectedBundle] = []
-    for file, bundle in theirs:
+    # A file of the participant's own name goes first: who wrote over another's file is to be named, not the owner.
+    for file, bundle in sorted(theirs, key=lambda own: own[0] != f"{name}{SUFFIX}"):
         if bundle.digest in kept:
-            aside.append(
-                RejectedBundle(file, f"it is a copy of another file, the bundle of {name}, which was taken once")
-            )
+            taken = kept[bundle.digest][0]
+            aside.append(RejectedBundle(file, f"it is a copy of {taken}, the bundle of {name}, which was taken once"))
         else:
             kept[bundle.digest] = (file, bundle)
     if accepted_before is not None:
