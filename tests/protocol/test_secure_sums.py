@@ -1,5 +1,6 @@
 """Secure sums between organisations: what opens is the total of one list and nothing else, whatever a party does."""
 
+import hashlib
 import itertools
 import shutil
 from collections.abc import Callable
@@ -13,11 +14,14 @@ import pytest
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
 from mooring.mechanisms.secure_sum.sums import SumAccumulator
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.sum_total import open_total
 from mooring.protocol.analyst.sum_training import train_sums
+from mooring.protocol.designer.revision import project_study
+from mooring.protocol.messages.projection import projection_file_name, study_features
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums import bundle as bundles
@@ -36,7 +40,9 @@ from mooring.protocol.participant.secure_sums import combine_shares, share_sums
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
+from mooring.tables.schema import Column, Label
 from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.raising import raising
 from tests.sites import vaulted_study
 
 
@@ -87,6 +93,64 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     else:
         np.testing.assert_allclose(predicted.values, 1 + 4 * fit_least_squares(pooled).predict(phi), atol=1e-4)
         np.testing.assert_allclose(predicted.values, labels, atol=0.2)
+
+
+def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:
+    """A table of pictures of 4 by 4, brighter to the left or to the right, and the encoded rows."""
+    rng = np.random.default_rng(seed)
+    rows, labels = rng.uniform(0, 1, (n, 16)).round(3), np.arange(n) % 2
+    rows.reshape(n, 4, 4)[labels == 1, :, :2] *= 0.3
+    lines = [",".join(map(str, [*row, "ab"[label]])) for row, label in zip(rows.round(4), labels, strict=True)]
+    path.write_text("\n".join([",".join([*(f"x{k}" for k in range(16)), "y"]), *lines]) + "\n")
+    return 2 * rows.round(4) - 1
+
+
+def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(folder: Path) -> None:
+    given = make_sum_study(folder, 4, epsilon=None, least_rows=20)
+    settings = replace(given.study.sums, features="pictures", n_features=6)  # type: ignore[type-var]
+    columns = tuple(Column(f"x{k}", "number", 0, 1) for k in range(16))
+    label, members = Label("y", "classes", ("a", "b")), (given.study.participants, given.study.analyst)
+    drafted = replace(given.study, columns=columns, label=label, n_components=16, image_shape=(4, 4), sums=settings)
+    replace(drafted, participants=(), analyst=None).write(path := folder / "study.toml")
+    public = write_pictures(folder / "public.csv", 50, 99)
+    with raising(InputError, "public rows"):
+        project_study(path, folder / "public.csv", components=51)
+    made = project_study(path, folder / "public.csv")
+    assert Study.read(path) == made
+    given = replace(given, study=Study.read(path).with_members(*members))
+    features = study_features(given.study)
+    fitted = fit_to_public(PictureFeatures(4, 4, 1, 6), public)
+    np.testing.assert_array_equal(features.apply(public), fitted.apply(public))
+
+    rows = [write_pictures(folder / f"pictures-{i}.csv", 30, i) for i in range(4)]
+    for i in range(4):
+        given.share(i, data=folder / f"pictures-{i}.csv")
+    given.close()
+    for i in range(4):
+        given.combine(i)
+    phi = features.apply(np.concatenate(rows))
+    np.testing.assert_allclose(np.linalg.norm(phi, axis=1), 1)
+    np.testing.assert_allclose(open_total(given.study, given.work, given.inbox).sums.products, phi.T @ phi, atol=0.1)
+    train_sums(given.study, given.work, given.inbox)
+    deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
+    write_pictures(new := folder / "new.csv", 40, 7)
+    predicted = predict_rows(given.vaults[3], given.study, new, result=folder / "results" / "p3")
+    assert np.mean(predicted.values == np.array(list("ab"))[np.arange(40) % 2]) > 0.8
+
+    file = folder / projection_file_name(made)
+    file.write_bytes(content := file.read_bytes()[:-8] + bytes(8))
+    with raising(RefusedError, "the public projection", reason="not the one"):
+        study_features(given.study)
+    digest = hashlib.sha256(content[:-8] + np.array([np.inf]).tobytes()).hexdigest()
+    file.write_bytes(content[:-8] + np.array([np.inf]).tobytes())
+    with raising(RefusedError, "the public projection", reason="no matrix of"):
+        study_features(replace(given.study, sums=replace(settings, features_digest=digest)))
+    file.unlink()
+    with raising(StorageError, "the public projection"):
+        given.share(0, data=folder / "new.csv")
+    replace(made, sums=replace(settings, features="columns"), image_shape=()).write(path)
+    with raising(InputError, "features"):
+        project_study(path, folder / "public.csv")
 
 
 def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_same(folder: Path) -> None:
@@ -469,6 +533,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"person": "x0"}, "person"),
         ({"rows_per_person": 2}, "rows_per_person"),
         ({"features": "pictures"}, "image_shape"),
+        ({"features_digest": "0" * 64}, "features_digest"),
         ({"log_scaled": ("y",)}, "log_scaled"),
     ],
 )

@@ -207,12 +207,15 @@ def project(
     public_rows: Annotated[Path, typer.Argument(help="A table of public rows with the study's columns.")],
     study: StudyPath = DEFAULT_STUDY,
     components: Annotated[
-        int | None, typer.Option(min=1, help="Components to keep.", show_default="what the study says")
+        int | None,
+        typer.Option(min=1, help="Components, or features of sums, to keep.", show_default="what the study says"),
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of the file to leave out; again for more.")] = None,
     format: Format = "text",
 ) -> None:
     """Make a public projection from public rows, never a participant's, and write its digest into the study.
+
+    In a study of secure sums of pictures, features are fitted to public pictures instead.
 
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
@@ -223,10 +226,14 @@ def project(
         with show_progress("Reading public rows") as told:
             found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
         file = study.parent / projection_file_name(found)
+        if found.sums is not None:
+            digest, made = found.sums.features_digest, f"{found.sums.n_features} features fitted to public pictures"
+        else:
+            digest, made = found.projection_digest, f"{found.n_features} by {found.n_components}"
 
         console.show(
-            {"projection": str(file), "digest": found.projection_digest, "fingerprint": found.fingerprint},
-            f"Wrote [bold]{escape(str(file))}[/bold], {found.n_features} by {found.n_components}, and its digest into "
+            {"projection": str(file), "digest": digest, "fingerprint": found.fingerprint},
+            f"Wrote [bold]{escape(str(file))}[/bold], {made}, and its digest into "
             f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
             f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].",
         )

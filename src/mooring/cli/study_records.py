@@ -66,6 +66,7 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
     """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give."""
     from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
+    from mooring.protocol.messages.projection import study_features
 
     study = studied.study
     own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")
@@ -75,7 +76,7 @@ def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | N
         quorum=own.quorum if study.sums and own.n_colluders < own.quorum <= parts.n_participants else None,
         n_colluders=own.n_colluders if study.sums else None,
         product_share=own.product_share,
-        feature_map=make_features(own, study.schema, study.image_shape),
+        feature_map=study_features(study) if study.sums else make_features(own, study.schema, study.image_shape),
         shrink=own.features == "columns",
     )
 

@@ -14,7 +14,7 @@ from mooring.errors import InputError
 from mooring.mechanisms.secure_sum import picture_features
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures, TableFeatures
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, draw_glyphs, filters_of, fit_to_public
-from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures, ProjectedFeatures
+from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.sums import quantise
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
@@ -27,7 +27,6 @@ MAPS: dict[str, FeatureMap] = {
     "columns alone": TableFeatures(NUMBERS, n_hats=0),
     "rows": RowFeatures(4),
     "fourier": FourierFeatures(5, n_frequencies=6, length_scale=0.5),
-    "projected": ProjectedFeatures(np.linspace(-1, 1, 15).reshape(5, 3), FourierFeatures(3)),
     "pictures": PICTURES,
     "wide": PictureFeatures(5, 9, n_components=4),
     "coloured": PictureFeatures(8, 8, 3, n_components=20),
@@ -75,7 +74,6 @@ def test_every_feature_map_keeps_the_contract(name: str, data: st.DataObject) ->
         ("n_frequencies", lambda: FourierFeatures(3, 0)),
         ("length_scale", lambda: FourierFeatures(3, length_scale=math.inf)),
         ("constant_share", lambda: FourierFeatures(3, constant_share=1.0)),
-        ("matrix", lambda: ProjectedFeatures(np.eye(4), FourierFeatures(3))),
     ],
 )
 def test_feature_maps_that_cannot_be_are_refused(what: str, make: object) -> None:

@@ -1,4 +1,4 @@
-"""Random Fourier features of encoded rows, and feature maps after a public projection.
+"""Random Fourier features of encoded rows.
 
 Legend: x an encoded row; ω a random frequency, normal of scale 1/ℓ; c₀ the share of the constant.
 
@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap, require_width, scale_to_unit
+from mooring.mechanisms.secure_sum.feature_map import require_width, scale_to_unit
 from mooring.typing import Matrix
 
 
@@ -90,56 +90,6 @@ class FourierFeatures:
         np.sin(phases, out=phi[:, M:-1])
         scale_to_unit(phi, self.constant_share)
         return phi
-
-
-@dataclass(frozen=True, eq=False)
-class ProjectedFeatures:
-    """A feature map of rows after a public linear projection.
-
-    Attributes
-    ----------
-    matrix : array of shape (n_inputs, n_components)
-        Public; F of a `mooring.mechanisms.projection.Projection`, for example.
-    features : FeatureMap
-        Of n_components numbers.
-    """
-
-    matrix: Matrix
-    features: FeatureMap
-
-    def __post_init__(self) -> None:
-        if self.matrix.ndim != 2 or self.matrix.shape[1] != self.features.n_inputs:
-            raise InputError(
-                "matrix",
-                expected=f"{self.features.n_inputs} columns, one a number that the features are of",
-                got=f"shape {self.matrix.shape}",
-                cure="Declare features of as many numbers as the projection has components.",
-            )
-
-    @property
-    def n_inputs(self) -> int:
-        """Numbers of an encoded row."""
-        return int(self.matrix.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Length of φ."""
-        return self.features.n_features
-
-    @property
-    def constant_share(self) -> float:
-        """c₀."""
-        return self.features.constant_share
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether φ is of length one."""
-        return self.features.unit_length
-
-    def apply(self, rows: Matrix) -> Matrix:
-        """Return φ of encoded rows."""
-        require_width(rows, self)
-        return self.features.apply(rows @ self.matrix)
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ least number of contributions in a total.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -55,6 +56,8 @@ class SumSettings:
         The public feature map; pictures need the study's image_shape.
     n_features : int
         Features of pictures, or random Fourier features.
+    features_digest : str
+        SHA-256 of the file beside the study by which features of pictures are fitted to public ones; empty without.
     n_hats : int
         Hat functions of a number; 0 leaves each column as one feature.
     log_scaled : tuple of str
@@ -77,6 +80,7 @@ class SumSettings:
     quorum: int = 0
     features: FeatureName = "columns"
     n_features: int = N_COMPONENTS
+    features_digest: str = ""
     n_hats: int = 5
     log_scaled: tuple[str, ...] = ()
     person: str = ""
@@ -87,6 +91,15 @@ class SumSettings:
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
             raise InputError("features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Correct it.")
+        if self.features_digest and (
+            self.features != "pictures" or not re.fullmatch(r"[0-9a-f]{64}", self.features_digest)
+        ):
+            raise InputError(
+                "features_digest",
+                expected="64 hexadecimal digits, with features of pictures",
+                got=repr(self.features_digest),
+                cure="'mooring study project' writes it.",
+            )
         if self.rows_per_person != 1 and not self.person:
             raise InputError(
                 "rows_per_person",
@@ -143,6 +156,8 @@ class SumSettings:
             "features": self.features,
         }
         own = {"hats": self.n_hats} if self.features == "columns" else {"n_features": self.n_features}
+        if self.features_digest:
+            own["features_digest"] = self.features_digest  # type: ignore[assignment]
         if self.log_scaled:
             own["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
         if self.person:

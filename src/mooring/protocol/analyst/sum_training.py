@@ -22,6 +22,7 @@ from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.protocol.analyst.sum_total import Total, open_total, read_list
 from mooring.protocol.analyst.training import TRAINING_FILE, require_agreement, require_label
 from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
@@ -111,7 +112,7 @@ def train_sums(
     model = fit(total.sums, shrink=scheme.settings.features == "columns")
     if kind == "number":
         model = _to_range(model, study.label.low, study.label.high)
-    data = sums_to_onnx(model, scheme.features, limits=(study.label.low, study.label.high))
+    data = sums_to_onnx(model, study_features(study), limits=(study.label.low, study.label.high))
     _require_agreement(study, model, data)
     settings = scheme.settings
     found = SumTraining(
@@ -184,7 +185,7 @@ def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
     """Compare the written model with the fitted one on invented rows: of everybody's there are none."""
     rng = np.random.default_rng(0)
     rows = invent_rows(study, _ROWS_COMPARED, rng)
-    features = study.sum_scheme.features
+    features = study_features(study)
     low, high = study.label.low, study.label.high
     given = features.apply(rows)
     values = np.clip(model.scores(given)[:, 0], low, high) if model.n_classes == 0 else model.predict(given)

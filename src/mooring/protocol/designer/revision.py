@@ -1,10 +1,11 @@
-"""A study's file written again: with further members in its roster, or with a public projection."""
+"""A study's file written again: with further members in its roster, or with what is made from public rows."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,16 @@ import numpy as np
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.projection import public_svd_projection
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.secure_sum.settings import SECURE_SUM, make_features
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.projection import projection_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
 from mooring.tables.encoder import encoded_batches
-from mooring.typing import Progress
+from mooring.typing import Matrix, Progress
+
+_MOST_PICTURES = 10_000
 
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
@@ -65,7 +70,7 @@ def project_study(
     ignore: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Study:
-    """Make a study's public projection and write its digest into the study.
+    """Make a study's public projection, or fit its features of pictures to public ones; write the digest into the study.
 
     Parameters
     ----------
@@ -87,11 +92,13 @@ def project_study(
     plain = read_plain(path)
     # a draft that waits for its digest is no study yet, so its other parts are read under a projection that needs none
     method = dict(plain["method"]) if isinstance(plain.get("method"), dict) else {}
-    method = {key: value for key, value in method.items() if key != "projection_digest"} | {"projection": "gaussian"}
+    digests, uses_sums = ("projection_digest", "features_digest"), method.get("name") == SECURE_SUM
+    method = {key: value for key, value in method.items() if key not in digests}
+    method |= {} if uses_sums else {"projection": "gaussian"}
     if components is not None:
-        method["components"] = components
+        method["n_features" if uses_sums else "components"] = components
         method.pop("anchor_rows", None)
-    elif "components" not in method:
+    elif "components" not in method and not uses_sums:
         raise InputError(
             "components", expected="given for a projection", got="none", cure="Say how many with --components."
         )
@@ -103,21 +110,51 @@ def project_study(
             got=f"{len(study.participants)} participants, who agreed on it as it is",
             cure="Make the projection before anybody is enrolled.",
         )
-    found = public_svd_projection(
-        lambda: (
-            batch.rows
-            for batch in encoded_batches(study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
-        ),
-        study.n_components,
-        rng=np.random.default_rng(
-            int.from_bytes(hashlib.sha256(b"mooring public svd" + study.nonce.encode()).digest())
-        ),
-    )
+    batches = partial(encoded_batches, study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
+    if study.sums is not None:
+        arrays = _fit_features(study, (batch.rows for batch in batches()))
+    else:
+        seed = int.from_bytes(hashlib.sha256(b"mooring public svd" + study.nonce.encode()).digest())
+        found = public_svd_projection(
+            lambda: (batch.rows for batch in batches()), study.n_components, rng=np.random.default_rng(seed)
+        )
+        arrays = {"matrix": found.matrix}
     from safetensors.numpy import save
 
-    content = save({"matrix": np.ascontiguousarray(found.matrix, dtype=np.float64)})
+    content = save({name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()})
     digest = hashlib.sha256(content).hexdigest()
-    projected = replace(study, projection="public-svd", projection_digest=digest)
+    if study.sums is not None:
+        projected = replace(study, sums=replace(study.sums, features_digest=digest))
+    else:
+        projected = replace(study, projection="public-svd", projection_digest=digest)
     write_atomically(path.parent / projection_file_name(study), content, what="the projection's file")
     projected.write(path)
     return projected
+
+
+def _fit_features(study: Study, batches: Iterable[Matrix]) -> dict[str, Matrix]:
+    """Fit features of pictures to the first public ones, as many as memory holds well."""
+    assert study.sums is not None
+    features = make_features(study.sums, study.schema, study.image_shape)
+    if not isinstance(features, PictureFeatures):
+        raise InputError(
+            "features",
+            expected="'pictures' for a study of secure sums",
+            got=repr(study.sums.features),
+            cure="Features of columns follow from what is declared of them: public rows make them no better.",
+        )
+    pictures: list[Matrix] = []
+    for batch in batches:
+        pictures.append(features.to_grey(batch[: _MOST_PICTURES - sum(map(len, pictures))]))
+        if sum(map(len, pictures)) == _MOST_PICTURES:
+            break
+    grey = np.concatenate(pictures) if pictures else np.empty((0, features.height * features.width))
+    if len(grey) < features.n_components:
+        raise InputError(
+            "public rows",
+            expected=f"{features.n_components} pictures or more, as many as features",
+            got=str(len(grey)),
+            cure="Give more of them, or say fewer features with --components.",
+        )
+    fitted = fit_to_public(replace(features, n_channels=1), grey).projection
+    return {"mean": fitted.mean, "matrix": fitted.matrix}

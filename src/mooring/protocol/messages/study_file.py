@@ -373,7 +373,7 @@ _SUM_ENTRIES = {
         ("colluders", "threshold", "quorum", "n_features", "hats", "rows_per_person", "least_rows"), _WHOLE
     ),
     **dict.fromkeys(("combiners", "log_scaled"), _WORDS),
-    **dict.fromkeys(("features", "person"), _WORD),
+    **dict.fromkeys(("features", "features_digest", "person"), _WORD),
 }
 _SIDES = _Kind(
     "up to three whole numbers",

@@ -26,6 +26,7 @@ from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumu
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
     combiner_point,
@@ -157,7 +158,7 @@ def _sum_rows(
 ) -> tuple[Integers, RowSummary]:
     """The exact sums over a table, and what the ledger is told of its rows."""
     scheme, label = study.sum_scheme, study.label
-    person = scheme.settings.person
+    person, features = scheme.settings.person, study_features(study)
     sums, counts = SumAccumulator(scheme.layout), np.zeros(len(label.classes), dtype=np.int64)
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     small = np.min_scalar_type(len(label.classes)) if label.kind == "classes" else np.dtype("<f4")
@@ -183,7 +184,7 @@ def _sum_rows(
         scaled = scale_labels(study, block.labels)
         for start in range(0, len(scaled), _ROWS_OF_FEATURES):  # as many as the processor's cache holds
             here = slice(start, start + _ROWS_OF_FEATURES)
-            sums.add(scheme.features.apply(block.rows[here]), scaled[here], None if weights is None else weights[here])
+            sums.add(features.apply(block.rows[here]), scaled[here], None if weights is None else weights[here])
         prints.add(block.values[:, : len(study.columns)])
         labels.append(block.labels.astype(small))
         if label.kind == "classes":

@@ -15,6 +15,7 @@ import numpy as np
 from mooring.audit import AuditSettings, SumAudit, SumPoint, SumSpec
 from mooring.audit.sums import SumAuditor
 from mooring.learners import Score
+from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.inspection import measure_local_only
 from mooring.protocol.participant.secure_sums import scale_labels
@@ -130,7 +131,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
     spec = SumSpec(
         delta=settings.delta,
         quorum=2,
-        feature_map=scheme.features,
+        feature_map=study_features(study),
         shrink=settings.features == "columns",
     )
     auditor = SumAuditor(partition, AuditSettings(colluders=(0,), targets=(1,), seed=seed, sums=spec))
