@@ -502,7 +502,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         assert caught.value.what == "rows of a person"
     with pytest.raises(InputError):
         given.share(1)  # no such column
-    mean = make_sum_study(folder / "mean", person="who", rows_per_person=0, epsilon=None)
+    mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None)
     drawn: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secure_sums, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
@@ -532,6 +532,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"delta": 0.01}, "delta"),
         ({"person": "x0"}, "person"),
         ({"rows_per_person": 2}, "rows_per_person"),
+        ({"rows_per_person": "mode", "person": "who"}, "rows_per_person"),
+        ({"rows_per_person": 0, "person": "who"}, "rows_per_person"),
         ({"features": "pictures"}, "image_shape"),
         ({"features_digest": "0" * 64}, "features_digest"),
         ({"log_scaled": ("y",)}, "log_scaled"),

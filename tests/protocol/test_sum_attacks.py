@@ -161,7 +161,7 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
 
 def test_means_are_of_persons_with_a_name(folder: Path) -> None:
     """Nine rows of one person beside one of another's, none with a name, would move the sums by 1.27 times the bound."""
-    given = make_sum_study(folder, person="who", rows_per_person=0)
+    given = make_sum_study(folder, person="who", rows_per_person="mean")
     named = [f"id {k}" for k in range(28)]
     with pytest.raises(InputError) as caught:
         given.share(0, data=given.table(0, persons=[*named, "", ""]))

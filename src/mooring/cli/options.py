@@ -99,7 +99,8 @@ class SumOptions:
         str | None, sum_option(help="A column that names persons, who are protected; it stays at home.")
     ] = None
     rows_per_person: Annotated[
-        int | None, sum_option(min=0, help="The most rows of a person; 0: any, their mean counts.", show_default="1")
+        str | None,
+        sum_option(help="The most rows of a person; 'mean': any, of which the mean counts.", show_default="1"),
     ] = None
     log_scaled: Annotated[
         list[str] | None, sum_option(help="A number to be read on a logarithmic scale; again for more.")
@@ -128,6 +129,8 @@ class SumOptions:
         }
         if pictures:
             given["features"] = "pictures"
+        if self.rows_per_person is not None and self.rows_per_person.isdecimal():
+            given["rows_per_person"] = int(self.rows_per_person)
         if self.epsilon is not None:
             given["epsilon"] = parse_epsilon(self.epsilon) or "none"
         return settings_from(given)

@@ -33,7 +33,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         }
     unit = "row"
     if settings.person:
-        rows = "any number of" if settings.rows_per_person == 0 else f"at most {settings.rows_per_person}"
+        rows = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
         unit = f"person, with {rows} rows at one participant"
     whom = "the analyst alone" if c == 0 else f"the analyst and up to {_count(c)} who help it"
     return {

@@ -64,8 +64,8 @@ class SumSettings:
         Numbers that are read on a logarithmic scale.
     person : str
         A column that names persons, which stays at home; empty where the unit is a row.
-    rows_per_person : int
-        The most rows a person has at one participant; 0 for any number, of which the mean is added.
+    rows_per_person : int or "mean"
+        The most rows a person has at one participant; "mean" for any number, of which the mean is added.
     least_rows : int
         Without noise, who has fewer rows does not share; with noise, not to share would tell of one row.
     product_share : float
@@ -84,7 +84,7 @@ class SumSettings:
     n_hats: int = 5
     log_scaled: tuple[str, ...] = ()
     person: str = ""
-    rows_per_person: int = 1
+    rows_per_person: int | Literal["mean"] = 1
     least_rows: int = 10
     product_share: float = PRODUCT_SHARE
 
@@ -99,6 +99,10 @@ class SumSettings:
                 expected="64 hexadecimal digits, with features of pictures",
                 got=repr(self.features_digest),
                 cure="'mooring study project' writes it.",
+            )
+        if isinstance(self.rows_per_person, str) and self.rows_per_person != "mean":
+            raise InputError(
+                "rows_per_person", expected="a number, or 'mean'", got=repr(self.rows_per_person), cure="Correct it."
             )
         if self.rows_per_person != 1 and not self.person:
             raise InputError(
@@ -139,7 +143,7 @@ class SumSettings:
             self.delta,
             quorum,
             self.n_colluders,
-            1 if self.rows_per_person == 0 else self.rows_per_person,
+            1 if self.rows_per_person == "mean" else self.rows_per_person,
             self.product_share,
         )
 

@@ -40,7 +40,9 @@ _HEAD = """\
 _SUMS = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. colluders: how many participants may help the
 # analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
-# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home.
+# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home;
+# rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may be fitted to public ones:
+# mooring study project PUBLIC
 """
 _METHOD = """\
 # data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.
@@ -369,9 +371,8 @@ _EPSILON = _Kind('a number, or "none"', lambda value: value == "none" or _NUMBER
 _SUM_ENTRIES = {
     "epsilon": _EPSILON,
     **dict.fromkeys(("delta", "product_share"), _NUMBER),
-    **dict.fromkeys(
-        ("colluders", "threshold", "quorum", "n_features", "hats", "rows_per_person", "least_rows"), _WHOLE
-    ),
+    **dict.fromkeys(("colluders", "threshold", "quorum", "n_features", "hats", "least_rows"), _WHOLE),
+    "rows_per_person": _Kind('a whole number, or "mean"', lambda value: value == "mean" or _WHOLE.fits(value)),
     **dict.fromkeys(("combiners", "log_scaled"), _WORDS),
     **dict.fromkeys(("features", "features_digest", "person"), _WORD),
 }

@@ -172,7 +172,8 @@ def _sum_rows(
         )
 
     counted, seen = PersonCounts(), PersonCounts()
-    by_mean = bool(person) and scheme.settings.rows_per_person == 0
+    most = scheme.settings.rows_per_person
+    by_mean = most == "mean"
     for block in read(None) if by_mean else ():
         counted.add(np.asarray(block.persons))
     for block in read(progress):
@@ -190,10 +191,10 @@ def _sum_rows(
         if label.kind == "classes":
             counts += np.bincount(block.labels, minlength=counts.size)
     _require_rows(scheme, sums.n_rows, counts, study.smallest_class)
-    if by_mean:
+    if most == "mean":
         counted.require_same(seen)
     elif person:
-        _require_persons(seen.most, scheme.settings.rows_per_person)
+        _require_persons(seen.most, most)
     rows, _ = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), np.concatenate(labels))
     return sums.vector, rows
 
@@ -231,7 +232,7 @@ def _require_persons(found: int, most: int) -> None:
             expected=f"{most} at most, as the study says",
             got=f"{found} for some person",
             cure="Keep the study's number of rows of each person, chosen without looking at the label (rows without a "
-            "person count as one person's); or ask for a study with rows_per_person = 0, which adds each person's mean.",
+            "person count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean.",
         )
 
 
