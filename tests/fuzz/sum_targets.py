@@ -68,7 +68,7 @@ def sum_targets(world: World) -> list[Target]:
     def read_result(data: bytes) -> object:
         write_file(place / "results" / "p0" / SUM_FILE, sign_again(data, "sum result", given.analyst.signing_key))
         with one_process:
-            return read_sum_result(place / "results" / "p0", given.study)
+            return read_sum_result(place / "results" / "p0", given.study)[0]
 
     bundle, key = verify_sum_bundle(given.inbox / "p0.bundle", given.study), keys[1]
     assert key is not None

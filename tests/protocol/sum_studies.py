@@ -95,6 +95,8 @@ def make_sum_study(
     kind: str = "classes",
     floors: Floors | None = None,
     names: Sequence[str] = (),
+    model_limit: str = "",
+    upload_limits: tuple[str, ...] = (),
     **settings: Any,
 ) -> SumStudy:
     """A study of p participants, with names of their own if given; settings are those of `SumSettings`."""
@@ -109,6 +111,8 @@ def make_sum_study(
         n_components=2,
         n_anchor_rows=0,
         sums=SumSettings(**({"n_hats": 0, "least_rows": 5} | settings)),
+        model_limit=model_limit,
+        upload_limits=upload_limits,
     ).with_members(
         [
             make_member(name, vault, combines=True)

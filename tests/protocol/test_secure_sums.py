@@ -635,3 +635,22 @@ def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
         assert exit_code(action) == 77
     assert given.combine(1).read_bytes() == expected
     assert given.vaults[1].combining_key(given.study.member("p1").combining_key) is None
+
+
+@pytest.mark.parametrize(("epsilon", "limit", "within"), [(1.0, 3, True), (1.0, 2, False), (None, 99, False)])
+def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
+    folder: Path, epsilon: float | None, limit: int, within: bool
+) -> None:
+    given = make_sum_study(folder, epsilon=epsilon, model_limit=f"membership at most {limit} %")
+    through(given, range(6))
+    train_sums(given.study, given.work, given.inbox)
+    results = folder / "results"
+    if not within:
+        with pytest.raises(RefusedError) as caught:
+            deliver(given.study, given.work, results, given.analyst.signing_key)
+        assert caught.value.what == "the delivery"
+        deliver(given.study, given.work, results, given.analyst.signing_key, override="board: a trial")
+    else:
+        deliver(given.study, given.work, results, given.analyst.signing_key)
+    predicted = predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")
+    assert predicted.override == ("" if within else "board: a trial")

@@ -119,6 +119,8 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "left out": ["north"],
         "not converged": False,
         "hazards": 0,
+        "limits": None,
+        "override": None,
     }
     assert shown["set_aside"] == [{"file": "west.bundle", "reason": "its signature does not hold"}]
     told = ("late", "flagged", "left_out")
@@ -129,6 +131,16 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert {one["group"] for one in shown["scores"] if one["state"] == "not known"} == {"local only", "pooled raw"}
     assert shown["charts"]["fits"]
     assert shown["audits"] == []
+
+
+def test_limits_that_are_not_kept_stand_among_what_to_look_at(study: Study, tmp_path: Path) -> None:
+    records = analyst_records(NAMES)
+    records["delivery"] |= {"override": "board: no patients in it"}
+    records["check"] = {"exceeded": ["linkage at most 20 %"]}
+    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, records))))
+    sentences = " ".join(shown["verdict"]["sentences"]["attention"])
+    assert "board: no patients in it" in sentences
+    assert "linkage at most 20 %" in sentences
 
 
 def test_every_page_says_what_its_signer_must_know(study: Study, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from mooring.cli.execution import (
     BAD_INPUT,
     DEFAULT_STUDY,
     DEFAULT_VAULT,
+    REFUSED,
     AnchorPath,
     Format,
     IgnoreColumns,
@@ -59,6 +60,8 @@ def check(
     knows. What is found is kept in the vault, with a page for you; nothing leaves. In a study of secure sums the attackers
     are after membership: with the study's noise, and without any.
 
+    Exit code 4 means: done, and your rows do not keep to a limit that the study states.
+
     Example: mooring check patients.csv --study draft.toml --fit-only
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
@@ -92,6 +95,8 @@ def check(
             if agreed.sums is None
             else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
         )
+        if found.exceeded:
+            raise typer.Exit(REFUSED)
 
 
 def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) -> None:

@@ -31,6 +31,14 @@ def deliver(
     allow_rows: Annotated[
         bool, typer.Option("--allow-rows", help="Deliver even a model that holds participants' rows, such as an svm's.")
     ] = False,
+    override: Annotated[
+        str,
+        typer.Option(
+            "--override",
+            metavar="'NAME: REASON'",
+            help="Deliver a model above the study's limit; who decides it and why is signed and shown to everybody.",
+        ),
+    ] = "",
     format: Format = "text",
 ) -> None:
     """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
@@ -44,7 +52,9 @@ def deliver(
 
         agreed, key, command = Study.read(study), open_vault(vault).signing_key, quote_command()
         with show_progress("Delivering") as moved:
-            found = deliver_results(agreed, folder, output, key, allow_rows=allow_rows, command=command, progress=moved)
+            found = deliver_results(
+                agreed, folder, output, key, allow_rows=allow_rows, override=override, command=command, progress=moved
+            )
         content = (
             "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
         )

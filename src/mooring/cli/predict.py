@@ -99,6 +99,8 @@ def predict(
         if found.score is not None or not kept.exists():  # a score is kept for the report
             participant.vault.write(participant.study.folder_name, kept.name, json.dumps(record).encode())
         lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
+        if found.override:
+            lines.append(f"This model is above the study's limit, and was delivered by {escape(found.override)}.")
         if found.score is not None:
             lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
         if found.local_only is not None:

@@ -81,7 +81,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "rows": int,
             },
         ),
-        "delivery": ("mooring deliver", {"delivered": [str], "model_digest": _WORD}),
+        "delivery": ("mooring deliver", {"delivered": [str], "model_digest": _WORD, "override": _WORD}),
         "check": (
             "mooring check",
             {
@@ -94,6 +94,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "sums": {},
                 "class_counts": {},
                 "verdict": _WORD,
+                "exceeded": [str],
             },
         ),
         "share": (
@@ -107,6 +108,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "score": _SCORE,
                 "local_only": _SCORE,
                 "gain": _GAIN,
+                "override": _WORD,
                 "evaluation": {"classes": [str], "threshold": _NUMBER, "joint": _MODEL, "alone": _MODEL},
                 "importance": {"metric": _WORD, "columns": [{"name": str, "drop": float, "deviation": float}]},
             },

@@ -10,6 +10,7 @@ from mooring.learners import Score
 from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.numbers import describe_score, score_from
 from mooring.report.sum_guarantee import describe_guarantee
+from mooring.report.verdict import limits_not_kept, state_attention
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -142,7 +143,7 @@ def list_attention(records: Records) -> list[str]:
         found.append("There was no share to spare: had a combiner answered wrongly, nobody could tell.")
     if closing and not closing.get("confirmed_by"):
         found.append("Combiners did not confirm the bundles before the list was closed.")
-    return found
+    return found + state_attention(limits_not_kept(records))
 
 
 def _describe_entry(entry: Mapping[str, Any]) -> dict[str, Any]:

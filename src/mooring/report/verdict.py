@@ -80,8 +80,13 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
         group: [render_sentence("verdict.txt.jinja", group, fact) for fact in facts[group]]
         for group in ("joining", "leakage")
     }
-    attention = [{"kind": kind, "found": found} for kind, found in facts["attention"].items() if found]
-    return found | {"attention": [render_sentence("verdict.txt.jinja", "attention", one) for one in attention]}
+    return found | {"attention": state_attention(facts["attention"])}
+
+
+def state_attention(facts: Mapping[str, Any]) -> list[str]:
+    """A sentence for each kind of fact that there is."""
+    found = [{"kind": kind, "found": found} for kind, found in facts.items() if found]
+    return [render_sentence("verdict.txt.jinja", "attention", one) for one in found]
 
 
 def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
@@ -160,4 +165,11 @@ def _attention(records: Records) -> dict[str, Any]:
         "left out": [entry["name"] for entry in training.get("left_out") or ()],
         "not converged": alignment.get("converged") is False,
         "hazards": len(records.get("check", {}).get("hazards") or ()),
+        **limits_not_kept(records),
     }
+
+
+def limits_not_kept(records: Records) -> dict[str, Any]:
+    """Limits of the study that a participant's rows do not keep, and who delivered a model above its limit."""
+    check, delivery, predict = (records.get(name, {}) for name in ("check", "delivery", "predict"))
+    return {"limits": check.get("exceeded"), "override": delivery.get("override") or predict.get("override")}

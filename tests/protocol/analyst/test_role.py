@@ -13,11 +13,13 @@ import pytest
 from mooring.errors import InputError, RefusedError
 from mooring.learners import train_learner
 from mooring.learners.onnx_export import to_onnx
+from mooring.protocol.analyst import delivery
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.training import train
-from mooring.protocol.messages.result import read_result
+from mooring.protocol.messages.result import Release, read_result
+from mooring.protocol.messages.study import Study
 from tests.protocol.analyst.support import bundles_of, prepared, send, sites_of
 from tests.raising import raising
 from tests.sites import ANALYST, KEYS, numeric_study
@@ -185,3 +187,40 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
             data = (work / "model.onnx").read_bytes()
         assert rows_inside(data, rows) == 0
     deliver(study, work, tmp_path / "results", ANALYST)
+
+
+def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    study = replace(numeric_study(), model_limit="membership at most 1 %")
+    assert Study.from_dict(study.as_dict()) == study
+    work, _ = prepared(study, tmp_path)
+    found = train(study, work, learner="linear")
+    assert found.release is not None
+    with raising(RefusedError, "the delivery"):
+        deliver(study, work, results, ANALYST)
+    with raising(InputError, "--override"):
+        deliver(study, work, results, ANALYST, override="because")
+    assert not results.exists()
+    deliver(study, work, results, ANALYST, override="board: no patients in it")
+    release = read_result(results / "site-0", study, study.participants[0]).release
+    assert release is not None
+    assert release.override == "board: no patients in it"
+    assert release.risk == pytest.approx(found.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
+
+    write = delivery.write_map
+    with pytest.MonkeyPatch.context() as patch:  # an analyst that does not say why
+        patch.setattr(delivery, "write_map", lambda *a, release, **k: write(*a, release=Release(release.risk), **k))
+        deliver(study, work, results, ANALYST, override="board: none")
+    with raising(RefusedError, "the result"):
+        read_result(results / "site-0", study, study.participants[0])
+
+
+def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path) -> None:
+    study = replace(numeric_study(), model_limit="membership at most 60 %")
+    work, _ = prepared(study, tmp_path)
+    train(study, work, learner="linear")
+    deliver(study, work, tmp_path / "results", ANALYST)
+    release = read_result(tmp_path / "results" / "site-1", study, study.participants[1]).release
+    assert release is not None
+    assert 0 < release.risk < 0.6
+    assert release.override == ""

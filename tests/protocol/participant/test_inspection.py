@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,17 @@ def test_rows_without_noise_are_rebuilt_exactly_and_the_verdict_says_so() -> Non
     assert "error of 0.00" in found.verdict
     assert "That is much (" in found.verdict
     assert repr(worst[0]) in found.verdict
+
+
+@pytest.mark.parametrize(("bound", "kept"), [("0.5", False), ("0", True)])
+def test_limits_of_the_study_that_rows_do_not_keep_are_named(bound: str, kept: bool) -> None:
+    limit = f"error at least {bound}"
+    agreed = replace(study(method="aa-i-gdp"), upload_limits=(limit,))
+    found = inspect(agreed, encoded(gaussian(), classes()), attacks=["known-anchor"])
+    assert found.exceeded == (() if kept else (limit,))
+    assert (limit in found.verdict) is not kept
+    nothing = inspect(agreed, encoded(gaussian()[:2], classes()[:2]), attacks=["known-anchor"])
+    assert nothing.exceeded == (limit,)  # no attack, no trust
 
 
 def test_strong_noise_on_rows_leaves_little() -> None:

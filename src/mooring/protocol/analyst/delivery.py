@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
+from mooring.audit.release import ReleaseRisk
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
 from mooring.protocol.analyst.sum_total import require_analyst
 from mooring.protocol.analyst.sum_training import read_trained_sums
 from mooring.protocol.analyst.training import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MOST_MODEL_BYTES
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE, write_map, write_sum_result
+from mooring.protocol.messages.result import (
+    MAP_FILE,
+    MODEL_FILE,
+    SUM_FILE,
+    Release,
+    find_model_limit,
+    write_map,
+    write_sum_result,
+)
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
@@ -41,6 +53,7 @@ def deliver(
     signing_key: SigningKey,
     *,
     allow_rows: bool = False,
+    override: str = "",
     command: str = "",
     progress: Progress | None = None,
 ) -> Delivery:
@@ -58,6 +71,8 @@ def deliver(
     allow_rows : bool, default False
         Deliver a model even if it holds rows of the collaboration matrix, as a support vector machine does. Every
         participant can turn these back into raw rows, up to the study's noise on the data.
+    override : str
+        Who delivers a model above the study's limit, and why; it is signed, and every participant reads it.
     command : str
         For the record.
     progress : callable, optional
@@ -69,6 +84,7 @@ def deliver(
         open_folder(str(output))  # an address that cannot be used is said to be before any work
     if study.sums is not None:
         trained, closed = read_trained_sums(study, folder)
+        release = _require_release(study, _guaranteed_risk(study), override)
         everybody = tuple(member.name for member in study.participants)  # who is not in the total has the model too
         delivery = _write_results(
             output,
@@ -76,22 +92,23 @@ def deliver(
             trained,
             SUM_FILE,
             lambda path, _, digest: write_sum_result(
-                path, study, list_digest=closed.digest, model_digest=digest, signer=signing_key
+                path, study, list_digest=closed.digest, model_digest=digest, signer=signing_key, release=release
             ),
             progress,
         )
     else:
         space = read_space(folder, study)
-        model = _read_trained_model(folder, study, space, allow_rows=allow_rows)
+        model, risk = _read_trained_model(folder, study, space, allow_rows=allow_rows)
+        release = _require_release(study, risk if model else 0.0, override)
         delivery = _write_results(
             output,
             space.names,
             model,
             MAP_FILE,
-            lambda path, index, digest: _write_map(path, study, space, index, digest, signing_key),
+            lambda path, index, digest: _write_map(path, study, space, index, digest, signing_key, release),
             progress,
         )
-    record = {"command": command, **delivery.as_dict()}
+    record = {"command": command, **delivery.as_dict(), "override": "" if release is None else release.override}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
 
@@ -123,7 +140,13 @@ def _write_results(
 
 
 def _write_map(
-    path: Path, study: Study, space: AlignmentState, index: int, model_digest: str, signing_key: SigningKey
+    path: Path,
+    study: Study,
+    space: AlignmentState,
+    index: int,
+    model_digest: str,
+    signing_key: SigningKey,
+    release: Release | None,
 ) -> None:
     entry = space.record["participants"][index]
     arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
@@ -135,16 +158,58 @@ def _write_map(
         bundle_digest=entry["digest"],
         model_digest=model_digest,
         signer=signing_key,
+        release=release,
     )
 
 
-def _read_trained_model(folder: Path, study: Study, space: AlignmentState, *, allow_rows: bool) -> bytes | None:
-    """The trained model, if there is one and it belongs to this alignment; another one's coordinates mean nothing here."""
-    if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
+def _require_release(study: Study, risk: float, override: str) -> Release | None:
+    """What is signed of the model's risk; one above the study's limit is refused without an override."""
+    if not study.model_limit:
         return None
+    who, _, why = override.partition(":")
+    if override and not (who.strip() and why.strip()):
+        raise InputError(
+            "--override", expected="NAME: REASON", got=repr(override)[:80], cure="Say who decides, and why."
+        )
+    if risk <= find_model_limit(study).bound:
+        return Release(risk)
+    if not override:
+        measured = f"up to {risk:.1%} may be told" if risk < 1 else "how much may be told is not known"
+        raise RefusedError(
+            "the delivery",
+            reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",
+            cure="Train another learner, or study with more noise; or give --override 'NAME: REASON', which is signed.",
+        )
+    return Release(risk, override)
+
+
+def _guaranteed_risk(study: Study) -> float:
+    """What the noise of secure sums allows to be told at the limit's false-positive rate; 1 without noise."""
+    settings = study.sum_scheme.settings
+    if settings.epsilon is None or not study.model_limit:
+        return 1.0
+    rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
+    return min(1.0, math.exp(settings.epsilon) * rate + settings.delta)
+
+
+def _measured_risk(study: Study, record: dict[str, Any]) -> float:
+    """What was measured when the model was trained, at the worse end of its interval; 1 where nothing was."""
+    if not study.model_limit or record.get("release") is None:
+        return 1.0
+    figure = ReleaseRisk.from_dict(record["release"]).figures[find_model_limit(study).measure]
+    return figure.interval.high if figure.interval.known else figure.value
+
+
+def _read_trained_model(
+    folder: Path, study: Study, space: AlignmentState, *, allow_rows: bool
+) -> tuple[bytes | None, float]:
+    """The trained model, if there is one and it belongs to this alignment, and its risk."""
+    if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
+        return None, 1.0
     try:
         record = json.loads((folder / TRAINING_FILE).read_bytes())
         expected, space_digest = record["model_digest"], record["space"]
+        risk = _measured_risk(study, record)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise StorageError(
             "the record", reason="training.json cannot be read", cure="Run 'mooring train' again."
@@ -163,4 +228,4 @@ def _read_trained_model(folder: Path, study: Study, space: AlignmentState, *, al
             got="one from before it",
             cure="Run 'mooring train' again, then deliver.",
         )
-    return data
+    return data, risk

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.atomic_io import write_atomically
+from mooring.audit.release import N_MODELS, ReleaseRisk, measure_trained_release
 from mooring.errors import InputError, RefusedError
 from mooring.learners import (
     AUTO,
@@ -70,6 +71,8 @@ class Training:
     left_out : tuple of (name, Score)
         Participants on none of whose rows anything was trained, since models of the others do not go with their labels
         (`find_disagreeing`), and the model's score on up to 500 of their rows.
+    release : ReleaseRisk or None
+        What the model gives away, where the study limits it and there are rows enough to tell.
     """
 
     learner: str
@@ -82,6 +85,7 @@ class Training:
     model_digest: str
     gain: Gain | None = None
     left_out: tuple[tuple[str, Score], ...] = ()
+    release: ReleaseRisk | None = None
 
     @property
     def holds_rows(self) -> bool:
@@ -102,6 +106,7 @@ class Training:
             "rows_used": self.rows_used,
             "model_digest": self.model_digest,
             "holds_rows": self.holds_rows,
+            "release": None if self.release is None else self.release.as_dict(),
         }
 
 
@@ -146,7 +151,8 @@ def train(
     names = space.names
     folds = group_folds(len(names), seed)
     own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:MOST_ALONE]
-    steps = Steps(np.unique(folds[owners]).size + len(own) + 1, progress)
+    n_attacked = N_MODELS if study.model_limit else 0
+    steps = Steps(np.unique(folds[owners]).size + len(own) + 1 + n_attacked, progress)
     predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
@@ -165,7 +171,10 @@ def train(
     both = np.isin(owners, own)
     gain = compare(labels[both], predicted[both], at_home[both][None], kind=kind) if own else None
     left_out = screened.score_left_out(names, fitted, kind=kind, rng=rng)
-    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out)
+    release = None
+    if study.model_limit:
+        release = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
+    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release)
     keep_model(folder, study, space, found, data, command=command)
     return found
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,58 @@ from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec,
 from mooring.protocol.messages.study import Study
 from mooring.typing import Vector
 
+if TYPE_CHECKING:
+    from mooring.audit import LeakageLimit
+
 MAP_FILE, SUM_FILE, MODEL_FILE = "map.safetensors", "result.safetensors", "model.onnx"
 KIND, SUM_KIND = "map", "sum result"
 FIELDS, SUM_FIELDS = ("study", "participant", "key", "bundle", "model"), ("study", "list", "model")
+RELEASE_FIELDS = ("risk", "override")
 _LARGEST = 1e6
 _ASK_AGAIN = "Ask the analyst for your result again."
+
+
+def find_model_limit(study: Study) -> LeakageLimit:
+    """What a study allows to be told of the rows behind its model."""
+    from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
+
+    return LeakageLimit.parse(study.model_limit)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What may be told of the rows behind a model, where the study limits it.
+
+    Attributes
+    ----------
+    risk : float
+        The share of rows, at the false-positive rate of the limit: measured, at the worse end of its interval, or
+        guaranteed by the noise of secure sums; 1 where neither can be had.
+    override : str
+        Who delivers a model above the limit, and why; empty within the limit.
+    """
+
+    risk: float
+    override: str = ""
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], study: Study) -> Release | None:
+        """Read what the analyst signed; None where the study has no limit."""
+        if not study.model_limit:
+            return None
+        try:
+            found = cls(float(fields["risk"]), str(fields["override"]))
+        except ValueError:
+            raise _refuse("the result", "its risk is no number") from None
+        if not 0 <= found.risk <= 1:
+            raise _refuse("the result", "its risk is no share")
+        if found.risk > find_model_limit(study).bound and not found.override:
+            raise _refuse("the result", "the model's risk is above the limit of the study")
+        return found
+
+    def as_fields(self) -> dict[str, str | int]:
+        """As the analyst signs it."""
+        return {"risk": f"{self.risk:.6f}", "override": self.override}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +92,8 @@ class Result:
         T ↦ (T − mean) R + origin.
     model : Model or None
     model_digest : str
+    release : Release or None
+        None where the study does not limit it.
     """
 
     member: Member
@@ -53,6 +103,7 @@ class Result:
     alignment_map: RigidMap
     model: Model | None
     model_digest: str
+    release: Release | None = None
 
     @property
     def orthogonal(self) -> npt.NDArray[np.float64]:
@@ -81,6 +132,7 @@ def write_map(
     bundle_digest: str,
     model_digest: str,
     signer: SigningKey,
+    release: Release | None = None,
 ) -> None:
     """Write a participant's map, signed.
 
@@ -98,13 +150,23 @@ def write_map(
         Empty without a model.
     signer : SigningKey
         The analyst's.
+    release : Release, optional
+        Where the study limits it.
     """
-    fields = {"study": study.digest, "participant": member.name, "key": member.signing_key}
-    fields |= {"bundle": bundle_digest, "model": model_digest}
+    fields: dict[str, str | int] = {"study": study.digest, "participant": member.name, "key": member.signing_key}
+    fields |= {"bundle": bundle_digest, "model": model_digest} | ({} if release is None else release.as_fields())
     write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
 
 
-def write_sum_result(path: Path, study: Study, *, list_digest: str, model_digest: str, signer: SigningKey) -> None:
+def write_sum_result(
+    path: Path,
+    study: Study,
+    *,
+    list_digest: str,
+    model_digest: str,
+    signer: SigningKey,
+    release: Release | None = None,
+) -> None:
     """Write the analyst's word for which model came of which closing list; the same for all participants.
 
     Parameters
@@ -114,12 +176,15 @@ def write_sum_result(path: Path, study: Study, *, list_digest: str, model_digest
     list_digest, model_digest : str
     signer : SigningKey
         The analyst's.
+    release : Release, optional
+        Where the study limits it.
     """
-    fields = {"study": study.digest, "list": list_digest, "model": model_digest}
+    fields: dict[str, str | int] = {"study": study.digest, "list": list_digest, "model": model_digest}
+    fields |= {} if release is None else release.as_fields()
     write_signed(path, kind=SUM_KIND, fields=fields, arrays={}, signer=signer)
 
 
-def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = None) -> Model:
+def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = None) -> tuple[Model, Release | None]:
     """Read the delivered model of a study of secure sums, or refuse it with a reason.
 
     Parameters
@@ -133,12 +198,17 @@ def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = 
     study.require_roster()
     analyst = study.analyst.signing_key if study.analyst else ""
     found = read_signed(
-        Path(folder) / SUM_FILE, kind=SUM_KIND, signed_by=analyst, fields=SUM_FIELDS, tensors=lambda _: {}
+        Path(folder) / SUM_FILE,
+        kind=SUM_KIND,
+        signed_by=analyst,
+        fields=_signed_fields(SUM_FIELDS, study),
+        tensors=lambda _: {},
     )
     study.require_same(found.fields, what="the result")
     if answered is not None and found.fields["list"] != answered:
         raise _refuse("the result", "it is of another closing list than the one that was answered here")
-    return _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
+    model = _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
+    return model, Release.from_fields(found.fields, study)
 
 
 def read_result(folder: str | Path, study: Study, member: Member) -> Result:
@@ -161,7 +231,8 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     tensors = {"orthogonal": TensorSpec("F64", (h, h))}
     tensors |= {name: TensorSpec("F64", (h,)) for name in ("mean", "origin")}
     analyst = study.analyst.signing_key if study.analyst else ""
-    found = read_signed(folder / MAP_FILE, kind=KIND, signed_by=analyst, fields=FIELDS, tensors=lambda _: tensors)
+    fields = _signed_fields(FIELDS, study)
+    found = read_signed(folder / MAP_FILE, kind=KIND, signed_by=analyst, fields=fields, tensors=lambda _: tensors)
     study.require_same(found.fields, what="the map")
     if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
         raise _refuse("the map", "it is another participant's")
@@ -174,7 +245,13 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
         raise _refuse("the map", "it is not orthogonal, and would distort rows") from None
     digest = str(found.fields["model"])
     model = _read_model(folder / MODEL_FILE, study, digest) if digest else None
-    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, model, digest)
+    release = Release.from_fields(found.fields, study) if model else None
+    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, model, digest, release)
+
+
+def _signed_fields(fields: tuple[str, ...], study: Study) -> tuple[str, ...]:
+    """What a result must say: of a study with a limit, also the model's risk."""
+    return (*fields, *RELEASE_FIELDS) if study.model_limit else fields
 
 
 def _read_model(path: Path, study: Study, digest: str) -> Model:

@@ -68,6 +68,10 @@ class Study:
     analyst : Member or None
     sums : SumSettings or None
         Of secure sums.
+    upload_limits : tuple of str
+        What attacks on an upload may find, such as "linkage at most 20 %": `mooring check` holds to them.
+    model_limit : str
+        What may be told of the rows behind the model, such as "membership at most 5 %": `mooring deliver` holds to it.
     dealer : str
         The participant that deals the anchor; the first of the roster where left out.
     format : {1, 2}
@@ -94,6 +98,8 @@ class Study:
     dealer: str = ""
     sums: SumSettings | None = None
     ids: tuple[str, ...] = ()
+    upload_limits: tuple[str, ...] = ()
+    model_limit: str = ""
     format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
 
@@ -242,10 +248,8 @@ class Study:
         if self.projection_digest:
             method["projection_digest"] = self.projection_digest
         rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
-        if self.ids:
-            rows["ids"] = list(self.ids)
-        if self.image_shape:
-            rows["image_shape"] = list(self.image_shape)
+        rows |= {"ids": list(self.ids)} if self.ids else {}
+        rows |= {"image_shape": list(self.image_shape)} if self.image_shape else {}
         plain = {
             "format": self.format,
             "name": self.name,
@@ -256,6 +260,8 @@ class Study:
             "columns": [column.as_dict() for column in self.columns],
             "participants": [member.as_dict() for member in self.participants],
         }
+        if self.upload_limits or self.model_limit:
+            plain["limits"] = {"uploads": list(self.upload_limits), "model": self.model_limit}
         if self.dealer:
             plain["dealer"] = self.dealer
         if self.analyst is not None:

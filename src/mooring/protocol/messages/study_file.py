@@ -52,6 +52,7 @@ _ROWS = """\
 # ids name rows: they stay at home, are never shared, and come back beside predictions.
 # A participant with fewer rows of a class than smallest_class (but some) does not share.
 """
+_LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
 _LABEL = """\
 # What is predicted: kind = "classes" with their names, "number" with a range, or "none". The analyst sees it.
 """
@@ -100,12 +101,8 @@ def require_size(text: str) -> None:
             "study", expected="a file of at most 1 MB", got="a larger one", cure="Declare columns alike by one 'names'."
         )
     if sum(map(text.count, ",=[{.")) > _MOST_ENTRIES:
-        raise InputError(
-            "study",
-            expected=f"at most {_MOST_ENTRIES} entries",
-            got="more",
-            cure="Declare columns alike by one 'names'.",
-        )
+        cure = "Declare columns alike by one 'names'."
+        raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more", cure=cure)
 
 
 def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_method: str = "") -> str:
@@ -127,6 +124,7 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
         render_table(plain["rows"]),
         f"\n[label]\n{_LABEL}",
         render_declaration(plain["label"]),
+        *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else []),
         f"\n{_COLUMNS}",
     ]
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
@@ -204,7 +202,7 @@ def _wrap(words: Sequence[str]) -> list[str]:
 def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     """What a study is made of, from what `Study.as_dict` gave or the tables of a study's file."""
     known = {"format", "name", "nonce", "method", "rows", "label", "columns", "participants", "analyst", "dealer"}
-    require_known("study", plain, known)
+    require_known("study", plain, known | {"limits"})
     if type(plain.get("format")) is not int or plain["format"] not in FORMATS:
         raise InputError(
             "format of the study",
@@ -217,6 +215,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape", "ids"})
+    limits = _limits_from(_take(plain, "limits", _TABLE, {}))
     columns = declared_columns(plain)
     width = sum(column.width for column in columns)
     projection: Any = _take(method, "projection", _WORD, "none")
@@ -240,12 +239,27 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "projection_digest": _take(method, "projection_digest", _WORD, ""),
         "missing_words": tuple(_take(rows, "missing_words", _WORDS, [])),
         "ids": tuple(_take(rows, "ids", _WORDS, [])),
+        **limits,
         "smallest_class": _take(rows, "smallest_class", _WHOLE, 3),
         "image_shape": tuple(_take(rows, "image_shape", _SIDES, [])),
         "participants": tuple(_member(entry) for entry in _take(plain, "participants", _TABLES, [])),
         "analyst": _member(_take(plain, "analyst", _TABLE)) if "analyst" in plain else None,
         "dealer": _take(plain, "dealer", _WORD, ""),
     }
+
+
+def _limits_from(plain: Mapping[str, Any]) -> dict[str, Any]:
+    if not plain:
+        return {}
+    from mooring.audit import LeakageLimit  # which a study without limits does not load
+
+    require_known("limits", plain, {"uploads", "model"})
+    uploads, model = tuple(_take(plain, "uploads", _WORDS, [])), _take(plain, "model", _WORD, "")
+    for words in uploads:
+        LeakageLimit.parse(words)
+    if model and not LeakageLimit.parse(model).measure.startswith("membership_at"):
+        raise InputError("limits", expected="of the model, one of membership", got="another", cure="Correct [limits].")
+    return {"upload_limits": uploads, "model_limit": model}
 
 
 def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:

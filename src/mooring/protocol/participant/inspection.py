@@ -14,6 +14,7 @@ from mooring.audit import (
     AuditResult,
     AuditSettings,
     EvaluationSpec,
+    LeakageLimit,
     NoiseUnit,
     OperatingPoint,
     PointResult,
@@ -77,6 +78,8 @@ class Inspection:
         A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
         in. Without points where it could not be run.
     verdict : str
+    exceeded : tuple of str
+        Limits of the study that these rows do not keep.
     """
 
     n_rows: int
@@ -89,6 +92,7 @@ class Inspection:
     rms: float
     self_attack: AuditResult
     verdict: str
+    exceeded: tuple[str, ...] = ()
 
     @property
     def level(self) -> float | None:
@@ -111,6 +115,7 @@ class Inspection:
             },
             "self_attack": self.self_attack.as_dict(),
             "verdict": self.verdict,
+            "exceeded": list(self.exceeded),
         }
 
 
@@ -152,6 +157,8 @@ def inspect(
     hazards = (*_hazards_of_rows(study, rows, projection), *_hazards_of_labels(study, counts, labels))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
+    tried = result.points[0] if result.points else None
+    exceeded = tuple(one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_at(tried))
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
         n_rows=int(in_all),
@@ -163,8 +170,15 @@ def inspect(
         anchor_noise_scale=study.anchor_noise_scale,
         rms=root_mean_square([rows], projection) if rows.shape[0] else 0.0,
         self_attack=result,
-        verdict=_verdict(study, result),
+        verdict=state_exceeded(exceeded) + _verdict(study, result),
+        exceeded=exceeded,
     )
+
+
+def state_exceeded(limits: Sequence[str]) -> str:
+    """What a verdict begins with where the study's limits are not kept."""
+    names = ", ".join(f"'{one}'" for one in limits)
+    return f"Do not share: the study allows {names}, and your rows do not keep to it. " if limits else ""
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:

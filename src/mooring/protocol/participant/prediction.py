@@ -17,7 +17,14 @@ from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_lear
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.result import MODEL_FILE, Result, bound_result_files, read_result, read_sum_result
+from mooring.protocol.messages.result import (
+    MODEL_FILE,
+    Release,
+    Result,
+    bound_result_files,
+    read_result,
+    read_sum_result,
+)
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, open_anchor
 from mooring.protocol.participant.secrets import Perturbation
@@ -30,6 +37,7 @@ from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.typing import Matrix, Progress
 
 _MEAN_TOLERANCE = 1e-4
+_Predict = Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +64,8 @@ class Predictions:
         Of classes, where the rows came with labels: both models in more detail.
     importance : tuple of (metric, importances), or None
         What the joint model looks at, where it was asked for and the rows came with labels.
+    override : str
+        Who delivered the model above the study's limit, and why; empty where nobody had to.
     """
 
     values: npt.NDArray[Any]
@@ -67,6 +77,7 @@ class Predictions:
     ids: dict[str, list[str]] = field(default_factory=dict)
     evaluation: Evaluation | None = None
     importance: tuple[str, tuple[Importance, ...]] | None = None
+    override: str = ""
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
@@ -84,6 +95,7 @@ class Predictions:
             "evaluation": None if self.evaluation is None else self.evaluation.as_dict(),
             "importance": self.importance
             and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
+            "override": self.override,
         }
 
 
@@ -135,7 +147,7 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    predict = _read_model(vault, study, result)
+    predict, release = _read_model(vault, study, result)
     found, shares, truth, rows = [], [], [], []
     ids: dict[str, list[str]] = {}
     labels: LabelUse = (
@@ -159,8 +171,9 @@ def predict_rows(
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     each = np.concatenate(shares) if shares else None
+    override = "" if release is None else release.override
     if known is None:
-        return Predictions(words, study.label.classes, each, None, None, ids=ids)
+        return Predictions(words, study.label.classes, each, None, None, ids=ids, override=override)
     alone, gain, at_home = None, None, None
     if own_rows is not None:
         own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
@@ -177,15 +190,16 @@ def predict_rows(
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
         importance = measure_importance(predict, np.concatenate(rows), known, widths=widths, kind=kind)
-    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance)
+    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance, override)
 
 
-def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]:
+def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Release | None]:
     """What the delivered model says of encoded rows: through map and alignment, or directly for secure sums."""
     member = find_membership(vault, study)
     if study.sums is not None:
         answered = Ledger(vault.folder).find_answer(study.digest)
-        return read_sum_result(result, study, answered=answered).predict_with_probabilities
+        released, release = read_sum_result(result, study, answered=answered)
+        return released.predict_with_probabilities, release
     delivered = read_result(result, study, member)
     anchor = used_anchor(vault, study)
     if not anchor.exists():
@@ -201,7 +215,7 @@ def _read_model(vault: Vault, study: Study, result: Path) -> Callable[[Matrix], 
         aligned = delivered.apply(np.asarray(map_rows(projection.encode(rows), secret)))
         return model.predict_with_probabilities(aligned)
 
-    return predict
+    return predict, delivered.release
 
 
 @contextmanager

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mooring.audit import AuditSettings, SumAudit, SumPoint, SumSpec
+from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumSpec
 from mooring.audit.sums import SumAuditor
 from mooring.learners import Score
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.inspection import measure_local_only
+from mooring.protocol.participant.inspection import measure_local_only, state_exceeded
 from mooring.protocol.participant.secure_sums import scale_labels
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
@@ -42,6 +42,8 @@ class SumInspection:
     self_attack : SumAudit or None
         Membership with the study's noise and without any; None where it could not be run.
     verdict : str
+    exceeded : tuple of str
+        Limits of the study that these sums do not keep.
     """
 
     n_rows: int
@@ -51,6 +53,7 @@ class SumInspection:
     local_only: Score | None
     self_attack: SumAudit | None
     verdict: str
+    exceeded: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the record that a report reads; no row is in it."""
@@ -62,6 +65,7 @@ class SumInspection:
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
             "sums": None if self.self_attack is None else self.self_attack.as_dict(),
             "verdict": self.verdict,
+            "exceeded": list(self.exceeded),
         }
 
 
@@ -105,7 +109,12 @@ def inspect_sums(
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
-    return SumInspection(n_rows, class_counts, hazards, tuple(warnings), local, audit, _verdict(study, audit))
+    tried = None if audit is None else audit.results[0]
+    exceeded = tuple(
+        one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_by_sums(tried)
+    )
+    verdict = state_exceeded(exceeded) + _verdict(study, audit)
+    return SumInspection(n_rows, class_counts, hazards, tuple(warnings), local, audit, verdict, exceeded)
 
 
 def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
