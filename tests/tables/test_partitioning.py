@@ -212,9 +212,10 @@ def test_parts_are_split_within_each_participant(sizes: list[int], test_share: f
     assert np.array_equal(dealt.public, public)
 
 
-def test_parts_with_test_rows_are_kept_as_they_are() -> None:
-    train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((4, 2))]
-    train_labels, test_labels = [[0, 1, 1], [0]], [[0.5, 1.5], [1, 1, 1, 1]]
+@pytest.mark.parametrize("n_test", [4, 0])
+def test_parts_with_test_rows_are_kept_as_they_are(n_test: int) -> None:
+    train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((n_test, 2))]
+    train_labels, test_labels = [[0, 1, 1], [0]], [[0.5, 1.5], [1.0] * n_test]
     dealt = Partition.from_parts(
         train,
         train_labels,
@@ -224,7 +225,7 @@ def test_parts_with_test_rows_are_kept_as_they_are() -> None:
         public=np.full((2, 2), 7.0),
         names=("east", "west"),
     )
-    check_every_row_is_in_one_place(dealt, 12)
+    check_every_row_is_in_one_place(dealt, 8 + n_test)
     for k in range(2):
         assert np.array_equal(dealt.train[k], train[k])
         assert np.array_equal(dealt.test[k], test[k])

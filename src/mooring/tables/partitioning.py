@@ -116,7 +116,7 @@ class Partition:
             cure="Label both training and test rows, or neither.",
         )
         rows = [as_rows(f"datasets[{k}]", part) for k, part in enumerate(datasets)]
-        test_rows = [as_rows(f"test[{k}]", part) for k, part in enumerate(test or ())]
+        test_rows = [as_rows(f"test[{k}]", part, may_be_empty=True) for k, part in enumerate(test or ())]
         everything = [*rows, *test_rows, *([] if public is None else [as_rows("public", public)])]
         widths = sorted({part.shape[1] for part in everything})
         _require(

@@ -243,14 +243,16 @@ def label_kind_of(labels: Labels | None) -> LabelKind:
     return "number" if labels.dtype == np.float64 else "classes"
 
 
-def as_rows(what: str, rows: npt.ArrayLike) -> Matrix:
-    """Return a finite float64 matrix with at least one row and one column, or refuse it by the name `what`."""
+def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Matrix:
+    """Return a finite float64 matrix with at least one column and, unless it `may_be_empty`, one row, or refuse it."""
     try:
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
             what, expected="a matrix of numbers", got="something else", cure="Code words as numbers first."
         ) from None
+    if matrix.ndim == 2 and may_be_empty and not len(matrix) and matrix.shape[1]:
+        return matrix
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(
             what,
