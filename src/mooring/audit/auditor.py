@@ -186,7 +186,7 @@ class Auditor:
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         scores, scale = (found.deployed, found.noisy_test), simulation.data_noise_scale
-        more = {"learner": found.learner, "gain": found.gain, "epsilon": audit_row_noise(simulation)}
+        more: dict[str, Any] = {"learner": found.learner, "gain": found.gain, "epsilon": audit_row_noise(simulation)}
         result = PointResult(point, scale, outcomes, *scores, alignment, examples, **more)
         store.save(result)
         return result

@@ -95,7 +95,11 @@ def _describe_models(one: Evaluation) -> dict[str, Any]:
         "measures": measures,
         "classes": list(one.classes),
         "of": second if len(one.classes) == 2 else None,
-        "confusion": {name: model.confusion for name, model in zip(("joint", "alone"), models, strict=True) if model},
+        "confusion": {
+            name: [list(row) for row in model.confusion]
+            for name, model in zip(("joint", "alone"), models, strict=True)
+            if model
+        },
         "calibration": [part.as_dict() for part in one.joint.calibration],
     }
 

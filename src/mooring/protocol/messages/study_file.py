@@ -17,8 +17,7 @@ from mooring.mechanisms.secure_sum.settings import SECURE_SUM, settings_from
 from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, Label, count_days, require_day, require_known, require_width
 
-FORMAT = 2
-FORMATS = (1, 2)
+FORMAT, FORMATS = 2, (1, 2)
 
 _MOST_BYTES = 2**20
 _MOST_ENTRIES = 90_000  # by signs that begin or end one
@@ -215,7 +214,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
     require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
     require_known("rows", rows, {"missing_words", "smallest_class", "image_shape", "ids"})
-    limits = _limits_from(_take(plain, "limits", _TABLE, {}))
+    limits = _limits_from(_take(plain, "limits", _TABLE)) if "limits" in plain else {}
     columns = declared_columns(plain)
     width = sum(column.width for column in columns)
     projection: Any = _take(method, "projection", _WORD, "none")
@@ -249,15 +248,12 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits_from(plain: Mapping[str, Any]) -> dict[str, Any]:
-    if not plain:
-        return {}
     from mooring.audit import LeakageLimit  # which a study without limits does not load
 
     require_known("limits", plain, {"uploads", "model"})
     uploads, model = tuple(_take(plain, "uploads", _WORDS, [])), _take(plain, "model", _WORD, "")
-    for words in uploads:
-        LeakageLimit.parse(words)
-    if model and not LeakageLimit.parse(model).measure.startswith("membership_at"):
+    parsed = [LeakageLimit.parse(words) for words in (*uploads, model) if words]
+    if model and not parsed[-1].measure.startswith("membership_at"):
         raise InputError("limits", expected="of the model, one of membership", got="another", cure="Correct [limits].")
     return {"upload_limits": uploads, "model_limit": model}
 
