@@ -135,16 +135,13 @@ def evaluate_classes(
     """
     if not 0 < threshold < 1:
         raise InputError("threshold", expected="between 0 and 1", got=f"{threshold:g}", cure="0.5 is the default.")
-    curves = [None if one is None or one[1] is None else _auc(truth, one[1]) for one in (joint, alone)]
-    evaluated = [
-        None if one is None else _evaluate(truth, one, curve, n_classes=len(classes), threshold=threshold)
-        for one, curve in zip((joint, alone), curves, strict=True)
-    ]
-    assert evaluated[0] is not None
+    models = [joint] if alone is None else [joint, alone]
+    curves = [None if shares is None else _auc(truth, shares) for _, shares in models]
+    found = [_evaluate(truth, one, curve, len(classes), threshold) for one, curve in zip(models, curves, strict=True)]
     gain = None
-    if curves[0] is not None and curves[1] is not None:
+    if alone is not None and curves[0] is not None and curves[1] is not None:
         gain = _estimate(curves[0][0] - curves[1][0], curves[0][1] - curves[1][1], least=-1.0)
-    return Evaluation(tuple(classes), threshold, evaluated[0], evaluated[1], gain)
+    return Evaluation(tuple(classes), threshold, found[0], None if alone is None else found[1], gain)
 
 
 def measure_importance(
@@ -181,12 +178,10 @@ def measure_importance(
     drawn = np.random.default_rng(seed).permutation(len(rows))[:most]
     rows, truth = rows[drawn], truth[drawn]
     blocks = np.split(rows, np.cumsum(list(widths.values()))[:-1], axis=1)
-    shares = predict(rows)[1]
-    by_auc = kind == "classes" and shares is not None and _auc(truth, shares) is not None
 
     def score(model: _Shuffled, places: Labels, truth: Labels) -> float:
         values, shares = model.predict(places)
-        curve = _auc(truth, shares) if by_auc and shares is not None else None
+        curve = None if shares is None else _auc(truth, shares)
         return score_value(truth, values, kind=kind) if curve is None else curve[0]
 
     places = np.tile(np.arange(len(rows))[:, None], len(blocks))
@@ -195,7 +190,8 @@ def measure_importance(
     )
     each = zip(widths, found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
     ordered = sorted((Importance(*one) for one in each), key=lambda one: -one.drop)
-    return "AUC" if by_auc else METRICS[kind], tuple(ordered)
+    shares = predict(rows[:1])[1]
+    return METRICS[kind] if shares is None or np.unique(truth).size < 2 else "AUC", tuple(ordered)
 
 
 class _Shuffled:
@@ -214,26 +210,19 @@ class _Shuffled:
 
 
 def _evaluate(
-    truth: Labels, predicted: Predicted, curve: tuple[float, Matrix] | None, *, n_classes: int, threshold: float
+    truth: Labels, predicted: Predicted, curve: tuple[float, Matrix] | None, n_classes: int, threshold: float
 ) -> ModelEvaluation:
     values, shares = predicted
-    two = n_classes == 2
-    if two and shares is not None:
-        values = (shares[:, 1] >= threshold).astype(np.int64)
-    confusion = confusion_matrix(truth, values, labels=np.arange(n_classes))
-    brier = math.nan
-    if shares is not None:
-        brier = float(((shares - np.eye(n_classes)[truth]) ** 2).sum(axis=1).mean()) / (2 if two else 1)
-    recognised = [_share(int(confusion[k, k]), int(confusion[k].sum())) for k in ((1, 0) if two else ())] or [
-        None,
-        None,
-    ]
+    two, brier = n_classes == 2, math.nan
     calibration: tuple[CalibrationBin, ...] = ()
     if shares is not None:
+        values = (shares[:, 1] >= threshold).astype(np.int64) if two else values
+        brier = float(((shares - np.eye(n_classes)[truth]) ** 2).sum(axis=1).mean()) / (2 if two else 1)
         calibration = _calibrate(*((shares[:, 1], truth == 1) if two else (shares.max(axis=1), values == truth)))
+    confusion = confusion_matrix(truth, values, labels=np.arange(n_classes)).tolist()
+    first, second = (_share(confusion[k][k], sum(confusion[k])) if two else None for k in (0, 1))
     auc = None if curve is None else _estimate(*curve, least=0.0)
-    counts = tuple(tuple(line) for line in confusion.tolist())
-    return ModelEvaluation(counts, auc, recognised[0], recognised[1], brier, calibration)
+    return ModelEvaluation(tuple(map(tuple, confusion)), auc, second, first, brier, calibration)
 
 
 def _calibrate(predicted: Matrix, came_true: npt.NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:
@@ -278,8 +267,4 @@ def _estimate(value: float, influence: Matrix, *, least: float) -> Estimate:
     n = influence.size
     error = math.sqrt(float(influence @ influence) / (n * (n - 1))) if n > 1 else math.nan
     interval = student_interval(value, error, n=n)
-    return (
-        Estimate(value, max(interval.low, least), min(interval.high, 1.0))
-        if interval.known
-        else Estimate(value, math.nan, math.nan)
-    )
+    return Estimate(value, *np.clip([interval.low, interval.high], least, 1.0).tolist())  # NaN stays NaN
