@@ -1,6 +1,7 @@
 """A participant from Python: what the analyst delivered, in a folder or at an address, is good to predict with."""
 
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -77,7 +78,8 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
     gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
-    empty = {"rows": 3, "score": None, "local_only": None, "gain": None, "evaluation": None, "importance": None}
+    names = ("score", "local_only", "gain", "evaluation", "importance")
+    empty: dict[str, Any] = {"rows": 3, "override": "", **dict.fromkeys(names)}
     assert Predictions(values, ("a", "b"), None, None, None).as_dict() == empty
     assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}
     whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()
