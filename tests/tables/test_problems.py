@@ -95,21 +95,21 @@ def test_no_cell_is_quoted_and_a_sentinel_of_the_public_list_is_named(tmp_path: 
 
 
 def test_lines_of_another_length_are_passed_over_and_rows_keep_their_numbers(tmp_path: Path) -> None:
-    lines = ["50,1,male,yes"] * 50_000
+    lines = [f"50{' ' * 200},1,male,yes"] * 6_000  # two blocks of the parser
     for at, line in (
         (0, "2,5,1,male,yes"),
         (1, "x,1,male,yes"),
-        (30_000, "1,2"),
-        (40_000, "x,1,male,yes"),
-        (49_999, "1"),
+        (3_000, "1,2"),
+        (5_500, "x,1,male,yes"),
+        (5_999, "1"),
     ):
         lines[at] = line
     schema = replace(SCHEMA, columns=COLUMNS[:3])
     (tmp_path / "t.csv").write_text("age,n,sex,ill\n" + "\n".join(lines) + "\n")
     ragged, age = check_fit(schema, tmp_path / "t.csv").problems
-    assert (ragged.kind, ragged.n_cells, ragged.first_rows) == ("line-length", 3, (1, 30_001, 50_000))
-    assert (age.kind, age.first_rows) == ("not-a-number", (2, 40_001))
-    (tmp_path / "t.csv").write_text("age,n,sex,ill\n" + "1,2\n" * 50_000)
+    assert (ragged.kind, ragged.n_cells, ragged.first_rows) == ("line-length", 3, (1, 3_001, 6_000))
+    assert (age.kind, age.first_rows) == ("not-a-number", (2, 5_501))
+    (tmp_path / "t.csv").write_text("age,n,sex,ill\n" + "1,2\n" * 12_000)
     assert "not read further" in check_fit(schema, tmp_path / "t.csv").problems[0].suggestion
 
 

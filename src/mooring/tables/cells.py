@@ -123,3 +123,8 @@ def missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
 def is_number(word: str) -> bool:
     """Whether a word is a finite number."""
     return re.fullmatch(FINITE, word) is not None
+
+
+def is_whole(values: Vector) -> bool:
+    """Whether all of these are whole numbers."""
+    return bool((values == np.rint(values)).all())

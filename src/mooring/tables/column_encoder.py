@@ -18,6 +18,7 @@ from mooring.tables.cells import (
     as_text,
     cell_values,
     is_number,
+    is_whole,
     missing_numbers,
     read_days,
 )
@@ -137,7 +138,8 @@ def _encode_number(
     low, high = column.low, column.high
     lowest, highest = numbers.min(), numbers.max()
     missing = None
-    if invalid or not (low <= lowest and highest <= high) or column.kind == "integer":
+    is_inside = bool(low <= lowest and highest <= high)  # not so if one is missing
+    if invalid or not is_inside or (column.kind == "integer" and not is_whole(numbers)):
         missing = np.isnan(numbers)
         passed_over = np.zeros(n, dtype=np.bool_)
         for cells in invalid:
@@ -148,7 +150,7 @@ def _encode_number(
     scaled = rows[:, 0]
     np.subtract(numbers, column.centre, out=scaled)
     scaled /= column.spread
-    if not (low <= lowest and highest <= high) and not column.inferred:  # missing ones, or ones to be clipped
+    if not is_inside and not column.inferred:  # missing ones, or ones to be clipped
         np.clip(scaled, -1.0, 1.0, out=scaled)
     if missing is not None and missing.any():
         fill = column.centre if column.fill is None else float(column.fill)

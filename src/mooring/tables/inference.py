@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.cells import as_text, missing_numbers
+from mooring.tables.cells import as_text, is_whole, missing_numbers
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Indices
@@ -216,11 +216,6 @@ def listed(names: list[str]) -> str:
     """The first ten names, quoted, and how many more there are."""
     shown = ", ".join(map(repr, names[:10]))
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
-
-
-def is_whole(values: npt.NDArray[np.float64]) -> bool:
-    """Whether all of these are whole numbers."""
-    return bool((values == np.rint(values)).all())
 
 
 def _infer_category(name: str, values: Values) -> tuple[Column | None, str]:

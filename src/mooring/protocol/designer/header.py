@@ -33,9 +33,9 @@ from mooring.protocol.messages.study_file import (
     render_declaration,
     render_table,
 )
-from mooring.tables.cells import is_number, read_days
+from mooring.tables.cells import is_number, is_whole, read_days
 from mooring.tables.files import open_table
-from mooring.tables.inference import MAX_CATEGORIES, clean_values, is_whole
+from mooring.tables.inference import MAX_CATEGORIES, clean_values
 from mooring.tables.problems import SENTINELS
 from mooring.tables.reader import read_columns
 from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, count_days, require_known
