@@ -172,6 +172,9 @@ def many_participants(monkeypatch: pytest.MonkeyPatch) -> Any:
     rows, labels = class_rows(6, 25, 3)
     method = "aa-i-gdp-anchor-noise"
     simulation = simulate(rows, labels, method=method, anchor_noise_scale=0.3, rng=np.random.default_rng(7))
+    exact = simulate(rows, labels, method="aa-i-gdp-data-noise", data_noise_scale=0.5, rng=np.random.default_rng(7))
+    found = run("joint-moments", exact.view(), rng=np.random.default_rng(0))
+    assert found.population.n_rows == 5 * 25  # all of them where maps are known
     return error("joint-moments", simulation, simulation.view())
 
 

@@ -66,7 +66,7 @@ def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
     out = {view.target, *(colluder.index for colluder in view.colluders)}
     labelled = all(view.labels[i] is not None for i in out)
     others = [i for i in range(len(view.uploads)) if i not in out and (view.labels[i] is not None or not labelled)]
-    if len(others) > _MAX_OTHERS:
+    if view.anchor_noise_scale > 0 and len(others) > _MAX_OTHERS:  # each map is searched for; else it is known
         others = sorted(int(i) for i in rng.choice(others, _MAX_OTHERS, replace=False))
     return others
 
