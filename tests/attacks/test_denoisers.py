@@ -10,13 +10,16 @@ import pytest
 from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising.atoms import make_atoms
-from mooring.attacks.denoising.gaussian import class_priors, fit_to_noisy_rows
+from mooring.attacks.denoising.gaussian import class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
+from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.audit import SimulationSettings, leakage
 from mooring.audit.simulation import Simulation, simulate
 from mooring.mechanisms.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
+from mooring.metrics.likelihood import Densities
 from mooring.tables import Column, Schema, encode_table
+from tests.auditing import class_rows
 
 
 def test_a_mixtures_gradient_and_laplacian_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +205,26 @@ def test_grids_give_torch_for_torch_and_say_why_not() -> None:
     for given, words in ((replace(view, columns=()), "No columns are declared"), (few, "8 known records")):
         with pytest.raises(DoesNotApply, match=words):
             run("procrustes", given, rng=np.random.default_rng(0), denoiser="grid")
+
+
+def test_evidence_is_the_density_of_the_population_that_a_denoiser_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    tables, mixing = rng.dirichlet(np.ones(3), (2, 2)), rng.dirichlet(np.ones(2), 2)
+    logs, codes = 5 * rng.standard_normal((2, 4, 3)), np.array([0, 1, 1, 0])
+    expected = [
+        np.log(sum(mixing[k, c] * np.prod([tables[g, c] @ np.exp(logs[g, j]) for g in (0, 1)]) for c in (0, 1)))
+        for j, k in enumerate(codes)
+    ]
+    np.testing.assert_allclose(LatentClasses((), mixing, tuple(tables)).log_evidence(list(logs), codes), expected)
+    for name in ("_SHARES_OF_KNOWN", "_SHARES_OF_OTHERS"):  # without atoms, a Gaussian a class
+        monkeypatch.setattr(f"mooring.attacks.denoising.kernel.{name}", (0.0,))
+    rows, labels = class_rows(2, 60, 4)
+    method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.7}
+    view = simulate(rows, labels, rng=rng, **method).view((0,), 1)
+    plain = run("known-anchor", view, rng=rng)
+    kinds, means, covariances = fit_population(plain, view)
+    density = Densities(means, covariances + 0.49 * np.eye(4)).log_density(plain.rows, kinds)
+    assert np.ptp(run("known-anchor", view, rng=rng, denoiser="kernel").evidence - density) < 1e-9
 
 
 def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,9 @@ class Reconstruction:
         What a reader should know, such as which start won.
     records : array of shape (n_i, n_features) or None
         The target's records, each cell the likeliest value of its column, where a denoiser knows the columns.
+    evidence : array of shape (n_i,) or None
+        Log density of the rebuilt rows, before they were denoised, in the population as the denoiser models it, up to a
+        constant.
     """
 
     rows: Array
@@ -54,6 +57,7 @@ class Reconstruction:
     data_noise_scale: float | None = None
     notes: tuple[str, ...] = field(default=())
     records: Array | None = None
+    evidence: Array | None = None
 
 
 def reconstruct(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -181,7 +181,7 @@ def measure_leakage(
     worst = find_strongest(outcomes)
     if worst is None:
         return tuple(outcomes), None
-    outcomes = _with_membership(outcomes, attempts.plain, evaluator)
+    outcomes = _with_membership(outcomes, attempts, evaluator)
     worst = find_strongest(outcomes)
     assert worst is not None
     for one in _most_telling(outcomes):
@@ -212,19 +212,25 @@ def _most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
 
 
 def _with_membership(
-    outcomes: Sequence[AttackOutcome], plain: Mapping[str, Sequence[Reconstruction]], evaluator: LeakageEvaluator
+    outcomes: Sequence[AttackOutcome], attempts: AttemptLog, evaluator: LeakageEvaluator
 ) -> list[AttackOutcome]:
     """The same outcomes, some with what the attack's rows tell by likelihood, before they are denoised.
 
-    Those of the most telling attacks, and of attacks that learn the population on the way.
+    Those of the most telling attacks, and of attacks that learn the population on the way; denoised ones by the density that
+    the denoiser has fitted to the population.
     """
-    test = evaluator.membership
-    chosen = {one.attack.partition(" + ")[0] for one in _most_telling(outcomes)}
-    chosen |= {name for name, found in plain.items() if any(one.population is not None for one in found)}
-    found = {name: plain[name] for name in chosen if len(plain[name]) == len(evaluator.target_slices)}
-    return [
-        one if test is None or one.attack not in found else test.measure(one, found[one.attack]) for one in outcomes
-    ]
+    test, n_views = evaluator.membership, len(evaluator.target_slices)
+    telling = {one.attack for one in _most_telling(outcomes)}
+    learning = {name for name, found in attempts.plain.items() if any(one.population is not None for one in found)}
+    measured = []
+    for one in outcomes:
+        base = one.attack.partition(" + ")[0]
+        found, evidence = attempts.plain.get(base, []), attempts.evidence.get(one.attack)
+        is_asked = base in learning or one.attack in telling or any(name.startswith(f"{base} + ") for name in telling)
+        if test is not None and is_asked and len(found) == n_views and (one.attack == base or evidence is not None):
+            one = test.measure(one, found, evidence)
+        measured.append(one)
+    return measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +240,7 @@ class AttemptLog:
     views: Sequence[CollusionView]
     seed: int
     plain: dict[str, list[Reconstruction]] = field(default_factory=dict)
+    evidence: dict[str, list[Matrix]] = field(default_factory=dict)
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
     def run(self, name: str) -> list[list[Attempt]]:
@@ -249,6 +256,9 @@ class AttemptLog:
             ]
             if all(one.found is not None or plain[k].found is None for k, one in enumerate(one_each)):
                 attempts.append(one_each)
+                evidence = [one.found and one.found.evidence for one in one_each]
+                if all(one is not None for one in evidence):
+                    self.evidence[one_each[0].name] = [to_numpy(one) for one in evidence]
         return attempts
 
     def _denoise(self, k: int, name: str, found: Reconstruction, denoiser: str, rng: np.random.Generator) -> Attempt:

@@ -60,8 +60,11 @@ def denoise_by_grids(
     rows, codes = _plain(reconstruction.rows), view.codes_of([view.target])
     variance = float(np.trace(error)) / error.shape[0]
     model = _model_of(view, rows, variance)
+    evidence = None
     if view.projection.kind == "none":
         weights = model.posterior(_likelihoods(model.groups, rows, variance), codes)
+        logs = [group.log_likelihoods(rows, variance) for group in model.groups]
+        evidence = like(model.log_evidence(logs, codes), reconstruction.rows)
         found = np.hstack([group.means(own, rows, variance) for group, own in zip(model.groups, weights, strict=True)])
     else:
         F = _plain(view.projection.matrix)
@@ -74,6 +77,7 @@ def denoise_by_grids(
         reconstruction,
         rows=like(found, reconstruction.rows),
         records=like(cells, reconstruction.rows),
+        evidence=evidence,
         notes=(*reconstruction.notes, "by the values that declared columns can have"),
     )
 

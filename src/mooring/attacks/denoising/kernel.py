@@ -112,15 +112,16 @@ def denoise_by_kernels(
         raise DoesNotApply("In some directions the rebuilt rows carry no error: there is nothing to weigh atoms by.")
     whiten, unwhiten = ((axes * power) @ axes.T for power in (values**-0.5, values**0.5))
     prior = KernelPrior.of(reconstruction, view, whiten)
-    scaled, result = rows @ whiten, xp.empty_like(rows)
+    scaled, result, evidence = rows @ whiten, xp.empty_like(rows), xp.empty_like(rows[:, 0])
     shares = prior.choose_shares(scaled)
     for k in np.unique(prior.codes):
         members = indices_beside(np.flatnonzero(prior.codes == k), rows)
         own = scaled[members, :]
         found = prior.combined(int(k), own, *shares)
         result[members, :] = (own + found.gradient) @ unwhiten
+        evidence[members] = found.log_value - float(np.log(prior.count_atoms(int(k), *shares)))
     note = f"kernels: c² = {shares[0]:g} of known rows, {shares[1]:g} of others'"
-    return replace(reconstruction, rows=result, notes=(*reconstruction.notes, note))
+    return replace(reconstruction, rows=result, evidence=evidence, notes=(*reconstruction.notes, note))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +196,11 @@ class KernelPrior:
     def combined(self, k: int, rows: Array, of_known: float, of_others: float) -> Density:
         """The density of class k with these shares; without atoms, that of the Gaussian."""
         return _sum(self._known(k, rows, of_known), self._others(k, rows, of_others, None)) or self._gaussian(k, rows)
+
+    def count_atoms(self, k: int, of_known: float, of_others: float) -> int:
+        """How many atoms class k has with these shares; the Gaussian's is one."""
+        sets = ((self.known, of_known), (self.others, of_others))
+        return sum(atoms[k].owners.size for atoms, share in sets if share > 0 and k in atoms) or 1
 
     def choose_shares(self, rows: Array) -> tuple[float, float]:
         """The c² of both sets of atoms that Stein's estimate prefers, over the target's rows and the others'."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
+from scipy.special import logsumexp
 
 from mooring.attacks.denoising.atoms import AtomGroup
 from mooring.attacks.view import Codes
@@ -48,6 +49,14 @@ class LatentClasses:
         logs -= logs.max(axis=1, keepdims=True)
         weights = np.exp(logs)
         return weights / weights.sum(axis=1, keepdims=True), marginals
+
+    def log_evidence(self, logs: Sequence[Matrix], codes: Codes) -> Matrix:
+        """Log probability of each row, by log likelihoods of each column's atoms."""
+        columns = [
+            np.log(np.maximum(np.exp(own - own.max(axis=1, keepdims=True)) @ table.T, _TINY)) + own.max(axis=1)[:, None]
+            for own, table in zip(logs, self.tables, strict=True)
+        ]
+        return np.asarray(logsumexp(np.log(self.mixing[codes]) + sum(columns), axis=1))
 
     def posterior(self, likelihoods: Sequence[Matrix], codes: Codes) -> list[Matrix]:
         """Probabilities of each column's atoms, of shape (n, n_atoms), given likelihoods of the same shape."""

@@ -69,12 +69,26 @@ class MembershipTest:
     outlying: npt.NDArray[np.bool_]
     seed: int
 
-    def measure(self, outcome: AttackOutcome, found: Sequence[Reconstruction]) -> AttackOutcome:
-        """An attack's outcome with what its rebuilt rows, one set a target, tell of who is in and of whose they are."""
+    def measure(
+        self, outcome: AttackOutcome, found: Sequence[Reconstruction], evidence: Sequence[Matrix] | None = None
+    ) -> AttackOutcome:
+        """An attack's outcome with what its rebuilt rows, one set a target, tell of who is in and of whose they are.
+
+        Parameters
+        ----------
+        outcome : AttackOutcome
+        found : sequence of Reconstruction
+            Before denoising.
+        evidence : sequence of arrays of shape (n_i,), optional
+            The rows' log densities in another model of the population than a Gaussian a class; then who is in, alone.
+        """
         try:
             attacks = [_LikelihoodAttack.of(self.views[k], one, seed=self.seed + k) for k, one in enumerate(found)]
         except DoesNotApply:  # nothing is known of the population
             return outcome
+        if evidence is not None:
+            pairs = zip(attacks, evidence, strict=True)
+            attacks = [replace(one, upload=replace(one.upload, surplus=-density)) for one, density in pairs]
         told, without = self._scores(attacks)
         figures = told.figures(without) | told.outlying_figures(self.outlying, without)
         bound, control = (
@@ -84,7 +98,7 @@ class MembershipTest:
         figures["empirical_epsilon"] = Figure(
             "empirical_epsilon", bound or 0.0, Interval.unknown(), 0.0, control, None, told.members.size, True
         )
-        figures |= self._search(attacks) | self._holders(attacks)
+        figures |= {} if evidence is not None else self._search(attacks) | self._holders(attacks)
         return replace(outcome, figures={**outcome.figures, **figures}, curve=told.curve())
 
     def _scores(self, attacks: Sequence[_LikelihoodAttack]) -> tuple[Membership, Membership | None]:
