@@ -49,18 +49,22 @@ def combine(
         name = participant.member.name
         if closing_list is None:
             path = output or Path(f"{name}.confirmation")
-            found = participant.confirm(bundles, output=path)
+            confirmed = participant.confirm(bundles, output=path)
+            record = confirmed.as_dict()
             lines = [
-                f"Wrote [bold]{escape(str(path))}[/bold], about {found.n_bundles} bundles. Send it to the analyst."
+                f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.n_bundles} bundles. Send it to the analyst."
             ]
-            lines += [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in found.unopened]
+            lines += [
+                f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in confirmed.unopened
+            ]
         else:
             path = output or Path(f"{name}.share")
             with show_progress("opening, adding up") as moved:
-                found = participant.combine(bundles, closing_list, output=path, progress=moved)
+                combined = participant.combine(bundles, closing_list, output=path, progress=moved)
+            record = combined.as_dict()
             lines = [
-                f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {found.n_bundles} contributions. "
+                f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.n_bundles} contributions. "
                 "Send it to the analyst.",
                 "Your combining key of this study is destroyed; remove copies of the vault that still hold it.",
             ]
-        console.show({**found.as_dict(), "output": str(path)}, *lines)
+        console.show({**record, "output": str(path)}, *lines)

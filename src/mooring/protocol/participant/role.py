@@ -12,7 +12,8 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
 from mooring.protocol.participant.secure_sums import (
-    Answer,
+    CombineResult,
+    ConfirmResult,
     SumShareResult,
     combine_shares,
     confirm_bundles,
@@ -115,11 +116,13 @@ class Participant:
         """Write the one bundle of secure sums, or the same bytes again; the parameters are those of `share_sums`."""
         return share_sums(self.vault, self.study, data, output=output, ignore=ignore, progress=progress)
 
-    def confirm(self, bundles: Path, *, output: Path) -> Answer:
+    def confirm(self, bundles: Path, *, output: Path) -> ConfirmResult:
         """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
         return confirm_bundles(self.vault, self.study, bundles, output=output)
 
-    def combine(self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None) -> Answer:
+    def combine(
+        self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
+    ) -> CombineResult:
         """Write a combiner's share of the total; see `combine_shares`."""
         return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
 

@@ -237,28 +237,29 @@ def _require_persons(found: int, most: int) -> None:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a combiner answered.
+class ConfirmResult:
+    """How many bundles a combiner's confirmation is about, and whose box in them does not hold up."""
 
-    Attributes
-    ----------
-    confirmed : bool
-        Whether this is a confirmation, before the list is closed, and not a share of the total.
-    n_bundles : int
-    unopened : tuple of str
-        Senders of bundles whose box does not hold up.
-    """
-
-    confirmed: bool
     n_bundles: int
     unopened: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"confirmed": self.confirmed, "bundles": self.n_bundles, "unopened": list(self.unopened)}
+        return {"bundles": self.n_bundles, "unopened": list(self.unopened)}
 
 
-def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) -> Answer:
+@dataclass(frozen=True)
+class CombineResult:
+    """How many contributions a combiner's share of the total is of."""
+
+    n_bundles: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"bundles": self.n_bundles}
+
+
+def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) -> ConfirmResult:
     """Write a combiner's confirmation: of each bundle in a folder, a value that shows whether its shares fit.
 
     Parameters
@@ -283,12 +284,12 @@ def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) 
     if not values:
         raise StorageError("the bundles", reason="there is none of this study in the folder", cure="Check --bundles.")
     write_confirmation(output, study, values, combiner=point, signer=vault.signing_key)
-    return Answer(True, len(values), tuple(unopened))
+    return ConfirmResult(len(values), tuple(unopened))
 
 
 def combine_shares(
     vault: Vault, study: Study, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
-) -> Answer:
+) -> CombineResult:
     """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again.
 
     Parameters
@@ -343,7 +344,7 @@ def combine_shares(
         vault.destroy_combining_key(member.combining_key)
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the share")
-    return Answer(False, len(closed.digests))
+    return CombineResult(len(closed.digests))
 
 
 def _require_combiner(vault: Vault, study: Study) -> tuple[int, SealingKey]:
