@@ -141,10 +141,7 @@ def _encode_number(
     is_inside = bool(low <= lowest and highest <= high)  # not so if one is missing
     if invalid or not is_inside or (column.kind == "integer" and not is_whole(numbers)):
         missing = np.isnan(numbers)
-        passed_over = np.zeros(n, dtype=np.bool_)
-        for cells in invalid:
-            passed_over[cells.rows] = True
-        invalid += find_invalid_numbers(column, numbers, passed_over=passed_over)
+        invalid += find_invalid_numbers(column, numbers, missing, invalid)
         if invalid:
             return invalid
     scaled = rows[:, 0]

@@ -128,34 +128,43 @@ def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tu
     return [*found, (ProblemKind.NOT_A_DATE if as_dates else ProblemKind.NOT_A_NUMBER, left)]
 
 
-def find_invalid_numbers(column: Column, numbers: npt.NDArray[np.float64], *, passed_over: Mask) -> list[InvalidCells]:
+def find_invalid_numbers(
+    column: Column, numbers: npt.NDArray[np.float64], missing: Mask, known: Sequence[InvalidCells]
+) -> list[InvalidCells]:
     """Cells of a column of numbers that its declaration does not allow.
 
     Parameters
     ----------
     column : Column
     numbers : array of shape (n,)
-        NaN where missing.
-    passed_over : array of bool
-        Cells that are known to be no numbers.
+    missing : array of bool
+        Where they are NaN.
+    known : sequence of InvalidCells
+        Cells that are no numbers, and NaN.
     """
-    missing, low, high = np.isnan(numbers) & ~passed_over, column.low, column.high
-    outside = ((numbers < low) | (numbers > high)) & (column.outside == "refuse")
-    far = (numbers < low - (high - low)) | (numbers > high + (high - low))
-    usual = [(column.number_of(count_days(day)), day) for day in _SENTINEL_DAYS] if column.is_date else _SENTINEL_WORDS
-    sentinels = [(ProblemKind.SENTINEL, outside & (numbers == one), word) for one, word in usual if outside.any()]
-    masks = [
-        (ProblemKind.MISSING, missing & (column.missing == "refuse"), ""),
-        (ProblemKind.INFINITE, np.isinf(numbers), ""),
-        (ProblemKind.NOT_WHOLE, (numbers != np.rint(numbers)) & ~np.isnan(numbers) & (column.kind == "integer"), ""),
-        *sentinels,
-        (ProblemKind.FAR_OUTSIDE, outside & far, ""),
-        (ProblemKind.OUTSIDE, outside, ""),
-    ]
-    found, left = [], ~passed_over
+    low, high, masks = column.low, column.high, list[tuple[ProblemKind, Mask, str]]()
+    if column.missing == "refuse":
+        masks.append((ProblemKind.MISSING, missing, ""))
+    outside = (numbers < low) | (numbers > high)
+    any_outside = outside.any()
+    if any_outside:
+        masks.append((ProblemKind.INFINITE, np.isinf(numbers), ""))
+    if column.kind == "integer":
+        masks.append((ProblemKind.NOT_WHOLE, (numbers != np.rint(numbers)) & ~missing, ""))
+    if any_outside and column.outside == "refuse":
+        days = [(column.number_of(count_days(day)), day) for day in _SENTINEL_DAYS] if column.is_date else []
+        masks += [(ProblemKind.SENTINEL, numbers == one, word) for one, word in (days or _SENTINEL_WORDS)]
+        far = (numbers < low - (high - low)) | (numbers > high + (high - low))
+        masks += [(ProblemKind.FAR_OUTSIDE, far, ""), (ProblemKind.OUTSIDE, outside, "")]
+    if not any(mask.any() for _, mask, _ in masks):
+        return []
+    found, left = list[InvalidCells](), np.ones(numbers.size, dtype=np.bool_)
+    for cells in known:
+        left[cells.rows] = False
     for kind, mask, value in masks:
-        own, left = mask & left, left & ~mask
+        own = mask & left & outside if kind is ProblemKind.SENTINEL else mask & left
         if own.any():
+            left &= ~own
             found.append(InvalidCells(kind, np.flatnonzero(own), value))
     return found
 
