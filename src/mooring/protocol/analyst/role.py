@@ -20,7 +20,7 @@ from mooring.typing import Progress
 
 
 class Engine(Protocol):
-    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`; no result differs."""
+    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same maps."""
 
     def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
         """Take the bundles at `source` that hold up; the parameters are those of `intake.collect`."""
