@@ -322,6 +322,9 @@ class _Search:
         linked = best.worst("linkage")
         if linked is not None and self.limit.measure != "linkage":
             found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
+        told = best.worst("membership_at_1_percent")
+        if told is not None and "membership" not in self.limit.measure:
+            found += f"; '{told[0]}' tells {told[1].value:.0%} of them to be in, at 1 % false alarms"
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"Keeps to the limit ({self.limit}): {held}; {found}. Utility was not measured."
         assert best.gain is not None

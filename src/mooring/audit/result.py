@@ -237,6 +237,8 @@ class AuditResult(Serializable):
         words = f"{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of {figure.value:.2f}"
         words += f"{figure.interval.written()} of their spread"
         words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
+        if (tenth := one.worst("exposed_tenth")) is not None:
+            words += f", a tenth of them to {tenth[1].value:.2f} of the error of guessing"
         linked = one.worst("linkage")
         if linked is not None:
             by, link = linked

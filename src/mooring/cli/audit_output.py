@@ -22,7 +22,8 @@ _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
-    "links: rows told from nine look-alikes. score: as deployed; (noisy): with noise on test rows too, as in the paper."
+    "links: rows told from nine look-alikes. told: rows told to be in, at 1 % false alarms. "
+    "score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _SUMS_CAPTION = (
     "AUC: how often a row behind the sums scores above another, 0.5 by chance; told: such rows found at so many false "
@@ -93,25 +94,26 @@ def points_table(
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("operating point")
     table.add_column("strongest attack")
-    for heading in ("its error", "guess", "links", "score", "(noisy)"):
+    for heading in ("its error", "guess", "links", "told", "score", "(noisy)"):
         table.add_column(heading, justify="right", no_wrap=True)
     shown = list(result.points if only is None else only)
     widths = {one.point.n_components for one in shown}
     for one in shown:
-        worst, linked = one.worst(), one.worst("linkage")
+        worst, linked, told = one.worst(), one.worst("linkage"), one.worst("membership_at_1_percent")
         table.add_row(
             _short_title(one, with_components=len(widths) > 1),
             "none could be run: do not trust" if worst is None else worst[0],
             "" if worst is None else _with_interval(worst[1]),
             "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
             "" if linked is None else f"{linked[1].value:.0%}",
+            "" if told is None else f"{told[1].value:.0%}",
             "" if one.deployed is None else str(one.deployed),
             "" if one.noisy_test is None else str(one.noisy_test),
         )
     table.add_section()
     for name, score in (("local only", result.references.local_only), ("pooled raw", result.references.pooled_raw)):
         if score is not None:
-            table.add_row(name, "", "", "", "", str(score), "", style="bold")
+            table.add_row(name, "", "", "", "", "", str(score), "", style="bold")
     return table
 
 
