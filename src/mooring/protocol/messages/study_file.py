@@ -317,12 +317,8 @@ def _label_from(plain: Mapping[str, Any]) -> Label:
 def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...]:
     words = plain.get(what, [])
     if not isinstance(words, list):
-        raise InputError(
-            f"{what} of {where}",
-            expected='a list of words, ["…", "…"]',
-            got="something else",
-            cure="Correct the study.",
-        )
+        expected = 'a list of words, ["…", "…"]'
+        raise InputError(f"{what} of {where}", expected=expected, got="something else", cure="Correct the study.")
     return tuple(words)
 
 
@@ -338,9 +334,8 @@ def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
     try:
         return float(ends[0]), float(ends[1])
     except OverflowError:  # whole numbers have no end in TOML
-        raise InputError(
-            f"range of {where}", expected="finite", got="a number that is too large", cure="Correct the study."
-        ) from None
+        got = "a number that is too large"
+        raise InputError(f"range of {where}", expected="finite", got=got, cure="Correct the study.") from None
 
 
 def _days_of(where: str, plain: Mapping[str, Any]) -> tuple[str, float]:
