@@ -43,7 +43,7 @@ def sum_targets(world: World) -> list[Target]:
     with patch.object(
         SealingKey, "generate", lambda: SealingKey.of(SigningKey.generate())
     ):  # as secret as all others here
-        given = make_sum_study(place, 2, epsilon=None, least_rows=20)
+        given = make_sum_study(place, 2, epsilon=None, least_rows=75)
     keys = [
         vault.combining_key(member.combining_key)
         for vault, member in zip(given.vaults, given.study.participants, strict=True)
@@ -87,7 +87,7 @@ def sum_targets(world: World) -> list[Target]:
 def _go_through(given: SumStudy) -> dict[str, bytes]:
     """All files of a study by their kind, the analyst's result among them."""
     for i in (0, 1):
-        given.share(i)
+        given.share(i, data=given.table(i, 80))
     found = {CONFIRMATION: given.confirm(0)}
     given.close()
     shares = [given.combine(i) for i in (0, 1)]

@@ -68,7 +68,7 @@ def through(given: SumStudy, people: range | list[int], combiners: range | list[
 def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_pooled_rows(
     folder: Path, kind: str
 ) -> None:
-    given = make_sum_study(folder, epsilon=None, kind=kind)
+    given = make_sum_study(folder, epsilon=None, kind=kind, least_rows=25)
     through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
     S, T = given.study.sum_scheme.layout.unpack(exact_sums(given, range(6)))
@@ -106,8 +106,8 @@ def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:
 
 
 def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(folder: Path) -> None:
-    given = make_sum_study(folder, 4, epsilon=None, least_rows=20)
-    settings = replace(given.study.sums, features="pictures", n_features=6)  # type: ignore[type-var]
+    given = make_sum_study(folder, 4, epsilon=None, least_rows=40)
+    settings = replace(given.study.sums, features="pictures", n_features=3)  # type: ignore[type-var]
     columns = tuple(Column(f"x{k}", "number", 0, 1) for k in range(16))
     label, members = Label("y", "classes", ("a", "b")), (given.study.participants, given.study.analyst)
     drafted = replace(given.study, columns=columns, label=label, n_components=16, image_shape=(4, 4), sums=settings)
@@ -119,10 +119,10 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
     assert Study.read(path) == made
     given = replace(given, study=Study.read(path).with_members(*members))
     features = study_features(given.study)
-    fitted = fit_to_public(PictureFeatures(4, 4, 1, 6), public)
+    fitted = fit_to_public(PictureFeatures(4, 4, 1, 3), public)
     np.testing.assert_array_equal(features.apply(public), fitted.apply(public))
 
-    rows = [write_pictures(folder / f"pictures-{i}.csv", 30, i) for i in range(4)]
+    rows = [write_pictures(folder / f"pictures-{i}.csv", 40, i) for i in range(4)]
     for i in range(4):
         given.share(i, data=folder / f"pictures-{i}.csv")
     given.close()
@@ -135,7 +135,7 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     write_pictures(new := folder / "new.csv", 40, 7)
     predicted = predict_rows(given.vaults[3], given.study, new, result=folder / "results" / "p3")
-    assert np.mean(predicted.values == np.array(list("ab"))[np.arange(40) % 2]) > 0.8
+    assert np.mean(predicted.values == np.array(list("ab"))[np.arange(40) % 2]) > 0.7
 
     file = folder / projection_file_name(made)
     file.write_bytes(content := file.read_bytes()[:-8] + bytes(8))
@@ -502,7 +502,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         assert caught.value.what == "rows of a person"
     with pytest.raises(InputError):
         given.share(1)  # no such column
-    mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None)
+    mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
     drawn: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secure_sums, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
@@ -525,7 +525,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"threshold": 4}, "threshold"),  # 3t > 2k + c
         ({"combiners": ("p0", "nobody")}, "combiners"),
         ({"combiners": ("p0", "p0")}, "combiners"),
-        ({"epsilon": None, "least_rows": 1}, "epsilon"),
+        ({"epsilon": None, "least_rows": 24}, "epsilon"),  # 15 numbers, 144 rows
         ({"n_colluders": 0}, "colluders"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
@@ -549,7 +549,7 @@ def test_studies_that_cannot_hold_are_refused_when_they_are_read(
 
 def test_a_study_is_read_as_it_was_written(folder: Path) -> None:
     given = make_sum_study(
-        folder, epsilon=None, person="who", rows_per_person=4, log_scaled=("x1",), n_hats=4, least_rows=20
+        folder, epsilon=None, person="who", rows_per_person=4, log_scaled=("x1",), n_hats=4, least_rows=150
     )
     given.study.write(path := folder / "study.toml")
     assert Study.read(path) == given.study
@@ -641,7 +641,7 @@ def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
 def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     folder: Path, epsilon: float | None, limit: int, within: bool
 ) -> None:
-    given = make_sum_study(folder, epsilon=epsilon, model_limit=f"membership at most {limit} %")
+    given = make_sum_study(folder, epsilon=epsilon, least_rows=25, model_limit=f"membership at most {limit} %")
     through(given, range(6))
     train_sums(given.study, given.work, given.inbox)
     results = folder / "results"

@@ -112,7 +112,7 @@ def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path
 
 
 def test_rows_under_a_guarantee_do_not_go_into_sums_without_noise(folder: Path) -> None:
-    given = make_sum_study(folder, epsilon=1.0, least_rows=20)
+    given = make_sum_study(folder, epsilon=1.0, least_rows=25)
     given.share(0)
     other = another(given)
     other = replace(other, sums=replace(other.sums or 0, epsilon=None))

@@ -82,7 +82,7 @@ def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResu
             assert told.chance == rate
             assert one.epsilon is None or told.interval.low <= math.exp(one.epsilon.claimed) * rate + one.point.delta
     bare, weak, strong = sums.results
-    assert bare.usable
+    assert not bare.usable  # 49 numbers of 96 rows
     assert bare.worst()[1].value > strong.worst()[1].value
     assert weak.epsilon.measured.gaussian > 4 > 1 > strong.epsilon.measured.gaussian
     assert AuditResult.from_json(result.to_json()).sums == sums

@@ -23,7 +23,7 @@ from mooring.learners import Gain, Score, compare, score
 from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures
-from mooring.mechanisms.secure_sum.guarantee import MOST_FEATURES_A_ROW
+from mooring.mechanisms.secure_sum.guarantee import MOST_NUMBERS_A_ROW
 from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.metrics import Membership
 from mooring.tables import Partition
@@ -121,7 +121,7 @@ class SumAuditor:
             self.attack(simulation, settings.colluders),
             self.attack(simulation, others) if len(others) > len(settings.colluders) else (),
             measured,
-            point.epsilon is not None or simulation.layout.n_features <= MOST_FEATURES_A_ROW * sum(rows),
+            point.epsilon is not None or simulation.layout.size <= MOST_NUMBERS_A_ROW * sum(rows),
             deployed,
             gain,
         )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import (
-    MOST_FEATURES_A_ROW,
+    MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,
     SumNoise,
     SumPrivacy,
@@ -283,10 +283,10 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             got=str(quorum),
             cure="Somebody honest must be in every total, and nobody can be missed who is not enrolled.",
         )
-    if settings.epsilon is None and layout.n_features > MOST_FEATURES_A_ROW * quorum * settings.least_rows:
+    if settings.epsilon is None and layout.size > MOST_NUMBERS_A_ROW * quorum * settings.least_rows:
         raise InputError(
             "epsilon",
-            expected=f"a number, or {layout.n_features} features at most a tenth of the rows of a quorum",
+            expected=f"a number, or a total of {layout.size} numbers at most a tenth of the rows of a quorum",
             got=f"'none' with {quorum} participants of {settings.least_rows} rows or more",
             cure="Without noise, sums of few rows tell which rows are in them. State epsilon, raise least_rows, or use "
             "fewer features.",
