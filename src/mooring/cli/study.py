@@ -36,8 +36,6 @@ study_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-study_app.command()(header)
-study_app.command()(merge)
 column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for panel in ("Columns", "Method"))
 
 
@@ -200,6 +198,10 @@ def init(
             if left
             else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
         )
+
+
+study_app.command()(header)
+study_app.command()(merge)
 
 
 @study_app.command("project")
