@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,6 +126,21 @@ def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_neares
     assert "not described at b" in commands.flat(said)
     with raising(InputError, "headers"):
         merge_headers([one, one])
+
+
+def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(tmp_path: Path) -> None:
+    days = pa.array(range(18_000, 18_020), pa.date32())
+    columns = {
+        "day": days,
+        "span": pa.array(range(20), pa.duration("s")),
+        "list": [[1]] * 20,
+        "truth": [True, False] * 10,
+    }
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    header, _ = infer_header(tmp_path / "t.parquet", site="a")
+    assert header.undescribed == ("span", "list")
+    assert header.described["day"] == "date, 2019-01-01 to 2019-12-31"
+    assert header.described["truth"] == "category, one of false, true"
 
 
 def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from mooring.protocol.messages.study_file import (
     render_declaration,
     render_table,
 )
-from mooring.tables.cells import is_number, is_whole, read_days
+from mooring.tables.cells import is_number, is_readable, is_whole, read_days
 from mooring.tables.files import open_table
 from mooring.tables.inference import MAX_CATEGORIES, clean_values
 from mooring.tables.problems import SENTINELS
@@ -109,7 +109,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
-    """Describe a table from its rows.
+    """Describe a table from its rows, which are read into memory.
 
     Parameters
     ----------
@@ -148,6 +148,8 @@ def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = 
 def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Column | None, str]:
     """A column as its rows have it, None where nothing is said of it; and a note for the site."""
     clean = clean_values(values, is_text=is_text, as_category=as_category)
+    if isinstance(clean, str) and not is_readable(values.type, as_date=True):
+        return None, clean
     if isinstance(clean, str):
         days = read_days(values.cast(pa.string()).combine_chunks())
         if np.count_nonzero(~np.isnan(days)) < max(2 * FEWEST, 0.9 * (len(values) - values.null_count)):
