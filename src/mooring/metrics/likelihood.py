@@ -125,19 +125,16 @@ class RebuiltRows:
                 found.is_right[rows] = is_there & (ratios.argmax(axis=1) == place)
         return found
 
-    def assign_roster(self, roster: Matrix, answers: Integers) -> tuple[Matrix, float]:
-        """Assign rebuilt rows one to one to a roster of exactly their records; which are right, and what chance gives.
+    def assign_roster(self, roster: Matrix) -> tuple[Integers, Integers]:
+        """Assign rebuilt rows one to one to a roster of exactly their records, in their order; rows, and where each goes.
 
-        Of a class of more than 1,000 rows, the first so many; `answers` says where each row's record stands.
+        Of a class of more than 1,000 rows, the first so many.
         """
-        right, n_classes = [], 0
+        rows, chosen = [], []
         for k in np.unique(self.codes):
-            own = np.flatnonzero(self.codes == k)[:_MOST_IN_ROSTER]
-            chosen = linear_sum_assignment(self._ratios(own, roster[own]), maximize=True)[1]
-            right.append(own[chosen] == answers[own])
-            n_classes += 1
-        found = np.concatenate(right).astype(np.float64)
-        return found, n_classes / found.size
+            rows.append(np.flatnonzero(self.codes == k)[:_MOST_IN_ROSTER])
+            chosen.append(rows[-1][linear_sum_assignment(self._ratios(rows[-1], roster[rows[-1]]), maximize=True)[1]])
+        return np.concatenate(rows), np.concatenate(chosen)
 
     def _ratios(self, rows: Integers, candidates: Matrix) -> Matrix:
         """ℓ(j, c) of some rebuilt rows and candidates, of shape (n, c)."""

@@ -16,7 +16,7 @@ from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import EpsilonAudit, Figure, Interval, Membership, bound_epsilon, wilson
-from mooring.metrics.likelihood import Densities, RebuiltRows, RegisterSearch, name_holders
+from mooring.metrics.likelihood import Densities, RebuiltRows, name_holders
 from mooring.metrics.membership import gaussian_epsilon
 from mooring.tables import Partition
 from mooring.typing import Array, Matrix
@@ -80,7 +80,8 @@ class MembershipTest:
         found : sequence of Reconstruction
             Before denoising.
         evidence : sequence of arrays of shape (n_i,), optional
-            The rows' log densities in another model of the population than a Gaussian a class; then who is in, alone.
+            The rows' log densities in another model of the population than a Gaussian a class, which the control keeps to;
+            then who is in, alone.
         """
         try:
             attacks = [_LikelihoodAttack.of(self.views[k], one, seed=self.seed + k) for k, one in enumerate(found)]
@@ -119,35 +120,35 @@ class MembershipTest:
 
     def _search(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
         """Rows looked up in registers and assigned to rosters; the control takes each row for the next of its class."""
-        found, shifted, foreign, rosters = [], [], [], []
+        found, shifted, foreign, right, wrong = [], [], [], [], []
         for own, attack in zip(self.members, attacks, strict=True):
-            register, places, wrong = own + self.register, np.arange(own.codes.size), _shift(attack.upload.codes)
+            register, places, others = own + self.register, np.arange(own.codes.size), _shift(attack.upload.codes)
             codes = attack.recode(register.codes)
             found.append(attack.upload.search_register(register.rows, codes, places))
-            shifted.append(attack.upload.search_register(register.rows, codes, wrong))
+            shifted.append(attack.upload.search_register(register.rows, codes, others))
             if attack.control is not None:
                 nowhere = np.full(attack.control.codes.size, -1)
-                foreign.append(attack.control.search_register(register.rows, codes, nowhere))
-            rosters.append(
-                (*attack.upload.assign_roster(own.rows, places), attack.upload.assign_roster(own.rows, wrong)[0])
-            )
-        hits = np.concatenate([one.first_ranks() for one in found])
+                foreign.append(attack.control.search_register(register.rows, codes, nowhere).posterior > _SURE)
+            rows, chosen = attack.upload.assign_roster(own.rows)
+            right.append(chosen == rows)
+            wrong.append(chosen == others[rows])
+        figures = {}
         sizes = 1 + np.concatenate([one.n_others for one in found])
-        false = np.concatenate([one.first_ranks() for one in shifted])
-        figures = {"register_class": _share("register_class", hits, float((1 / sizes).mean()), float(false.mean()))}
-        enough = sizes >= _REGISTER
-        if enough.any():
-            few, none = (np.concatenate([one.first_ranks(_REGISTER) for one in side]) for side in (found, shifted))
-            chance, control = 1 / _REGISTER, float(none[enough].mean())
-            figures["register_1000"] = _share("register_1000", few[enough], chance, control)
-        sure, right = (np.concatenate(part) for part in zip(*(_claims(one) for one in found), strict=True))
-        claimed = float(np.concatenate([_claims(one)[0] for one in foreign]).mean()) if foreign else None
-        figures["claims"] = _share("claims", (sure & right).astype(float), 0.0, claimed)
+        for name, size in (("register_class", None), ("register_1000", _REGISTER)):
+            hits, false = (np.concatenate([one.first_ranks(size) for one in side]) for side in (found, shifted))
+            enough = sizes >= (size or 0)
+            if enough.any():
+                chance = float((1 / np.minimum(sizes, size or np.inf))[enough].mean())
+                figures[name] = _share(name, hits[enough], chance, float(false[enough].mean()))
+        sure = np.concatenate([one.posterior > _SURE for one in found])
+        named = np.concatenate([one.is_right for one in found])
+        claimed = float(np.concatenate(foreign).mean()) if foreign else None
+        figures["claims"] = _share("claims", sure & named, 0.0, claimed)
         if sure.any():
-            figures["claims_right"] = _share("claims_right", right[sure].astype(float), float((1 / sizes).mean()), 0.0)
-        assigned, wrong = np.concatenate([one[0] for one in rosters]), np.concatenate([one[2] for one in rosters])
-        chance = float(np.average([one[1] for one in rosters], weights=[one[0].size for one in rosters]))
-        return figures | {"roster": _share("roster", assigned, chance, float(wrong.mean()))}
+            figures["claims_right"] = _share("claims_right", named[sure], float((1 / sizes).mean()), 0.0)
+        n_classes = sum(np.unique(attack.upload.codes).size for attack in attacks)
+        roster, missed = np.concatenate(right), np.concatenate(wrong)
+        return figures | {"roster": _share("roster", roster, n_classes / roster.size, float(missed.mean()))}
 
     def _holders(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
         """Which participant holds a target's record; the control asks for records that nobody holds."""
@@ -162,9 +163,7 @@ class MembershipTest:
                 named.append(name_holders(uploads, asked.rows, attack.recode(asked.codes)) == place)
             shares.append(share)
         chance = float(np.mean(shares))
-        return {
-            "holder": _share("holder", np.concatenate(hits).astype(float), chance, float(np.concatenate(false).mean()))
-        }
+        return {"holder": _share("holder", np.concatenate(hits), chance, float(np.concatenate(false).mean()))}
 
 
 def audit_row_noise(simulation: Simulation) -> EpsilonAudit | None:
@@ -211,14 +210,19 @@ class _LikelihoodAttack:
         error += 0.0 if found.row_error is None else to_numpy(found.row_error)
         densities = Densities(to_numpy(means), to_numpy(covariances) + error)
         upload = RebuiltRows.of(rows, codes, error=error, densities=densities)
-        known, control = [to_numpy(colluder.rows) for colluder in view.colluders], None
-        if known:
-            own = view.codes_of([colluder.index for colluder in view.colluders])
-            own = own if by_class else np.zeros_like(own)
-            noise = np.random.default_rng([seed, 15]).standard_normal((own.size, rows.shape[1]))
-            other = np.concatenate(known) + noise @ np.linalg.cholesky(error).T
-            control = RebuiltRows.of(other, own, error=error, densities=densities)
-        return cls(found, by_class, error, densities, upload, control)
+        attack = cls(found, by_class, error, densities, upload, None)
+        if not view.colluders:
+            return attack
+        known = np.concatenate([to_numpy(colluder.rows) for colluder in view.colluders])
+        noise = np.random.default_rng([seed, 15]).standard_normal(known.shape) @ np.linalg.cholesky(error).T
+        own = view.codes_of([colluder.index for colluder in view.colluders])
+        return replace(attack, control=attack._prepare(known + noise, own))
+
+    def _prepare(self, rows: Matrix, codes: Codes) -> RebuiltRows:
+        """Another upload, rebuilt with the same error; without rows of classes that the target cannot have."""
+        codes = self.recode(codes)
+        known = codes < len(self.densities.means)
+        return RebuiltRows.of(rows[known], codes[known], error=self.error, densities=self.densities)
 
     def recode(self, codes: Codes) -> Codes:
         """The same classes; all one where the attack learnt the population without regard to them."""
@@ -241,18 +245,10 @@ class _LikelihoodAttack:
             rows: Array = view.uploads[i].representation
             if view.alignment is not None:
                 rows = view.alignment.maps[view.target].invert(view.alignment.maps[i].apply(rows))
-            codes = self.recode(view.codes_of([i]))
-            known = codes < len(self.densities.means)  # records of the target are of no other class
-            rebuilt = to_numpy(self.found.rigid_map.invert(rows))[known]
-            uploads.append(RebuiltRows.of(rebuilt, codes[known], error=self.error, densities=self.densities))
+            uploads.append(self._prepare(to_numpy(self.found.rigid_map.invert(rows)), view.codes_of([i])))
         counts = [upload.codes.size for upload in uploads]
         place = others.index(view.target)
         return uploads, place, counts[place] / sum(counts)
-
-
-def _claims(found: RegisterSearch) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which rows an attacker claims to be a record's, being sure of it, and which of all it has right."""
-    return found.posterior > _SURE, found.is_right
 
 
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:
@@ -264,7 +260,7 @@ def _shift(codes: Codes) -> npt.NDArray[np.int64]:
     return found
 
 
-def _share(name: str, hits: Matrix, chance: float, control: float | None) -> Figure:
+def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | None) -> Figure:
     """How often an attacker is right, with Wilson's interval."""
     return Figure(
         name, float(hits.mean()), wilson(float(hits.sum()), hits.size), chance, control, None, hits.size, True
