@@ -1,6 +1,7 @@
 """Denoisers beyond the Gaussian: what each claims. All of them are under the contract of attacks, too."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -245,3 +246,14 @@ def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.M
     ]
     assert len(found["known-secret"]) == 1
     assert set(names) < set(REGISTRY)
+
+
+@pytest.mark.parametrize(("off", "denoisers"), [(0.0, ["", "gaussian"]), (9.0, ["", "gaussian", "kernel"])])
+def test_what_the_gaussian_leaves_no_better_than_a_guess_is_not_denoised_further(
+    off: float, denoisers: list[str]
+) -> None:
+    simulation = rings(public=False)
+    truth = simulation.private_data[1]
+    evaluator: Any = SimpleNamespace(truth=truth, guess=SimpleNamespace(by_class=truth + off))
+    attempts = leakage.AttemptLog([simulation.view()], 0, evaluator).run("known-anchor")
+    assert [parts[0].name.partition(" + ")[2] for parts in attempts] == denoisers

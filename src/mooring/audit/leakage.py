@@ -172,7 +172,7 @@ def measure_leakage(
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
-    attempts = AttemptLog(views, settings.seed)
+    attempts = AttemptLog(views, settings.seed, evaluator)
     for name in settings.attack_names:
         for outcome, rows in _outcomes_of(name, attempts, evaluator):
             outcomes.append(outcome)
@@ -235,10 +235,15 @@ def _with_membership(
 
 @dataclass(frozen=True, eq=False)
 class AttemptLog:
-    """Attacks on every view. Rows that another attack rebuilt alike, as all do where maps are exact, are denoised once."""
+    """Attacks on every view, plain and denoised.
+
+    Rows that another attack rebuilt alike, as all do where maps are exact, are denoised once. Rows that the Gaussian leaves
+    no better than a guess are not denoised further.
+    """
 
     views: Sequence[CollusionView]
     seed: int
+    evaluator: LeakageEvaluator | None = None
     plain: dict[str, list[Reconstruction]] = field(default_factory=dict)
     evidence: dict[str, list[Matrix]] = field(default_factory=dict)
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
@@ -259,7 +264,17 @@ class AttemptLog:
                 evidence = [one.found and one.found.evidence for one in one_each]
                 if all(one is not None for one in evidence):
                     self.evidence[one_each[0].name] = [to_numpy(one) for one in evidence]
+                if denoiser == "gaussian" and self._is_hopeless(one_each):
+                    break
         return attempts
+
+    def _is_hopeless(self, attempts: Sequence[Attempt]) -> bool:
+        """Whether the rows are no nearer to the true ones than the mean of their class."""
+        if self.evaluator is None or self.evaluator.guess is None or any(one.found is None for one in attempts):
+            return False
+        rows = np.concatenate([to_numpy(one.found.rows) for one in attempts if one.found is not None])
+        truth, guess = self.evaluator.truth, self.evaluator.guess.by_class
+        return float(((rows - truth) ** 2).sum()) >= float(((guess - truth) ** 2).sum())
 
     def _denoise(self, k: int, name: str, found: Reconstruction, denoiser: str, rng: np.random.Generator) -> Attempt:
         earlier = self._denoised.setdefault((k, denoiser), [])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mooring.tables.schema import Column
 from mooring.typing import Matrix, Vector
 
-_MOST_STEPS = 256  # of a grid
+_MOST_STEPS = 128  # of a grid
 _STEPS_A_NOISE = 3
 _OFTEN = 0.02  # of the known rows
 

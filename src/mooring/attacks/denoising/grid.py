@@ -27,7 +27,7 @@ from mooring.typing import Array, Matrix
 _MOST_ROWS = 8192  # with noise, that the model is fitted to
 _FEWEST_ROWS = 8
 _N_CHAINS = 2
-_SWEEPS = 150
+_SWEEPS = 100
 _REFITS = 3
 _SHORT = 40  # sweeps before each
 _MOST_DRAWN = 500

@@ -18,7 +18,7 @@ from mooring.attacks.view import Codes
 from mooring.typing import Matrix
 
 N_COMPONENTS = 16
-_ROUNDS = 30
+_ROUNDS = 20
 _WEIGHT = 4.0  # rows that the distribution over all rows counts for in a component's
 _LABEL_WEIGHT = 1.0
 _SMOOTHED = 0.5  # of a distribution over a grid
