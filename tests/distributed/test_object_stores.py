@@ -146,7 +146,7 @@ def test_addresses_that_do_not_lead_anywhere(ward: Path, moto_port: int, walked:
         assert told in quickly(analyst, *words, environment=there, code=5).stderr
     lost = quickly(
         walked / "south",
-        *("predict", "new-patients.csv", "--result", "s3://ward/results/nobody"),
+        *("predict", "new-patients.csv", "--force", "--result", "s3://ward/results/nobody"),
         environment=there,
         code=5,
     )

@@ -64,6 +64,18 @@ def test_without_noise_the_ridge_is_that_of_the_evidence_of_the_rows(signal: flo
     assert 0.5 < found / (reference.lambda_ / reference.alpha_) < 2
 
 
+def test_without_noise_the_ridge_does_not_follow_what_rounding_leaves_where_features_do_not_vary() -> None:
+    """As of persons, whose products and outcomes are rounded apart: columns of a category add up to nothing but that."""
+    rng, along = np.random.default_rng(3), np.eye(5, 11).sum(axis=0) / math.sqrt(5)
+    phi = np.column_stack([*(np.eye(5)[rng.integers(5, size=3000)] - 1 / 5 for _ in range(2)), np.zeros(3000)])
+    scale_to_unit(phi, C0)
+    y = np.where(phi[:, 0] + rng.normal(0, 1, 3000) > 0, 1.0, -1.0)[:, None]
+    exact = Sums(phi.T @ phi, phi.T @ y, C0, 2)
+    rounded = Sums(exact.products + 1e-2 * np.outer(along, along), exact.outcomes + along[:, None], C0, 2)
+    ridges = [find_ridge(one, *centre_sums(one, shrink=False)[:2]) for one in (exact, rounded)]
+    assert ridges[1] == pytest.approx(ridges[0], rel=0.05)
+
+
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_without_noise_the_discriminant_is_that_of_the_rows(n_classes: int) -> None:
     """But for the ridge, which is small beside these variances: probabilities within 0.03."""

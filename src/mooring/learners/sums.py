@@ -27,7 +27,7 @@ from mooring.typing import Matrix
 _SMALLEST = 1e-9
 _EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C over the outcome's sum of squares
 _LEAST_RESIDUAL = 0.05  # of that sum
-_RIDGE_OF_NUMBERS = 1e-2
+_LEAST_VALUE, _RIDGE_OF_NUMBERS = 1e-3, 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,9 @@ class Sums:
     def n_rows(self) -> float:
         """About the number of rows, by the count of least variance: of the constant, the trace, or both; one at least."""
         found, c0 = float(self.products[-1, -1]) / self.constant_share, self.constant_share
-        if self.unit_length:
+        if (
+            self.unit_length and self.noise_scales[0] > 0
+        ):  # exact sums are of rounded features, a little shorter than one
             weight = (1 / c0**2 - 1 / c0) / (len(self.products) + 1 / c0**2 - 2 / c0)
             found += weight * (float(np.trace(self.products)) - found)
         return max(1.0, found)
@@ -245,7 +247,8 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     best, ratio = -math.inf, _RIDGE_OF_NUMBERS * n / D
     if sums.n_classes:
         values, vectors = np.linalg.eigh((centred + centred.T) / 2)
-        values, squares = np.maximum(values, 0)[:, None], (vectors.T @ crossed) ** 2
+        told = values > _LEAST_VALUE * n / D if noise_S == 0 else values > -math.inf  # what is less is rounding
+        values, squares = np.maximum(values[told], 0)[:, None], (vectors[:, told].T @ crossed) ** 2
         trace = max(float(values.sum()), _SMALLEST * n)
         for explained in _EXPLAINED:
             prior, residual = explained * float(total.mean()) / trace, max(1 - explained, _LEAST_RESIDUAL) * total / n
