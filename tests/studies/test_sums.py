@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mooring_studies.comparison.findings import render_findings
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.sums_table import tabulate_sums
+from mooring_studies.comparison.sums_table import tabulate_line, tabulate_sums
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
@@ -137,3 +137,17 @@ def test_the_table_names_misses_and_the_better_way_of_training_alone() -> None:
     assert "78.5 / 76.5 / 74.5 / **68.5**" in page
     assert summarised(results) == []  # not a study of sizes
     assert joining_pays(results) == (0, 0)
+
+
+def test_a_line_of_sums_stands_beside_the_other_methods_of_a_study() -> None:
+    base = {"deployment": 0, "n_participants": 4, "draw": 0}
+    scores = {"local-only": 0.6, "local-only-features": 0.62, "pooled-raw": 0.7, "aa-i-gdp": 0.71}
+    rows: list[dict[str, Any]] = [base | {"method": name, "balanced_accuracy_clean": x} for name, x in scores.items()]
+    rows[1]["balanced_accuracy_clean:svm"] = 0.65
+    assert tabulate_line("mnist", Results.from_rows(rows)) == []
+    for draw, epsilon in enumerate([None, 8.0, 2.0, 1.0]):
+        told = {"balanced_accuracy_clean": 0.9 - 0.05 * draw, "membership_tpr": 0.5 - 0.1 * draw, "n_rows": 4800}
+        rows.append(base | {"method": "secure-sum", "draw": draw} | told | ({"epsilon": epsilon} if epsilon else {}))
+    cells = tabulate_line("mnist", Results.from_rows(rows))
+    assert cells[:7] == ["mnist", "4 × 1,200", "accuracy", "60.0", "65.0", "70.0", "71.0"]
+    assert cells[7:] == ["90.0", "85.0", "80.0", "75.0", "50.0", "20.0"]

@@ -216,6 +216,7 @@ def _on_landscape(rows: Results) -> Figures:
         return [one for one in found if one["gain"] > RESOLVED_GAIN]
 
     noisy, summed = rows.where(method=ANCHOR), rows.where(method="secure-sum")
+    private = summed.where(epsilon=1.0) if len(summed) else summed
     little, much = (gains(noisy.only(np.isclose(noisy["anchor_noise_scale"], level))) for level in (0.05, 0.2))
     by_sums = {
         words: pay(gains(summed.where(epsilon=epsilon), on_features=True))
@@ -237,6 +238,8 @@ def _on_landscape(rows: Results) -> Figures:
         "n_cells": len(much),
         "most_rows_paying": max((one["rows_each"] for one in paying), default=0),
         "sums": by_sums,
+        "n_above": int((private.numbers("membership_tpr_low") > private.numbers("membership_limit")).sum()),
+        "n_measured": len(private),
     }
 
 
