@@ -239,6 +239,7 @@ _PLANS_HEAD = """## Which noise to choose
 
 MNIST, public SVD with h = 30, r = 120, a support vector machine; error relative to the centred rows: 1 is their spread, and
 about what guessing their mean gives.
+In these plans a limit of 'error' was on the mean over rows ('mean error' now).
 All points come from the plan's own search. The first prototype's figures are quoted for comparison: its attack was weaker
 (no joint population, no shrinkage), so at the same noise ours leaves *less* error, and the scores differ because the draws
 and the learner's settings do. Training alone is measured on raw rows here, which a participant would use on its own; the
