@@ -20,7 +20,7 @@ from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import digit_study, face_study, image_study, leakage
-from mooring_studies.images.deployment import SPLITS, Deployment, Levels, PreparedDeployment
+from mooring_studies.images.deployment import SPLITS, Deployment, Levels, PreparedDeployment, make_sum_rows
 from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
@@ -36,6 +36,7 @@ from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.images.utility import scored
 from mooring_studies.networks import DIGITS
 from mooring_studies.roles import COLLUDER, TARGET
+from mooring_studies.settings.sections import SumLine
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.store import ResultStore
 
@@ -159,6 +160,27 @@ def assert_same(rows: list[Row], expected: list[Row]) -> None:
         assert here[name].keys() == row.keys(), name
         for column in row.keys() - {"solver_seconds", "method"}:
             assert here[name][column] == pytest.approx(row[column], rel=1e-6, abs=1e-9), (name, column)
+
+
+def test_secure_sums_are_measured_at_each_epsilon_once(world: SimpleNamespace, tmp_path: Path) -> None:
+    deployment = deployment_of()
+    rows = {split: [deployment.rows[deployment.own(split, i)].numpy() for i in range(P)] for split in SPLITS}
+    labels = {split: [deployment.labels[deployment.own(split, i)] for i in range(P)] for split in SPLITS}
+    ends = {split: np.cumsum([len(part) for part in rows[split]])[:-1] for split in SPLITS}
+    held = {split: np.split(np.arange(sum(map(len, rows[split]))), ends[split]) for split in SPLITS}
+    features, classes = ({split: np.concatenate(parts[split]) for split in SPLITS} for parts in (rows, labels))
+    given = replace(prepared_for(deployment), sum_rows=lambda: make_sum_rows(features, classes, held))
+    spec = replace(spec_of(), sums=SumLine(epsilons=("none", 1.0), alone=2))
+    found = run(tmp_path, spec, given)
+    own = [row for row in found if row["method"] in ("secure-sum", "local-only-features")]
+    assert [(row["method"], row["draw"]) for row in own] == [
+        *(("secure-sum", k) for k in range(2)),
+        *(("local-only-features", i) for i in range(2)),
+    ]
+    assert [row.get("epsilon") for row in own[:2]] == [None, 1.0]
+    assert own[0]["n_rows"] == sum(len(part) for split in ("train", "validation") for part in rows[split])
+    assert own[0]["balanced_accuracy_clean"] > 0.7  # three classes
+    assert run(tmp_path, spec, given) == found
 
 
 # ---------------------------------------------------------------------------------------------------- both noises at once
