@@ -726,7 +726,13 @@ def test_every_figure_of_the_first_sentences_is_one_of_the_chosen_point(every: A
         (attack, error), (by, link), joint, gain = one.worst(), one.worst("linkage"), one.deployed, one.gain
         known = {f"{x:.2f}" for x in (error.value, error.interval.low, error.interval.high, error.control)}
         known |= {f"{x:.0%}" for x in (link.value, link.interval.low, link.interval.high, link.chance)}
-        known |= {f"{alone.value:.1%}", f"{joint.value:.1%}", f"{gain.n}", "80%"}
+        known |= {
+            f"{alone.value:.1%}",
+            f"{joint.value:.1%}",
+            f"{gain.n}",
+            "80%",
+            f"{one.worst('exposed_tenth')[1].value:.2f}",
+        }
         known |= {f"{100 * x:+.1f}".replace("-", "−") for x in (gain.value, gain.low, gain.high)}
         about = gain.sentence().rpartition("about ")[2].split(" ")[0] if gain.n_needed else ""
         words = f"{chosen.headline()} {chosen.joining()}".replace(f"about {about} ", "").replace(one.title, "")

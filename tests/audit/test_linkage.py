@@ -37,9 +37,13 @@ def dealt(n_rows: int, scale: float) -> tuple[Partition, Simulation]:
 def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate: Any) -> None:
     parts, simulation = dealt(100, scale)
     outcomes, _ = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2]))
-    told, by_kernels = [outcome for outcome in outcomes if outcome.curve]  # and by another density of the population
-    assert "roster" not in by_kernels.figures
-    assert by_kernels.figures["membership_auc"].value == pytest.approx(told.figures["membership_auc"].value, abs=0.05)
+    told, *others = [
+        outcome for outcome in outcomes if outcome.curve
+    ]  # and by other densities, where a denoiser applies
+    assert len(others) >= (scale < 1)
+    assert not any("roster" in one.figures for one in others)
+    areas = [one.figures["membership_auc"].value for one in others]
+    assert areas == pytest.approx([told.figures["membership_auc"].value] * len(others), abs=0.05)
     found = [told.figures[f"{name}membership_at_1_percent"] for name in ("", "outlying_")]
     area = told.figures["membership_auc"]
     assert auc[0] <= area.value <= auc[1]
