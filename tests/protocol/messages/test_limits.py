@@ -304,7 +304,7 @@ def test_a_model_is_taken_up_to_the_size_asked_for_and_never_with_two_arrays_of_
 
 def test_a_models_multiplications_are_counted() -> None:
     """128 rows times: 16 · 10 and 10 in the products, 1 in the sum."""
-    assert check_model(wide(10), n_components=16, kind="number", n_classes=0) == 128 * (16 * 10 + 10 + 1)
+    assert check_model(wide(10), n_components=16, kind="number", n_classes=0).work == 128 * (16 * 10 + 10 + 1)
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (1, 2, 3, 4)])
