@@ -16,6 +16,7 @@ READERS = {
     "sealed anchor": "what a dealer sealed for the others",
     "card": "a newcomer's card, which the designer reads",
     "study": "the designer's study",
+    "header": "a site's header, which the designer reads",
     "model": "an analyst's model (ONNX)",
     "projection": "a designer's projection",
     "csv": "a participant's table",

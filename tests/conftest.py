@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items if os.name == "nt" else ():
         if item.get_closest_marker("posix") or "start" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
+
+
+# Denoisers fit and draw less, except where they are tested themselves: audits of a few rows are most of the tests' time.
+_SHORTER = {
+    "grid._SWEEPS": 6,
+    "grid._SHORT": 4,
+    "grid._REFITS": 1,
+    "latent_classes._ROUNDS": 4,
+    "kernel._SHARES_OF_KNOWN": (0.0, 0.65),
+    "kernel._SHARES_OF_OTHERS": (0.0, 0.8),
+}
+_AS_SHIPPED = ("test_denoisers", "test_contract", "test_constants")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shorter_denoising(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Shorten the denoisers of audits; their own tests have them as they are shipped."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.module.__name__.endswith(_AS_SHIPPED):
+            for name, fewer in _SHORTER.items():
+                patch.setattr(f"mooring.attacks.denoising.{name}", fewer)
+        yield
 
 
 @dataclass(frozen=True, eq=False)

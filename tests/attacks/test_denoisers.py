@@ -195,6 +195,18 @@ def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: fl
     np.testing.assert_array_equal(found.rows, again.rows)
 
 
+def test_a_class_that_the_attacker_has_no_rows_of_is_read_too() -> None:
+    """Behind a projection the model is fitted to known records first."""
+    rng = np.random.default_rng(5)
+    rows, labels = zip(*(drawn_table(60, rng) for _ in range(3)), strict=True)
+    codes = [np.zeros(60, dtype=np.int64), labels[1], labels[2]]
+    settings = SimulationSettings(projection=gaussian_projection(TABLE.n_features, 9, rng=rng))
+    options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.3, "settings": settings}
+    view = replace(simulate(rows, codes, rng=rng, **options).view(), columns=TABLE.columns)
+    found = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
+    assert np.isfinite(found.rows).all()
+
+
 def test_grids_give_torch_for_torch_and_say_why_not() -> None:
     rows = [
         run("procrustes", table_simulation(None, library=one)[1], rng=np.random.default_rng(0), denoiser="grid").rows

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from mooring.audit import AttackOutcome, LeakageLimit, OperatingPoint, PointResult
+from mooring.errors import InputError
 from mooring.metrics import Figure, Interval
 
 Refused = Callable[..., None]
@@ -40,6 +41,12 @@ def point_result(*figures: Figure) -> PointResult:
 )
 def test_limits_are_read_as_people_write_them(words: str, measure: str, bound: float, at_least: bool) -> None:
     assert LeakageLimit.parse(words) == LeakageLimit(measure, pytest.approx(bound), at_least)
+
+
+def test_a_share_above_one_is_taken_for_a_forgotten_percent_sign() -> None:
+    with pytest.raises(InputError) as caught:
+        LeakageLimit.parse("membership at most 5")
+    assert caught.value.what == "limit"
 
 
 NO_LIMIT = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from mooring.attacks.shadow_models import draw_halves, score_members
 from mooring.audit import OperatingPoint, run_audit
-from mooring.audit.release import measure_release, measure_trained_release
+from mooring.audit.release import _draw_rows, measure_release, measure_trained_release
 from mooring.errors import InputError
 from mooring.typing import Indices, Matrix
 
@@ -79,6 +79,18 @@ def test_too_few_rows_give_no_figure() -> None:
     assert measure_trained_release("linear", rows[:19], labels[:19], kind="classes", seed=0) is None
     assert measure_trained_release("linear", rows, labels * 0, kind="classes", seed=0) is None
     assert measure_trained_release("linear", rows, labels, kind="classes", seed=0) is not None
+    rare = np.append(labels, [2, 2, 2])  # of a class of three rows half of the models would hardly have one
+    found = measure_trained_release("linear", np.vstack([rows, rows[:3]]), rare, kind="classes", seed=0)
+    assert found is not None
+    assert found.n_rows == 30
+
+
+def test_of_many_rows_some_of_every_class_are_attacked() -> None:
+    classes = np.zeros(50_000, dtype=np.int64)
+    classes[:5], classes[5:7] = 1, 2
+    chosen = _draw_rows(classes, np.random.default_rng(0))
+    assert chosen.size == np.unique(chosen).size == 2000
+    assert np.bincount(classes[chosen]).tolist() == [1995, 5]
 
 
 def test_an_audit_measures_the_release_of_the_chosen_point() -> None:

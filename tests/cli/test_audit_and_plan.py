@@ -43,15 +43,13 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_search() -> Iterator[None]:
-    """The same search over fewer noises, and a grid denoiser that draws less."""
+    """The same search over fewer noises."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.audit.plan._DATA_LEVELS", (0.5,))
         patch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.3,))
         patch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
         patch.setattr("mooring.audit.plan._MOST_NOISE", 1.0)
         patch.setattr("mooring.audit.plan._HALVINGS", 0)
-        for name, fewer in (("_SWEEPS", 6), ("_SHORT", 4), ("_REFITS", 1)):
-            patch.setattr(f"mooring.attacks.denoising.grid.{name}", fewer)
         yield
 
 

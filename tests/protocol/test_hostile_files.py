@@ -153,7 +153,7 @@ def test_the_analyst_sets_all_hostile_bundles_aside_and_takes_the_good_one(world
     found = collect(world.study, inbox, tmp_path / "work")
     assert [bundle.member.name for bundle in found.bundles] == ["p0"]
     assert found.missing == ("p1",)
-    assert {entry.file for entry in found.set_aside} == {f"{one.name}.bundle" for one in bad} | {"p0.bundle"}
+    assert {entry.file for entry in found.set_aside} == {f"{one.name}.bundle" for one in bad} | {"a copy.bundle"}
     assert all(entry.reason for entry in found.set_aside)
 
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import json
+import math
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +20,11 @@ from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_
 from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
 from mooring.mechanisms.secure_sum.sums import SumAccumulator
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.sum_total import open_total
+from mooring.protocol.analyst.sum_total import open_total, read_list
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.designer.revision import project_study
 from mooring.protocol.messages.projection import projection_file_name, study_features
+from mooring.protocol.messages.result import SUM_FILE, Release, write_sum_result
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums import bundle as bundles
@@ -652,5 +655,21 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
         deliver(given.study, given.work, results, given.analyst.signing_key, override="board: a trial")
     else:
         deliver(given.study, given.work, results, given.analyst.signing_key)
-    predicted = predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")
-    assert predicted.override == ("" if within else "board: a trial")
+    release = predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1").release
+    assert release is not None
+    assert release.override == ("" if within else "board: a trial")
+    assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
+    if not within:  # an analyst that signs another risk than the study's noise has
+        record = json.loads((given.work / "training.json").read_text())
+        digest = read_list(given.study, given.work).digest
+        write_sum_result(
+            results / "p1" / SUM_FILE,
+            given.study,
+            list_digest=digest,
+            model_digest=record["model_digest"],
+            signer=given.analyst.signing_key,
+            release=Release(0.0),
+        )
+        with pytest.raises(RefusedError) as refused:
+            predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")
+        assert refused.value.what == "the result"

@@ -112,6 +112,7 @@ def run_denoising(
         A name in `mooring.attacks.DENOISERS`.
     rng : numpy.random.Generator
     """
+    require_generator(rng)
     return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](found, view, rng=rng),))[0]
 
 

@@ -29,6 +29,7 @@ from mooring.typing import Indices, Matrix
 N_MODELS, MOST_ROWS = 16, 2000
 RATE = "membership_at_1_percent"
 _OUTLYING = 0.1
+_FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
 Labels = npt.NDArray[Any]
 
 
@@ -106,7 +107,9 @@ def measure_trained_release(
     queries: Matrix | None = None,
     on_model: Callable[[], None] | None = None,
 ) -> ReleaseRisk | None:
-    """Attack a learner's models; of many rows, 2,000 are drawn. None where there are too few rows to train on half of them.
+    """Attack a learner's models; of many rows, 2,000 are drawn.
+
+    None where fewer than 20 rows, or fewer than two classes of four rows, are left. Rows of rarer classes take no part.
 
     Parameters
     ----------
@@ -122,11 +125,11 @@ def measure_trained_release(
     on_model : callable, optional
     """
     rng = np.random.default_rng([seed, 16])
-    chosen = np.sort(rng.permutation(len(rows))[:MOST_ROWS])
+    chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
+    queries = (rows if queries is None else queries)[chosen]
     rows, labels = rows[chosen], labels[chosen]
-    queries = rows if queries is None else queries[chosen]
     classes, codes = np.unique(labels, return_inverse=True)
-    if len(rows) < 20 or (kind == "classes" and (classes.size < 2 or np.bincount(codes).min() < 4)):
+    if len(rows) < _FEWEST_ROWS or (kind == "classes" and classes.size < 2):
         return None
 
     def confidences(half: Indices) -> Matrix:
@@ -164,6 +167,18 @@ def measure_point_release(
         seed=seed,
         queries=np.concatenate([to_numpy(part) for part in mapped]),
     )
+
+
+def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
+    """Rows to attack: some of every class, then any; none of a class that half of the models would hardly have."""
+    order = rng.permutation(classes.size)
+    _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
+    by_class = np.argsort(codes, kind="stable")
+    rank = np.empty(codes.size, dtype=np.intp)
+    rank[by_class] = np.arange(codes.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = np.argsort(rank >= _SOME_OF_A_CLASS, kind="stable")
+    kept = first[counts[codes[first]] >= _FEWEST_OF_A_CLASS]
+    return np.sort(order[kept[:MOST_ROWS]])
 
 
 def _confidence(fitted: Fitted, queries: Matrix, labels: Labels, codes: Indices, classes: Labels) -> Matrix:

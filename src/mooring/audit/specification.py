@@ -327,6 +327,9 @@ class LeakageLimit:
             ) from None
         at_least = found["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
+        if bound > 1 and measure not in (*_ERRORS, "epsilon"):
+            cure = "Did you mean a percentage? Write '%'."
+            raise InputError("limit", expected="a share of at most 1, or of 100 %", got=repr(words), cure=cure)
         if (found["rate"] or "1") != "1":
             measure = measure.replace("at_1", "at_0.1")
         if at_least != (measure in _ERRORS):

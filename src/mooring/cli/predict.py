@@ -96,11 +96,14 @@ def predict(
         write_atomically(output, _write_table(output, found.as_table()), mode=0o600, what="the predictions")
         record = {"command": quote_command(), **found.as_dict()}
         kept = participant.vault.study_folder(participant.study.folder_name) / "predict.json"
-        if found.score is not None or not kept.exists():  # a score is kept for the report
-            participant.vault.write(participant.study.folder_name, kept.name, json.dumps(record).encode())
+        if found.score is None and kept.exists():  # a score is kept for the report
+            record = json.loads(kept.read_bytes()) | {name: record[name] for name in ("risk", "override")}
+        participant.vault.write(participant.study.folder_name, kept.name, json.dumps(record).encode())
         lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
-        if found.override:
-            lines.append(f"This model is above the study's limit, and was delivered by {escape(found.override)}.")
+        if found.release is not None:
+            limit, override = participant.study.model_limit, escape(found.release.override)
+            above = f" It was delivered all the same by {override}." if override else ""
+            lines.append(f"Of the rows behind the model up to {found.release.risk:.1%} may be told; '{limit}'.{above}")
         if found.score is not None:
             lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
         if found.local_only is not None:

@@ -342,6 +342,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         ("Predicts", predicted),
         *(_describe_rows(study) if study.sums is None else _describe_sums(study)),
         *([("At home", f"{', '.join(study.ids)}: never shared, back beside predictions")] if study.ids else []),
+        *([("Limits", "; ".join(limits))] if (limits := _describe_limits(study)) else []),
         ("Columns", f"{len(study.columns)}"),
     ]
     yield from (f"{what + ':':<12} {escape(words)}" for what, words in lines)
@@ -355,6 +356,11 @@ def _describe_study(study: Study) -> Iterator[str]:
         yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"
     yield from _describe_roster(study)
     yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"
+
+
+def _describe_limits(study: Study) -> list[str]:
+    of_model = [f"the model: {study.model_limit}"] if study.model_limit else []
+    return [*(f"an upload: {words}" for words in study.upload_limits), *of_model]
 
 
 def _describe_rows(study: Study) -> list[tuple[str, str]]:

@@ -108,6 +108,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "score": _SCORE,
                 "local_only": _SCORE,
                 "gain": _GAIN,
+                "risk": _NUMBER,
                 "override": _WORD,
                 "evaluation": {"classes": [str], "threshold": _NUMBER, "joint": _MODEL, "alone": _MODEL},
                 "importance": {"metric": _WORD, "columns": [{"name": str, "drop": float, "deviation": float}]},

@@ -182,7 +182,12 @@ def _numbers_of(
         return _numbers_of_dictionary(column, words, missing_words, values)
     values[:] = cell_values(words)
     words = pc.utf8_trim_whitespace(words)
-    present = pc.and_(pc.is_valid(words), pc.invert(pc.is_in(words, pa.array(sorted(missing_words), words.type))))
+    absent = pa.array(sorted(missing_words), words.type)
+    named = pc.is_in(words, absent)
+    if column.is_date:  # a day that stands for a missing one may come with the time of day
+        has_time = pc.match_substring_regex(words, r"^\d{4}-\d{2}-\d{2}[ T]")
+        named = pc.or_(named, pc.and_(has_time, pc.is_in(pc.utf8_slice_codeunits(words, 0, 10), absent)))
+    present = pc.and_(pc.is_valid(words), pc.invert(named))
     if column.is_date:
         days = read_days(pc.if_else(present, words, None))
         readable, numbers = pa.array(~np.isnan(days)), column.number_of(days)

@@ -373,6 +373,6 @@ def _unknown(name: str) -> Problem:
 
 
 def _unreadable(name: str, kind: Any) -> Problem:
-    got = f"values of type {str(kind).partition('<')[0]}"  # without names of fields
+    got = f"{name!r} has values of type {str(kind).partition('<')[0]}"  # without names of fields
     expected, cure = "made of numbers or words", "Write the column in another form."
     return Problem(ProblemKind.UNREADABLE, name, expected, got, cure)

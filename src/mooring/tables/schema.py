@@ -286,6 +286,8 @@ class Schema:
         if twice is not None:
             expected = "different names, none of them the label's or an id's"
             raise InputError("columns", expected=expected, got=f"{twice!r} twice", cure="Take one out.")
+        if taken := [name for name in self.ids if name == "prediction" or name.startswith("probability_")]:
+            raise InputError("ids", expected="no name of a prediction's", got=repr(taken[0]), cure="Rename the column.")
         require_width(self.n_features)
         require_shown("missing_words", self.missing_words)
         require_shown("ids", self.ids)

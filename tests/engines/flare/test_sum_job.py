@@ -92,7 +92,7 @@ class Job:
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(chunks, "PIECE", 2**12)  # so that bundles go in several pieces
-    given = make_sum_study(tmp_path, 5, epsilon=getattr(request, "param", None), quorum=4, least_rows=10)
+    given = make_sum_study(tmp_path, 5, epsilon=getattr(request, "param", 8.0), quorum=4, least_rows=10)
     given.study.write(tmp_path / "study.toml")
     (tmp_path / "kit").mkdir()
     ServerSettings(tmp_path / "study.toml", tmp_path / "va", tmp_path / "work").write(tmp_path / "kit")

@@ -208,11 +208,13 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     assert release.risk == pytest.approx(found.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
 
     write = delivery.write_map
-    with pytest.MonkeyPatch.context() as patch:  # an analyst that does not say why
-        patch.setattr(delivery, "write_map", lambda *a, release, **k: write(*a, release=Release(release.risk), **k))
-        deliver(study, work, results, ANALYST, override="board: none")
-    with raising(RefusedError, "the result"):
-        read_result(results / "site-0", study, study.participants[0])
+    for words in ("", " : ", "board: \x1b[2K"):  # an analyst that does not say why, or hides what it says
+        with pytest.MonkeyPatch.context() as patch:
+            bad = Release(release.risk, words)
+            patch.setattr(delivery, "write_map", lambda *a, release, bad=bad, **k: write(*a, release=bad, **k))
+            deliver(study, work, results, ANALYST, override="board: none")
+        with raising(RefusedError, "the result"):
+            read_result(results / "site-0", study, study.participants[0])
 
 
 def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path) -> None:
@@ -224,3 +226,6 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     assert release is not None
     assert 0 < release.risk < 0.6
     assert release.override == ""
+    train(study, work, learner="svm")  # which holds rows: all of them can be told
+    with raising(RefusedError, "the delivery"):
+        deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)

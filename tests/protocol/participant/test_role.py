@@ -79,7 +79,7 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
     gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
     names = ("score", "local_only", "gain", "evaluation", "importance")
-    empty: dict[str, Any] = {"rows": 3, "override": "", **dict.fromkeys(names)}
+    empty: dict[str, Any] = {"rows": 3, "risk": None, "override": "", **dict.fromkeys(names)}
     assert Predictions(values, ("a", "b"), None, None, None).as_dict() == empty
     assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}
     whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()

@@ -17,6 +17,7 @@ from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transpose
+from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ROUNDS = 30
@@ -39,6 +40,7 @@ def denoise_by_gaussians(
     DoesNotApply
         If there is no error to take out, or no rows to learn the population from.
     """
+    require_generator(rng)
     rows, error = reconstruction.rows, error_covariance(reconstruction, view)
     xp = namespace_of(rows)
     codes, means, priors = fit_population(reconstruction, view)

@@ -22,6 +22,7 @@ from mooring.attacks.denoising.latent_classes import LatentClasses, fit_latent_c
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import like, to_numpy
+from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _MOST_ROWS = 8192  # with noise, that the model is fitted to
@@ -52,6 +53,7 @@ def denoise_by_grids(
     DoesNotApply
         If no columns are declared, there is no error to take out, or nothing is known of the population.
     """
+    require_generator(rng)
     if not view.columns:
         raise DoesNotApply("No columns are declared, so that nothing says which values there are.")
     error = to_numpy(error_covariance(reconstruction, view))
@@ -107,10 +109,12 @@ def _fit(
         make_atoms(view.columns, known[0], sigma, noisy[0] @ _plain(view.projection.decoder) if mixed else noisy[0])
     )
     own = _one_hot(groups, known[0])
+    n_classes = 1 + max(int(part.max()) for part in (known[1], noisy[1], view.codes_of([view.target])))
 
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
         both = [np.concatenate(pair) for pair in zip(own, likelihoods, strict=True)]
-        return fit_latent_classes(groups, both, np.concatenate([known[1], codes]), spread=_SMOOTHING * sigma, rng=rng)
+        labels, spread = np.concatenate([known[1], codes]), _SMOOTHING * sigma
+        return fit_latent_classes(groups, both, labels, n_classes=n_classes, spread=spread, rng=rng)
 
     if not mixed:
         return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])

@@ -32,6 +32,7 @@ from mooring.attacks.denoising.gaussian import error_covariance, fit_population,
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import device_of, indices_beside, like, namespace_of
+from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _SHARES_OF_KNOWN = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9)  # c² for rows that are known
@@ -105,6 +106,7 @@ def denoise_by_kernels(
     DoesNotApply
         If there is no error to take out, or no rows to make atoms of.
     """
+    require_generator(rng)
     rows = reconstruction.rows
     xp = namespace_of(rows)
     values, axes = xp.linalg.eigh(error_covariance(reconstruction, view))

@@ -72,6 +72,7 @@ def fit_latent_classes(
     likelihoods: Sequence[Matrix],
     codes: Codes,
     *,
+    n_classes: int,
     spread: float,
     rng: np.random.Generator,
 ) -> LatentClasses:
@@ -84,12 +85,14 @@ def fit_latent_classes(
         For each column; at most 1.
     codes : numpy.ndarray of shape (n,)
         Labels.
+    n_classes : int
+        Of which some may have no row here.
     spread : float
         How far along a grid values are smoothed, in encoded units.
     rng : numpy.random.Generator
         Draws the rows that components start from.
     """
-    n, n_classes = codes.size, 1 + int(codes.max())
+    n = codes.size
     k = max(1, min(N_COMPONENTS, n // 8))
     overall = [
         _smoothed(group, (own / own.sum(axis=1, keepdims=True)).sum(axis=0), spread)

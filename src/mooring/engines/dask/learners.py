@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.dummy import DummyClassifier
 
+from mooring.audit.release import measure_trained_release
 from mooring.engines.dask.block_tasks import (
     Features,
     Moments,
@@ -199,7 +200,11 @@ def train_on_dask(
     data = export_model(study, models[-1], some, truth, seed)
     left_out = screened.score_left_out(space.names, models[-1], kind=kind, rng=rng)
     rows = sum(job.counts)
-    training = Training(learner, kind, overall, each, (), rows, rows, hashlib.sha256(data).hexdigest(), None, left_out)
+    release = None
+    if study.model_limit and LEARNERS[learner].make is not None:  # boosted trees are trained by a cluster alone
+        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
+    digest = hashlib.sha256(data).hexdigest()
+    training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release)
     keep_model(folder, study, space, training, data, command=command)
     return training
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any
 from mooring.atomic_io import make_folder, read_bounded, write_atomically
 from mooring.audit.release import ReleaseRisk
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
 from mooring.protocol.analyst.sum_total import require_analyst
 from mooring.protocol.analyst.sum_training import read_trained_sums
@@ -28,6 +26,8 @@ from mooring.protocol.messages.result import (
     SUM_FILE,
     Release,
     find_model_limit,
+    guaranteed_risk,
+    is_reasoned,
     write_map,
     write_sum_result,
 )
@@ -84,7 +84,7 @@ def deliver(
         open_folder(str(output))  # an address that cannot be used is said to be before any work
     if study.sums is not None:
         trained, closed = read_trained_sums(study, folder)
-        release = _require_release(study, _guaranteed_risk(study), override)
+        release = _require_release(study, guaranteed_risk(study), override)
         everybody = tuple(member.name for member in study.participants)  # who is not in the total has the model too
         delivery = _write_results(
             output,
@@ -166,15 +166,13 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     """What is signed of the model's risk; one above the study's limit is refused without an override."""
     if not study.model_limit:
         return None
-    who, _, why = override.partition(":")
-    if override and not (who.strip() and why.strip()):
-        raise InputError(
-            "--override", expected="NAME: REASON", got=repr(override)[:80], cure="Say who decides, and why."
-        )
+    if override and not is_reasoned(override):
+        expected = "NAME: REASON, of at most 500 printable signs"
+        raise InputError("--override", expected=expected, got=repr(override)[:80], cure="Say who decides, and why.")
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:
-        measured = f"up to {risk:.1%} may be told" if risk < 1 else "how much may be told is not known"
+        measured = f"up to {risk:.1%} may be told" if risk < 1 else "all may be told, for all that is known"
         raise RefusedError(
             "the delivery",
             reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",
@@ -183,18 +181,12 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     return Release(risk, override)
 
 
-def _guaranteed_risk(study: Study) -> float:
-    """What the noise of secure sums allows to be told at the limit's false-positive rate; 1 without noise."""
-    settings = study.sum_scheme.settings
-    if settings.epsilon is None or not study.model_limit:
-        return 1.0
-    rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
-    return min(1.0, math.exp(settings.epsilon) * rate + settings.delta)
-
-
 def _measured_risk(study: Study, record: dict[str, Any]) -> float:
-    """What was measured when the model was trained, at the worse end of its interval; 1 where nothing was."""
-    if not study.model_limit or record.get("release") is None:
+    """What was measured when the model was trained, at the worse end of its interval; 1 where nothing was.
+
+    1, too, of a model that holds rows: whoever has it has them.
+    """
+    if not study.model_limit or record.get("release") is None or record.get("holds_rows", True):
         return 1.0
     figure = ReleaseRisk.from_dict(record["release"]).figures[find_model_limit(study).measure]
     return figure.interval.high if figure.interval.known else figure.value

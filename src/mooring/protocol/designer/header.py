@@ -102,7 +102,9 @@ def read_header(path: str | Path) -> Header:
     plain = parse_study(read_text(Path(path)))
     require_known("header", plain, {"header", "site", "ids", "undescribed", "columns"})
     lists = [plain.get(key, []) for key in ("ids", "undescribed")]
-    if plain.get("header") != 1 or not all(isinstance(one, list) for one in lists):
+    if plain.get("header") != 1 or not all(
+        isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists
+    ):
         expected = "one that 'mooring study header' wrote"
         raise InputError("header", expected=expected, got="something else", cure="Ask for it again.")
     return Header(plain.get("site", ""), declared_columns(plain), *map(tuple, lists))
@@ -269,6 +271,10 @@ def draft_merged(
     if label is not None and label not in plain:
         raise InputError("--label", expected="a column that a site describes", got=repr(label), cure="Check the names.")
     own = plain.pop(label) if label is not None else {}
+    if own.get("kind") in ("date", "age"):
+        raise InputError(
+            "--label", expected="a class or a number", got=f"a {own['kind']}", cure="Choose another column."
+        )
     entries = {"kind": "classes" if "categories" in own else "number", "column": label} if own else {"kind": "none"}
     entries |= {"classes": own["categories"]} if "categories" in own else {"range": own["range"]} if own else {}
     ids = [one.name for one in merged if "id" in one.sites.values()]
@@ -319,7 +325,8 @@ def _reconcile(name: str, own: Mapping[str, Column]) -> tuple[dict[str, Any], li
                 site: one.low <= float(word) <= one.high for site, one in own.items() if word not in one.missing_words
             }
             if any(inside.values()):  # nobody's values become missing unasked
-                conflicts.append(f"{word} may be a value at {', '.join(inside)}, and is missing elsewhere")
+                sites = ", ".join(site for site, holds in inside.items() if holds)
+                conflicts.append(f"{word} may be a value at {sites}, and is missing elsewhere")
                 words.remove(word)
     missing = "fill" if any(one.missing == "fill" for one in columns) else "refuse"
     return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts

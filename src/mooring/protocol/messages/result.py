@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec, read_signed, write_signed
 from mooring.protocol.messages.study import Study
+from mooring.tables.schema import can_be_shown
 from mooring.typing import Vector
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ KIND, SUM_KIND = "map", "sum result"
 FIELDS, SUM_FIELDS = ("study", "participant", "key", "bundle", "model"), ("study", "list", "model")
 RELEASE_FIELDS = ("risk", "override")
 _LARGEST = 1e6
+_MOST_WORDS = 500
 _ASK_AGAIN = "Ask the analyst for your result again."
 
 
@@ -37,6 +40,23 @@ def find_model_limit(study: Study) -> LeakageLimit:
     from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
 
     return LeakageLimit.parse(study.model_limit)
+
+
+def guaranteed_risk(study: Study) -> float:
+    """What the noise of secure sums allows to be told at the limit's false-positive rate; 1 without noise or limit."""
+    from mooring.metrics.membership import FALSE_POSITIVE_RATES
+
+    settings = study.sum_scheme.settings
+    if settings.epsilon is None or not study.model_limit:
+        return 1.0
+    rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
+    return min(1.0, math.exp(settings.epsilon) * rate + settings.delta)
+
+
+def is_reasoned(override: str) -> bool:
+    """Whether an override says who decides and why, in words that can be shown."""
+    who, _, why = override.partition(":")
+    return bool(who.strip() and why.strip()) and len(override) <= _MOST_WORDS and can_be_shown(override)
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,10 @@ class Release:
             raise _refuse("the result", "its risk is no number") from None
         if not 0 <= found.risk <= 1:
             raise _refuse("the result", "its risk is no share")
+        if study.sums is not None:  # the study alone determines it
+            found = replace(found, risk=guaranteed_risk(study))
+        if found.override and not is_reasoned(found.override):
+            raise _refuse("the result", "its override does not say who decided and why")
         if found.risk > find_model_limit(study).bound and not found.override:
             raise _refuse("the result", "the model's risk is above the limit of the study")
         return found

@@ -252,7 +252,7 @@ def _limits_from(plain: Mapping[str, Any]) -> dict[str, Any]:
 
     require_known("limits", plain, {"uploads", "model"})
     uploads, model = tuple(_take(plain, "uploads", _WORDS, [])), _take(plain, "model", _WORD, "")
-    parsed = [LeakageLimit.parse(words) for words in (*uploads, model) if words]
+    parsed = [LeakageLimit.parse(words) for words in (*uploads, *([model] if model else []))]
     if model and not parsed[-1].measure.startswith("membership_at"):
         raise InputError("limits", expected="of the model, one of membership", got="another", cure="Correct [limits].")
     return {"upload_limits": uploads, "model_limit": model}

@@ -64,8 +64,8 @@ class Predictions:
         Of classes, where the rows came with labels: both models in more detail.
     importance : tuple of (metric, importances), or None
         What the joint model looks at, where it was asked for and the rows came with labels.
-    override : str
-        Who delivered the model above the study's limit, and why; empty where nobody had to.
+    release : Release or None
+        What may be told of the rows behind the model, where the study limits it.
     """
 
     values: npt.NDArray[Any]
@@ -77,7 +77,7 @@ class Predictions:
     ids: dict[str, list[str]] = field(default_factory=dict)
     evaluation: Evaluation | None = None
     importance: tuple[str, tuple[Importance, ...]] | None = None
-    override: str = ""
+    release: Release | None = None
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
@@ -95,7 +95,8 @@ class Predictions:
             "evaluation": None if self.evaluation is None else self.evaluation.as_dict(),
             "importance": self.importance
             and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
-            "override": self.override,
+            "risk": None if self.release is None else self.release.risk,
+            "override": "" if self.release is None else self.release.override,
         }
 
 
@@ -153,7 +154,7 @@ def predict_rows(
     labels: LabelUse = (
         "ignore" if study.label.column in ignore else "allow"
     )  # a column of labels that are not known yet
-    if study.sums is not None and study.sums.person:
+    if study.sums is not None and study.sums.person and study.sums.person not in study.ids:
         ignore = (*ignore, study.sums.person)
     for block in encoded_batches(
         study.schema, data, labels=labels, ignore=tuple(ignore), with_ids=True, progress=progress
@@ -171,9 +172,8 @@ def predict_rows(
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     each = np.concatenate(shares) if shares else None
-    override = "" if release is None else release.override
     if known is None:
-        return Predictions(words, study.label.classes, each, None, None, ids=ids, override=override)
+        return Predictions(words, study.label.classes, each, None, None, ids=ids, release=release)
     alone, gain, at_home = None, None, None
     if own_rows is not None:
         own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
@@ -190,7 +190,7 @@ def predict_rows(
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
         importance = measure_importance(predict, np.concatenate(rows), known, widths=widths, kind=kind)
-    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance, override)
+    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance, release)
 
 
 def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Release | None]:
