@@ -420,7 +420,7 @@ def poor_data() -> dict[str, tuple[list[np.ndarray], list[np.ndarray | None]]]:
 
 
 POOR = poor_data()
-HARD = ("i-gdp", "c-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise")
+HARD = ("i-gdp", "aa-i-gdp-both-noise")
 
 
 @pytest.mark.parametrize("method", HARD)
