@@ -58,7 +58,6 @@ def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> I
 
     Parameters
     ----------
-    path : Path
     mode : int
         Permissions, from the first byte on.
     what : str
@@ -108,7 +107,6 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = (
 
     Parameters
     ----------
-    path : Path
     what : str
         What an error calls the file.
     inputs : iterable of Path or None
@@ -136,8 +134,6 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = 
 
     Parameters
     ----------
-    path : Path
-    data : bytes
     mode, what
         As for `open_atomically`.
     """
@@ -150,7 +146,6 @@ def copy_atomically(source: Path, target: Path, *, mode: int = 0o644, what: str 
 
     Parameters
     ----------
-    source, target : Path
     mode : int
         Permissions of a copy; a link has those of the source.
     what : str
@@ -180,7 +175,6 @@ def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder", tigh
 
     Parameters
     ----------
-    path : Path
     mode : int
         Permissions of a new folder.
     what : str
@@ -297,8 +291,6 @@ def read_bounded(path: Path, most_bytes: int, *, what: str) -> bytes:
 
     Parameters
     ----------
-    path : Path
-    most_bytes : int
     what : str
         What an error calls the file.
     """

@@ -39,8 +39,6 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
 
     Parameters
     ----------
-    problem : ProcrustesProblem
-    max_iterations : int
     tolerance : float
         Largest fixed-point gap ‖Π(GR) − R‖_F at which maps count as at rest.
     """

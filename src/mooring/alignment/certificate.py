@@ -71,7 +71,6 @@ def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) ->
 
     Parameters
     ----------
-    problem : ProcrustesProblem
     maps : array of shape (p, d, d)
     index : int, default 0
         Which problem of the batch.

@@ -24,8 +24,6 @@ def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, to
 
     Parameters
     ----------
-    problem : ProcrustesProblem
-    max_iterations : int
     tolerance : float
         Largest step ‖R_new − R‖_F at which the maps count as at rest.
     """

@@ -33,9 +33,7 @@ def relaxed_maps(
 
     Parameters
     ----------
-    problem : ProcrustesProblem
     maps : array of shape (n_problems, p, d, d)
-    max_iterations : int
 
     Returns
     -------

@@ -102,7 +102,6 @@ class BatchSolution:
     Attributes
     ----------
     maps : array of shape (n_problems, p, d, d)
-    terminations : list of Termination
     iterations, step : numpy.ndarray of shape (n_problems,)
         As in `Alignment`.
     gap : numpy.ndarray of shape (n_problems,)
@@ -128,7 +127,6 @@ class BatchSolution:
 
         Parameters
         ----------
-        problem : ProcrustesProblem
         origin : array of shape (d,), optional
             Where the common space puts the anchor's mean; zero by default.
         tolerance : float, default 0

@@ -112,7 +112,6 @@ class FixedPointGap:
 
     Parameters
     ----------
-    n_problems : int
     tolerance : float
         Absolute, and on the whole stack.
     roughly : bool, default False
@@ -159,7 +158,6 @@ def trace_optimiser(
 
     Parameters
     ----------
-    problem : ProcrustesProblem
     maps : array of shape (n_problems, p, d, d)
     iterations : numpy.ndarray of shape (n_problems,), optional
         Those already spent.

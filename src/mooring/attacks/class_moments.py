@@ -37,7 +37,6 @@ class ClassMoments:
         rows : array of shape (n, h)
         codes : numpy.ndarray of shape (n,)
             The class of each row, 0 … n_classes − 1.
-        n_classes : int
         """
         xp = namespace_of(rows)
         h = rows.shape[1]

@@ -56,7 +56,6 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
 
     Parameters
     ----------
-    projection : Projection
     records : array of shape (n, n_features)
         Raw, two of them at least.
 

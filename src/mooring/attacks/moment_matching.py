@@ -73,7 +73,6 @@ class MomentMatch:
 
     Parameters
     ----------
-    population, target : ClassMoments
     anchor : AnchorEvidence or None
         Without an anchor there is one draw.
     smoothing : float, default 0

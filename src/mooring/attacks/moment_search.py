@@ -117,10 +117,8 @@ def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) ->
 
     Parameters
     ----------
-    match : MomentMatch
     O, shift : arrays that broadcast to shapes (n, h, h) and (n, h)
         Where to start.
-    max_iterations : int
     """
     xp = namespace_of(O)
     n, h = match.n_draws, match.n_components

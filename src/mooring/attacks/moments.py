@@ -37,7 +37,6 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     views : sequence of CollusionView
         They share the target's rows, the colluders, the anchor and all labels; anchor representations and the scale of
         their noise are their own.
-    rng : numpy.random.Generator
 
     Returns
     -------

@@ -44,7 +44,6 @@ def translation_for(view: CollusionView, orthogonal: Array, mean: Array) -> Arra
 
     Parameters
     ----------
-    view : CollusionView
     orthogonal : array of shape (h, h)
     mean : array of shape (h,)
         The population's.

@@ -72,8 +72,6 @@ def reconstruct(
 
     Parameters
     ----------
-    view : CollusionView
-    estimate : RigidMap
     row_error, population, notes
         As in `Reconstruction`.
     """

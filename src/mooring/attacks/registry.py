@@ -98,8 +98,6 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoiser: s
     ----------
     name : str
         A name in `REGISTRY`.
-    view : CollusionView
-    rng : numpy.random.Generator
     denoiser : str, optional
         A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
 
@@ -125,7 +123,6 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
     views : sequence of CollusionView
         Draws of one deployment. The batched forms need one anchor and the same colluders in all of them; moments also
         the same rows of the target and the same labels.
-    rng : numpy.random.Generator
 
     Returns
     -------

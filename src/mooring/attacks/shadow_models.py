@@ -27,8 +27,6 @@ def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask
     ----------
     n_models : int
         Even, and six or more.
-    n_rows : int
-    rng : numpy.random.Generator
 
     Returns
     -------

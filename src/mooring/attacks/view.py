@@ -105,8 +105,6 @@ class CollusionView:
     ----------
     method : Method
         The method, which is public, like the noise scales and the projection.
-    data_noise_scale, anchor_noise_scale : float
-    projection : Projection
     uploads : tuple of Upload
         Every participant's, in order.
     labels : tuple of arrays, or of None
@@ -124,7 +122,6 @@ class CollusionView:
         does not know where they stand in the upload.
     repeated_uploads : tuple of Upload
         Further uploads of the same target rows, each with fresh noise and a fresh map.
-    public_rows : PublicRows or None
     columns : tuple of Column
         The table's columns, which a study declares; empty where rows are not of a table.
     anchor_mean : array of shape (h,) or None

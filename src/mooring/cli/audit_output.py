@@ -50,10 +50,8 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
     Parameters
     ----------
-    folder : Path
     render : callable
         From a result, and the command that it came from, to a page.
-    result : AuditResult or Plan
     name : str
         Of the file with the numbers.
     """

@@ -100,7 +100,6 @@ class RiemannianLBFGS:
 
     Parameters
     ----------
-    objective : Objective
     points : tuple of arrays
         Where each problem starts; owned by the optimiser from here on, and changed in place.
     memory_size : int, default 10
@@ -183,7 +182,6 @@ class RiemannianLBFGS:
         ----------
         has_converged : callable
             Asked before every iteration, on a GPU before some.
-        max_iterations : int
         """
         self.converged[:], self.stalled[:] = False, False
         self._decrease[...], self._share[...] = np.inf, 1.0

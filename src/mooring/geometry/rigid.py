@@ -88,8 +88,6 @@ class RigidMap:
 
         Parameters
         ----------
-        n_components : int
-        rng : numpy.random.Generator
         batch_shape : tuple of int, optional
             Leading axes, for independent draws at once.
         """

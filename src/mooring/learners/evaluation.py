@@ -83,11 +83,8 @@ class Evaluation(Serializable):
 
     Attributes
     ----------
-    classes : tuple of str
     threshold : float
         From which probability on the second of two classes is predicted.
-    joint : ModelEvaluation
-    alone : ModelEvaluation or None
     auc_gain : Estimate or None
         The joint model's AUC less that of training alone, paired by row.
     """
@@ -121,8 +118,6 @@ def evaluate_classes(
     Parameters
     ----------
     truth : integers of shape (n,)
-    joint, alone : Predicted
-    classes : sequence of str
     threshold : float, default 0.5
         From which probability on the second of two classes is predicted.
 
@@ -165,7 +160,6 @@ def measure_importance(
     widths : dict
         Encoded numbers of each column, in order, by the column's name.
     kind : {"classes", "number"}
-    seed : int
 
     Returns
     -------

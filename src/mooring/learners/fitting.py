@@ -32,7 +32,6 @@ class Fitted:
         Its name in `LEARNERS`.
     kind : {"classes", "number"}
     centre : array of shape (h,)
-    scale : float
     model : a scikit-learn estimator
         Trained on (rows − centre) / scale.
     """
@@ -75,7 +74,6 @@ def train_learner(
     rows : array of shape (n, h)
     labels : array of shape (n,)
     kind : {"classes", "number"}
-    seed : int
     owners : integers of shape (n,), optional
         Whose rows these are, for "auto".
 
@@ -108,7 +106,6 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
     rows : array of shape (n, h)
     labels : array of shape (n,)
     kind : {"classes", "number"}
-    seed : int
     owners : integers of shape (n,), optional
         Whose rows these are, from 0. Without it, or with one participant, parts of the rows are left out instead.
 
@@ -159,7 +156,6 @@ def cross_validate(
     parts : integers of shape (n,)
         The part that each row is left out with.
     kind : {"classes", "number"}
-    seed : int
     on_part : callable, optional
         Called after every part.
     """
@@ -210,7 +206,6 @@ def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] =
     ----------
     counts : sequence of int
         Rows of each participant.
-    seed : int
     left_out : collection of int
         Participants none of whose rows are drawn.
     """
@@ -226,7 +221,6 @@ def screening_rows(counts: Sequence[int], seed: int, *, salt: str) -> list[Indic
     ----------
     counts : sequence of int
         Rows of each participant.
-    seed : int
     salt : str
         Hexadecimal digits that no participant knows before its upload: who knows which rows are screened behaves in those.
     """

@@ -105,7 +105,6 @@ def write_graph(graph: Graph, width: int, element: int, *, n_probabilities: int 
 
     Parameters
     ----------
-    graph : Graph
     width : int
         Of the rows.
     element : int

@@ -64,7 +64,6 @@ class Learner:
 
     Attributes
     ----------
-    name, description : str
     make : callable, optional
         From the kind of label, `n_rows` and `seed` to an untrained scikit-learn estimator; None where only another engine
         trains it.
@@ -159,7 +158,6 @@ def require_learner(name: object, *, engine: Literal["local", "dask"] = "local",
 
     Parameters
     ----------
-    name : object
     engine : {"local", "dask"}, default "local"
         One process, or a cluster that takes the rows in pieces.
     to_deliver : bool, default False

@@ -24,7 +24,6 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
 
     Parameters
     ----------
-    model : SumModel
     features : FeatureMap
         What the sums are of.
     limits : (float, float)

@@ -160,7 +160,6 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
 
     Parameters
     ----------
-    sums : Sums
     shrink : bool, default True
         Whether to shrink correlations by what noise makes of them; False for features that are dense and decorrelated.
 
@@ -231,7 +230,6 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
 
     Parameters
     ----------
-    sums : Sums
     centred, crossed : arrays
         C and c, as `centre_sums` gives them.
 

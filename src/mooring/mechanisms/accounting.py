@@ -38,8 +38,6 @@ class Guarantee:
 
     Attributes
     ----------
-    epsilon, delta : float
-    neighboring : NeighboringRelation
     clipping_norm : float
         Rows must be clipped to this norm first (`clip_rows`), in the projected space.
     data_noise_scale : float

@@ -28,7 +28,6 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
         r, at least n_components + 1; four times n_components is customary.
     n_components : int
         The width of the data after projection.
-    rng : numpy.random.Generator
 
     Returns
     -------

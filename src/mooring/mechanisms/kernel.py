@@ -219,7 +219,6 @@ def represent(
 
     Parameters
     ----------
-    method : Method or str
     private_data : array of shape (n_i, d)
         X_i, already projected; NumPy or torch.
     secret : RigidMap

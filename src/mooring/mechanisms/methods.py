@@ -52,7 +52,6 @@ class Method:
         ----------
         name : str
             What an error calls it.
-        scale : float
         used : bool
             `data_noise` or `anchor_noise` of this method.
         """

@@ -108,7 +108,6 @@ def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Ge
 
     Parameters
     ----------
-    n_features, n_components : int
     rng : numpy.random.Generator
         The projection is public: its randomness must not be shared with anything secret.
     """
@@ -133,7 +132,6 @@ def public_svd_projection(
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
         Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
         and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
-    n_components : int
     rng : numpy.random.Generator
         Starts the randomised range finder.
     n_passes : int, default 4

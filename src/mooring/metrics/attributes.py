@@ -131,7 +131,6 @@ def infer_attribute(
         The target's reconstructed rows and its labels, which the attacker sees.
     rng : numpy.random.Generator
         Draws the resamples.
-    settings : InferenceSettings, optional
 
     Notes
     -----

@@ -171,7 +171,6 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
 
     Parameters
     ----------
-    successes : int
     trials : int
         Independent trials.
     level : float
@@ -307,8 +306,6 @@ def student_interval(value: float, error: float, *, n: int, level: float = 0.95)
 
     Parameters
     ----------
-    value, error : float
-    n : int
     level : float
         Confidence level.
     """

@@ -186,7 +186,6 @@ def name_holders(uploads: Sequence[RebuiltRows], records: Matrix, codes: Integer
 
     Parameters
     ----------
-    uploads : sequence of RebuiltRows
     records : array of shape (n, h)
     codes : array of shape (n,)
         Their classes.

@@ -73,7 +73,6 @@ def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, met
         D reconstructions, indexed by `galleries.queries`.
     candidates : array of shape (r, m)
         Clean rows, indexed by `galleries.candidates`.
-    galleries : Galleries
     metric : {"euclidean", "cosine"}
         What nearest means. A vector of zeros has cosine 0 with every other.
 

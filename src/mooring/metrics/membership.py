@@ -128,7 +128,6 @@ class EpsilonBound(Serializable):
     gaussian : float
         ε is at least this if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism that is told apart as well as
         this one was. Much nearer the truth, since tails too rare to be observed are not left out.
-    delta, level : float
     n : int
         Independent scores behind it, of both kinds together; half of them choose thresholds.
     """
@@ -146,11 +145,9 @@ class EpsilonAudit(Serializable):
 
     Attributes
     ----------
-    claimed : float
     reachable : float
         What the bound tends to with ever more runs, if the noise is as it should be: the exact ε of Gaussian noise of this
         scale. The claim is above it, since its accounting holds for discrete noise, too.
-    measured : EpsilonBound
     """
 
     claimed: float
@@ -170,7 +167,6 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, lev
     ----------
     included, excluded : array of shape (m,) and (n,)
         A score of each run in which the record was included, or excluded; higher where it looks included.
-    delta : float
     level : float, default 0.95
         Each bound holds with this probability.
 

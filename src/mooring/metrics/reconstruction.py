@@ -41,11 +41,8 @@ def error_figure(
 
     Parameters
     ----------
-    name : str
     errors, sizes : array of shape (n,)
         Each row's squared error, and what it is relative to, squared.
-    rng : numpy.random.Generator
-    n_resamples : int
     """
     require_generator(rng)
     value = root_ratio(errors, sizes)

@@ -49,10 +49,8 @@ def encode_column(
 
     Parameters
     ----------
-    column : Column
     found : sequence of pyarrow.Array
         What stands in the table, piece after piece.
-    missing_words : frozenset of str
     rows : array of shape (n, number of features of the column)
         Is written to.
     values : array of shape (n,)
@@ -104,8 +102,6 @@ def read_cells(name: str, found: Sequence[Any], values: Vector) -> list[InvalidC
 
     Parameters
     ----------
-    name : str
-    found : sequence of pyarrow.Array
     values : array of shape (n,)
 
     Returns

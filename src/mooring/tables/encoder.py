@@ -75,7 +75,6 @@ def encoded_batches(
 
     Parameters
     ----------
-    schema : Schema
     path : path
         Text with separators or Parquet: see `mooring.tables.reader`.
     labels : {"require", "allow", "ignore"}
@@ -131,7 +130,6 @@ class TableFit:
     ----------
     n_rows : int
         That were read, lines of another length not counted.
-    problems : tuple of Problem
     class_counts : dict of int
         Rows a class, where everything fits.
     stopped : str

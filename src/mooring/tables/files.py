@@ -34,7 +34,6 @@ class TableFile:
 
     Attributes
     ----------
-    path : Path
     names : tuple of str
         Of its columns, all different.
     separator : str

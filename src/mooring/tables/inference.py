@@ -37,7 +37,6 @@ def clean_values(
 
     Parameters
     ----------
-    values : pyarrow.ChunkedArray
     missing : collection of str
         Words that stand for a missing value, besides the usual ones.
     is_text : bool
@@ -116,7 +115,6 @@ def fit_scale(schema: Schema, columns: Any) -> Schema:
 
     Parameters
     ----------
-    schema : Schema
     columns : pyarrow.Table
         Clean columns. One that is constant is centred only, and one that is missing throughout becomes 0 for all rows:
         nothing is known of its scale.

@@ -90,7 +90,6 @@ class Partition:
         test_share : float, default 0.25
             Share of a participant's rows to test on, where none are given; at least one row, unless it is zero.
         public : array of shape (n, n_features), optional
-        names : sequence of str, optional
 
         Notes
         -----
@@ -159,8 +158,6 @@ def partition(
 
     Parameters
     ----------
-    records : Records
-    n_participants : int
     rng : numpy.random.Generator
         The same state divides alike.
     rows_each : int, optional

@@ -97,7 +97,6 @@ class InvalidCells:
 
     Attributes
     ----------
-    kind : ProblemKind
     rows : array of int
         Their places in the batch, rising, at least one.
     value : str
@@ -135,7 +134,6 @@ def find_invalid_numbers(
 
     Parameters
     ----------
-    column : Column
     numbers : array of shape (n,)
     missing : array of bool
         Where they are NaN.
@@ -175,10 +173,8 @@ class Problem:
 
     Attributes
     ----------
-    kind : ProblemKind
     column : str
         Empty for lines of another length.
-    expected, got, suggestion : str
     n_cells : int
         How many cells, or lines; 0 where the column as a whole is meant.
     first_rows : tuple of int
@@ -262,7 +258,6 @@ class ProblemLog:
 
     Parameters
     ----------
-    columns : sequence of Column
     label : Column, optional
         The one of them that is the label.
 

@@ -46,7 +46,6 @@ def table_batches(
 
     Parameters
     ----------
-    table : TableFile
     numbers, words : sequence of str
         Columns to read. Of a text file, they come as numbers and as dictionaries of words where all is well; where
         something in a block is no number or not UTF-8, that block and all after it come as bytes, so that the caller
@@ -93,7 +92,6 @@ def read_columns(
 
     Parameters
     ----------
-    table : TableFile
     missing_words : sequence of str
         What stands for a missing value in a text file.
     keep_bytes : bool

@@ -179,7 +179,6 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
 
     Parameters
     ----------
-    records : Records
     column : str
         A column's name as in the file; a column of words may have become several features, and all of them go. A further
         column of a file with images is found among the records' attributes.

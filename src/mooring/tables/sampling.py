@@ -105,8 +105,6 @@ def split_stratified(
         Row numbers.
     strata : array of int
         The class of every row there is, chosen or not.
-    n_out : int
-    rng : numpy.random.Generator
 
     Returns
     -------

@@ -38,7 +38,6 @@ class Column:
 
     Attributes
     ----------
-    name : str
     kind : {"number", "integer", "category", "date", "age"}
         An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`.
     low, high : float
@@ -166,7 +165,6 @@ class Label:
     column : str
         Empty if there is none.
     kind : {"classes", "number", "none"}
-    classes : tuple of str
     low, high : float
         The declared range of a number.
     """
@@ -221,7 +219,6 @@ class Schema:
     ----------
     columns : tuple of Column
         In the order of the encoded rows.
-    label : Label
     missing_words : tuple of str
         What stands for a missing value besides `MISSING_WORDS`.
     ids : tuple of str

@@ -151,7 +151,6 @@ class InferredTable:
 
     Attributes
     ----------
-    schema : Schema
     columns : pyarrow.Table
         Clean columns of the rows that have a label and a group.
     keys : RowKeys
@@ -199,7 +198,6 @@ def infer_table(
 
     Parameters
     ----------
-    table : pyarrow.Table
     label, group_by, drop, categorical, missing
         As in `read_table`.
     is_text : bool

@@ -71,7 +71,6 @@ def make_atoms(
 
     Parameters
     ----------
-    columns : sequence of Column
     known : array of shape (n, n_features)
         Encoded rows that are known.
     noise : float

@@ -30,8 +30,6 @@ def denoise_by_gaussians(
 
     Parameters
     ----------
-    reconstruction : Reconstruction
-    view : CollusionView
     rng : numpy.random.Generator
         Not used.
 
@@ -154,7 +152,6 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     ----------
     known, noisy : ClassMoments
         Of the same classes.
-    noise_variance : float
     """
     xp = namespace_of(known.means)
     both = known.merged(noisy)

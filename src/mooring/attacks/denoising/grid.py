@@ -155,7 +155,6 @@ class CellSampler:
         codes : numpy.ndarray of shape (n,)
         n_sweeps : int
             Over the first half of them the likelihood is let in.
-        rng : numpy.random.Generator
 
         Returns
         -------

@@ -96,8 +96,6 @@ def denoise_by_kernels(
 
     Parameters
     ----------
-    reconstruction : Reconstruction
-    view : CollusionView
     rng : numpy.random.Generator
         Not used.
 

@@ -31,7 +31,6 @@ class LatentClasses:
 
     Attributes
     ----------
-    groups : tuple of AtomGroup
     mixing : array of shape (n_classes, n_components)
         Probabilities of the components in each class.
     tables : tuple of arrays of shape (n_components, n_atoms)
@@ -80,7 +79,6 @@ def fit_latent_classes(
 
     Parameters
     ----------
-    groups : sequence of AtomGroup
     likelihoods : sequence of arrays of shape (n, n_atoms)
         For each column; at most 1.
     codes : numpy.ndarray of shape (n,)

@@ -58,7 +58,6 @@ def score_membership(name: str, view: SumView, candidates: LabelledFeatures) -> 
     ----------
     name : str
         A name in `SUM_ATTACKS`.
-    view : SumView
     candidates : LabelledFeatures
         Rows whose membership is asked for; from some attacks, all that could be members.
 

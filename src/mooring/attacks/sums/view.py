@@ -36,7 +36,6 @@ class LabelledFeatures:
 
         Parameters
         ----------
-        layout : SumLayout
         features : array of shape (n, D)
         labels : array of shape (n,)
             Codes of classes, or numbers in [−1, 1].

@@ -27,7 +27,6 @@ class Piece:
 
     Attributes
     ----------
-    path : Path
     place : int
         Whose it is.
     fold : int
@@ -49,7 +48,6 @@ class Moments:
 
     Attributes
     ----------
-    count : int
     total : array of shape (h,)
         Of the rows.
     squares : float

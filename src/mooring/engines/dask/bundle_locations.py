@@ -40,12 +40,10 @@ class RemoteBundle(Bundle):
 
     Attributes
     ----------
-    place : BundleLocation
     has_full_rank : bool
         Whether its anchor representation spans all directions.
     row : int
         Where that is in the stack of its group.
-    group : int
     """
 
     place: BundleLocation

@@ -132,8 +132,6 @@ def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
 
     Parameters
     ----------
-    client : distributed.Client
-    path : Path
     what, cure : str
         What an error calls it, and what to do about it.
     """
@@ -229,7 +227,6 @@ def require_same_version(client: Client, package: str, read_version: Callable[[]
 
     Parameters
     ----------
-    client : distributed.Client
     package, cure : str
         What an error calls it, and what to do about it.
     read_version : callable

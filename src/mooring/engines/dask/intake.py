@@ -46,10 +46,8 @@ def collect_on_workers(
 
     Parameters
     ----------
-    client : distributed.Client
     study : Study
         With its roster.
-    places : sequence of BundleLocation
     folder : Path
         The work folder.
     anchors_here : bool

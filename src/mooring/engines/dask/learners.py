@@ -151,7 +151,6 @@ def train_on_dask(
     ----------
     client : distributed.Client
         From `mooring.engines.dask.connect`.
-    study : Study
     folder : path
         The analyst's work folder, after `DaskEngine.align`, which every worker sees.
     learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
@@ -336,7 +335,6 @@ def settings_for(kind: Kind, n_classes: int, seed: int) -> dict[str, Any]:
     kind : {"classes", "number"}
     n_classes : int
         Classes that occur; 0 for numbers.
-    seed : int
     """
     told: dict[str, Any] = {"objective": "reg:squarederror"}
     if kind == "classes":

@@ -87,7 +87,6 @@ class PartsOnWorkers:
 
     Parameters
     ----------
-    client : distributed.Client
     rows_at_once : int, optional
         Rows that a worker holds at a time; a part has up to 16 times as many.
     """

@@ -54,8 +54,6 @@ class Reduced:
         S, from which R_j = Π(B̄_jᵀ S).
     total : Sum
         Σ B̄_j R_j.
-    iterations : int
-    termination : Termination
     gap : float
         How far one more step would move the maps.
     """
@@ -77,7 +75,6 @@ class AnchorsOnWorkers:
 
     Parameters
     ----------
-    client : distributed.Client
     stacks : sequence of futures
         One a group: anchor representations of shape (k, r, h), centred, and their mean rows (k, h).
     """

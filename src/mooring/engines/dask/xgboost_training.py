@@ -44,7 +44,6 @@ class Boosting:
         Of the study and of `Features`, each sent to a worker once.
     settings : mapping
         XGBoost's own.
-    rounds : int
     classes : array, optional
         The classes that occur; None for numbers.
     unit : (float, float)

@@ -70,7 +70,6 @@ class IncomingMessage:
         Answers go only to who waits for them: FLARE numbers requests at random.
     origin, destination : str
         Cells, as the message says.
-    channel, topic : str
     streamed : tuple of str
         Channel and topic of what comes in pieces.
     """
@@ -175,9 +174,6 @@ class Request:
     ----------
     way, peer : str
         As in `IncomingMessage`.
-    topic : str
-    headers : mapping
-    body : object
     was_here : bool
         Whether the site has a folder of a job of this name.
     let_in : bool

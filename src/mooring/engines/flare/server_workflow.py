@@ -69,7 +69,6 @@ class ServerWorkflow:
     ----------
     settings : ServerSettings
         The server's own.
-    study : Study
     signing_key : SigningKey
         The analyst's.
     tell : callable

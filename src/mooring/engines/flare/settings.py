@@ -84,8 +84,6 @@ class ServerSettings:
         The agreed study's file, and the analyst's vault.
     folder : Path
         The work folder, as of 'mooring align'; what arrives is in its `inbox`, what goes back in its `results`.
-    learner : str
-    seed : int
     least_sites : int
         With fewer bundles there is no model.
     wait_seconds : int

@@ -33,7 +33,6 @@ def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt
     words : stream of uniform 64-bit words
     variance : Fraction
         σ², positive; not the variance of the numbers to the last digit, but above σ = 1 nearly.
-    count : int
 
     Examples
     --------

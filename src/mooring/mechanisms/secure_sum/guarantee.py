@@ -188,7 +188,6 @@ def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
 
     Parameters
     ----------
-    epsilon, delta : float
     unit : {"row", "person"}
 
     Examples

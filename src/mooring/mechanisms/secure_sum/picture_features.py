@@ -185,7 +185,6 @@ class PictureProjection:
 
     Attributes
     ----------
-    filters : Filters
     mean : array of shape (n_responses,)
     matrix : array of shape (n_responses, n_components)
     """
@@ -293,7 +292,6 @@ def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeature
 
     Parameters
     ----------
-    features : PictureFeatures
     pictures : array of shape (n, n_inputs)
         Public: nobody's records that the study protects.
     """

@@ -83,7 +83,6 @@ def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> lis
     Parameters
     ----------
     secret : array of shape (n,)
-    threshold : Threshold
     seeds : sequence of t − 1 streams
         Fresh for every vector: shares of two vectors from one stream tell their difference.
     """
@@ -109,7 +108,6 @@ def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
     Parameters
     ----------
     shares : mapping from combiner, 1 to k, to its share
-    threshold : Threshold
 
     Raises
     ------
@@ -137,7 +135,6 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
     Parameters
     ----------
     shares : mapping from combiner, 1 to k, to its share
-    threshold : Threshold
     words : stream
         For a random combination of the entries, which shares that fit pass as the entries do.
 

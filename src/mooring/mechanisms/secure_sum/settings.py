@@ -43,7 +43,6 @@ class SumSettings:
     ----------
     epsilon : float or None
         For adding or removing one unit; None is no noise and no guarantee.
-    delta : float
     n_colluders : int
         c.
     combiners : tuple of str
@@ -175,14 +174,8 @@ class SumScheme:
 
     Attributes
     ----------
-    settings : SumSettings
-    features : FeatureMap
-    layout : SumLayout
     combiners : tuple of str
         In the order of their points, 1 to k.
-    threshold : Threshold
-    quorum : int
-    n_participants : int
     """
 
     settings: SumSettings
@@ -214,8 +207,6 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
 
     Parameters
     ----------
-    settings : SumSettings
-    schema : Schema
     image_shape : sequence of int
         Of pictures.
     """
@@ -261,9 +252,6 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
 
     Parameters
     ----------
-    settings : SumSettings
-    layout : SumLayout
-    features : FeatureMap
     roster : sequence of str
         Names of all participants.
     """

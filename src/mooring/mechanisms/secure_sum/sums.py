@@ -89,7 +89,6 @@ class SumLayout:
     ----------
     n_features : int
         D, the constant included.
-    outcome : Outcome
     resolution : int
         B.
     """
@@ -143,10 +142,6 @@ class SumLayout:
 
 class SumAccumulator:
     """Sums over blocks of rows.
-
-    Parameters
-    ----------
-    layout : SumLayout
 
     Examples
     --------

@@ -83,7 +83,6 @@ def align_bundles(
 
     Parameters
     ----------
-    study : Study
     bundles : sequence of Bundle
         One a participant, each verified.
     folder : path
@@ -98,7 +97,6 @@ def align_bundles(
         For the record.
     progress : callable, optional
         Called with rows written and rows in all.
-    backend : Backend, optional
 
     Returns
     -------
@@ -189,7 +187,6 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 
     Parameters
     ----------
-    study : Study
     fits : Fits
         Of participants who were aligned to each other.
     template : array of shape (r, h)

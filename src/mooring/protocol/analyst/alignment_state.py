@@ -31,7 +31,6 @@ class AlignmentState:
 
     Attributes
     ----------
-    study_digest : str
     record : dict
         What `alignment.json` says: of each participant its name, rows, the bundle's digest, fit and whether it came late.
     orthogonals : array of shape (p, h, h)
@@ -144,11 +143,9 @@ def add_newcomers(
 
     Parameters
     ----------
-    space : AlignmentState
     entries : sequence of dict
         Their records.
     maps : sequence of (orthogonal, mean)
-    note : str
     """
     record = {**space.record, "participants": [*space.record["participants"], *entries], "note": note}
     orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])

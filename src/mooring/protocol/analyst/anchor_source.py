@@ -29,7 +29,6 @@ class AnchorSolution:
     origin : array of shape (h,)
     iterations, termination, converged, residual, misfit, certificate
         As in `mooring.alignment.Alignment`.
-    fits : Fits
     """
 
     orthogonals: Matrix
@@ -69,7 +68,6 @@ class AnchorSource(Protocol):
 
         Parameters
         ----------
-        bundles : sequence of Bundle
         reference : int, optional
             The one of them to whose coordinates the others are brought; without it, all are aligned to each other.
         certify : bool, default False

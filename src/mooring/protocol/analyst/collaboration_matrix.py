@@ -57,8 +57,6 @@ class TableWriter(Protocol):
         ----------
         folder : Path
             The work folder.
-        study : Study
-        space : AlignmentState
         bundles : mapping from name to Bundle
         progress : callable or None
             Called with rows written and rows in all.
@@ -128,8 +126,6 @@ def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None
 
     Parameters
     ----------
-    study : Study
-    space : AlignmentState
     names : sequence of str, optional
         Whose maps; everybody's by default.
     """
@@ -150,9 +146,6 @@ def make_table(
 
     Parameters
     ----------
-    schema : pyarrow.Schema
-    study : Study
-    name : str
     rows : array of shape (n, h)
     labels : array of shape (n,) or None
     """
@@ -178,7 +171,6 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
     Parameters
     ----------
-    path : Path
     digest : str
         SHA-256 of the bundle that was verified.
     name : str
@@ -199,8 +191,6 @@ def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[B
     ----------
     folder : Path
         The work folder.
-    study : Study
-    space : AlignmentState
     """
     for found in read_tables(folder, space, space.names):
         yield decode_block(found, study)
@@ -231,8 +221,6 @@ def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> It
     ----------
     folder : Path
         The work folder.
-    space : AlignmentState
-    names : sequence of str
     """
     if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
         for paths in check_parts(folder, space, names).values():
@@ -271,7 +259,6 @@ def part_path(folder: Path, name: str, index: int) -> Path:
         The work folder.
     name : str
         The participant's.
-    index : int
     """
     return folder / PARTS_FOLDER / f"part-{name}-{index:06d}.parquet"
 
@@ -303,8 +290,6 @@ def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> di
     ----------
     folder : Path
         The work folder.
-    space : AlignmentState
-    names : sequence of str
     """
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
     there = list_parts(folder)

@@ -61,7 +61,6 @@ def deliver(
 
     Parameters
     ----------
-    study : Study
     folder : path
         The analyst's work folder.
     output : path

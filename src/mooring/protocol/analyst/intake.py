@@ -41,7 +41,6 @@ class Intake:
     ----------
     bundles : tuple of Bundle, or of SumBundle in a study of secure sums
         One a participant, verified, in the roster's order.
-    set_aside : tuple of RejectedBundle
     missing : tuple of str
         Participants of whom there is no bundle that could be taken.
     gone : tuple of str
@@ -138,8 +137,6 @@ class IntakeRecord:
 
     Attributes
     ----------
-    folder : Path
-    study : Study
     remembered : dict
         Of each participant whose bundle was accepted, now or before, the bundle's digest.
     copies : dict

@@ -63,7 +63,6 @@ class Fits:
 
         Parameters
         ----------
-        values : sequence of float
         honest_spread : float
             What `measure_honest_spread` gave.
         """
@@ -104,7 +103,6 @@ def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0
     ----------
     template : array of shape (r, h)
         The mean of the aligned anchor representations.
-    noise_scale : float
     seed : int, default 0
     """
     left, _, right = np.linalg.svd(template, full_matrices=False)
@@ -133,7 +131,6 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
     owners : integers of shape (n,)
         Whose rows these are, from 0.
     kind : {"classes", "number"}
-    seed : int
 
     Returns
     -------

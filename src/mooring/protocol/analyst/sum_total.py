@@ -89,7 +89,6 @@ def close_list(
 
     Parameters
     ----------
-    study : Study
     bundles : sequence of SumBundle
         One a participant, verified.
     folder : path
@@ -165,7 +164,6 @@ class Total:
 
     Attributes
     ----------
-    sums : Sums
     participants : tuple of str
         Whose rows are in it.
     wrong : tuple of str
@@ -188,7 +186,6 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
 
     Parameters
     ----------
-    study : Study
     folder : path
         The analyst's work folder, with the closing list.
     shares : path

@@ -48,7 +48,6 @@ class SumTraining:
     unit : {"row", "person"}
     rows : int
         About how many, read off the noisy total.
-    model_digest : str
     coefficients : tuple of Coefficient
         Of least squares, where features are the columns themselves and there are two classes or a number.
     """
@@ -94,7 +93,6 @@ def train_sums(
 
     Parameters
     ----------
-    study : Study
     folder, shares : path
         As for `open_total`.
     learner : {"auto", "discriminant", "least-squares"}

@@ -124,7 +124,6 @@ def train(
 
     Parameters
     ----------
-    study : Study
     folder : path
         The analyst's work folder, after `align_bundles`.
     learner : str, default "auto"
@@ -209,7 +208,6 @@ class Screened:
 
         Parameters
         ----------
-        names : sequence of str
         fitted : Fitted
             Trained on the others.
         kind : {"classes", "number"}
@@ -236,7 +234,6 @@ def score_participants(
 
     Parameters
     ----------
-    names : sequence of str
     owners : integers of shape (n,)
         The place of each row's owner in `names`.
     truth, predicted : arrays of shape (n,)

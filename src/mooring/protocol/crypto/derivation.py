@@ -38,8 +38,6 @@ def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, ve
 
     Parameters
     ----------
-    secret : Secret
-    purpose : str
     circumstances : mapping
         Plain values that JSON can hold; any other value gives an unrelated key.
     version : {1, 2}, default 2
@@ -73,7 +71,6 @@ class Stream:
 
         Parameters
         ----------
-        chunk, count : int
         start : int, default 0
             A multiple of 8: the cipher's blocks are of eight words.
         """

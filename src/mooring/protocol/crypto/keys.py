@@ -108,7 +108,6 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
     ----------
     public : str
         In hexadecimal.
-    signature, message : bytes
     """
     try:
         if is_of_small_order(public):

@@ -74,7 +74,6 @@ class DraftSettings:
 
     Attributes
     ----------
-    method : str
     components, anchor_rows : int, optional
         Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that.
     data_noise_scale, anchor_noise_scale : float
@@ -119,14 +118,12 @@ def draft_study(
     ----------
     path : path
         A text file or Parquet; of a text file only the first line is read, of Parquet only the schema.
-    name : str
     label : str, optional
         The column to predict.
     drop : sequence of str
         Columns that are not part of the study.
     known : Known, optional
         Ranges, categories and classes; what is left out stays open.
-    settings : DraftSettings, optional
 
     Returns
     -------
@@ -163,13 +160,10 @@ def render_draft(
 
     Parameters
     ----------
-    name : str
     columns : sequence of mappings
         Entries of each column; an open one is an empty list.
     label : mapping
         Entries of the label.
-    ids : sequence of str
-    settings : DraftSettings
     """
     require_name("name of the study", name)
     rows: dict[str, Any] = {
@@ -250,7 +244,6 @@ def recognise_columns(table: TableFile, known: DeclaredColumns, apart: Collectio
 
     Parameters
     ----------
-    table : TableFile
     known : DeclaredColumns
         What is declared is not guessed.
     apart : collection of str

@@ -58,7 +58,6 @@ class Header:
 
     Attributes
     ----------
-    site : str
     columns : tuple of Column
         With ranges and categories as the site has them.
     ids : tuple of str
@@ -115,8 +114,6 @@ def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = 
 
     Parameters
     ----------
-    path : path
-    site : str
     categorical : collection of str
         Columns whose numbers are codes.
 
@@ -229,7 +226,6 @@ class MergedColumn:
 
     Attributes
     ----------
-    name : str
     sites : dict of str
         What each site says of it; empty where it has none.
     conflicts : tuple of str
@@ -261,11 +257,8 @@ def draft_merged(
 
     Parameters
     ----------
-    merged : sequence of MergedColumn
-    name : str
     label : str, optional
         The column to predict.
-    settings : DraftSettings, optional
     """
     plain = {one.name: dict(one.plain) for one in merged if one.plain is not None}
     if label is not None and label not in plain:

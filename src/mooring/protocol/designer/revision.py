@@ -82,7 +82,6 @@ def project_study(
         Default: what the study says.
     ignore : sequence of str
         Columns to leave out.
-    progress : callable, optional
 
     Returns
     -------

@@ -64,7 +64,6 @@ def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -
 
     Parameters
     ----------
-    path : Path
     study : Study
         With its roster.
     matrix : array of shape (r, h)
@@ -90,8 +89,6 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
 
     Parameters
     ----------
-    path : Path
-    study : Study
     key : SealingKey
         Of a participant.
     """

@@ -57,12 +57,10 @@ class Bundle:
         Who signed it.
     digest : str
         SHA-256 of the file.
-    n_rows : int
     anchor_digest : str
         Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor.
     anchor_representation : array of shape (r, h)
         B_i, in float64.
-    path : Path
     """
 
     member: Member
@@ -82,7 +80,6 @@ class Bundle:
 
         Parameters
         ----------
-        rows_at_once, start : int
         stop : int, optional
             Default: the end.
         """
@@ -127,8 +124,6 @@ def bundle_fields(study: Study, *, n_rows: int, anchor_digest: str) -> dict[str,
 
     Parameters
     ----------
-    study : Study
-    n_rows : int
     anchor_digest : str
         Of the sealed anchor file.
     """
@@ -170,12 +165,9 @@ def write_bundle(
 
     Parameters
     ----------
-    path : Path
-    study : Study
     representation : array of shape (n, h)
     anchor_representation : array of shape (r, h)
     labels : array of shape (n,) or None
-    signer : SigningKey
     anchor_digest : str
         Of the sealed anchor file.
     """

@@ -30,7 +30,6 @@ class Member:
 
     Attributes
     ----------
-    name : str
     signing_key : str
         Ed25519, in hexadecimal.
     sealing_key : str
@@ -99,7 +98,6 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
 
     Parameters
     ----------
-    path : path
     role : {"participant", "analyst"}
     member : Member
         A participant has a sealing key, the analyst has none.

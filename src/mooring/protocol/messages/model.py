@@ -98,10 +98,7 @@ class Model:
 
     Attributes
     ----------
-    n_components : int
     kind : {"classes", "number"}
-    n_classes : int
-    has_probabilities : bool
     """
 
     n_components: int
@@ -118,7 +115,6 @@ class Model:
         ----------
         data, n_components, kind, n_classes
             As for `check_model`.
-        threads : int
         """
         found = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
         process = ModelProcess(data, work=found.work, threads=threads)

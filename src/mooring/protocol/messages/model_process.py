@@ -44,7 +44,6 @@ class ModelProcess:
         A model that was checked.
     work : int
         Multiplications that a block of rows takes.
-    threads : int
     """
 
     def __init__(self, data: bytes, *, work: int, threads: int) -> None:

@@ -114,8 +114,6 @@ class Result:
     origin : array of shape (h,)
     alignment_map : RigidMap
         T ↦ (T − mean) R + origin.
-    model : Model or None
-    model_digest : str
     release : Release or None
         None where the study does not limit it.
     """
@@ -162,8 +160,6 @@ def write_map(
 
     Parameters
     ----------
-    path : Path
-    study : Study
     member : Member
         Whose map it is.
     arrays : dict of arrays
@@ -195,9 +191,6 @@ def write_sum_result(
 
     Parameters
     ----------
-    path : Path
-    study : Study
-    list_digest, model_digest : str
     signer : SigningKey
         The analyst's.
     release : Release, optional
@@ -215,7 +208,6 @@ def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = 
     ----------
     folder : path
         With result.safetensors and model.onnx.
-    study : Study
     answered : str, optional
         Digest of the closing list that the reader answered as a combiner; the model must be of that list.
     """
@@ -242,7 +234,6 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     ----------
     folder : path
         With map.safetensors, and model.onnx where there is a model.
-    study : Study
     member : Member
         The participant who reads.
 

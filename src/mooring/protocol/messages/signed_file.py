@@ -106,7 +106,6 @@ def encode_file(arrays: Mapping[str, npt.NDArray[Any]], tensors: Tensors, metada
     arrays : mapping of arrays
     tensors : mapping of TensorSpec
         Type and shape of each, in the order of the file.
-    metadata : mapping of str
     """
     return encode_header(tensors, metadata) + b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
 
@@ -134,8 +133,6 @@ def require_header(header: Header, tensors: Tensors, *, what: str) -> None:
 
     Parameters
     ----------
-    header : Header
-    tensors : mapping of TensorSpec
     what : str
         What an error calls the file.
     """
@@ -154,7 +151,6 @@ def encode_signed_header(kind: str, fields: Fields, tensors: Tensors, data_diges
     ----------
     kind, fields, signer
         As for `write_signed`.
-    tensors : mapping of TensorSpec
     data_digest : str
         SHA-256 of the arrays' bytes.
     """
@@ -188,14 +184,12 @@ def write_signed(
 
     Parameters
     ----------
-    path : Path
     kind : str
         What the file is; a signature for one kind is none for another.
     fields : mapping
         What the manifest says besides.
     arrays : mapping of arrays
         float32, float64 or uint8.
-    signer : SigningKey
     mode : int
         Permissions.
     """
@@ -219,8 +213,6 @@ def read_signed(
 
     Parameters
     ----------
-    path : Path
-    kind : str
     signed_by : str
         The only public key whose signature counts.
     fields : collection of str
@@ -257,7 +249,6 @@ def read_signed_header(
     ----------
     file : binary file
         At its beginning.
-    kind : str
     fields : collection of str
         Exactly what the manifest must say.
     what : str

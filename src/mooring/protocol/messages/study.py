@@ -44,8 +44,6 @@ class Study:
     ----------
     name, nonce : str
         The nonce makes two studies of one name different.
-    columns : tuple of Column
-    label : Label
     method : str
         An anchor-aligned method of `mooring.METHODS`, or "secure-sum".
     n_components, n_anchor_rows : int
@@ -64,8 +62,6 @@ class Study:
         A participant with fewer rows of a class (but some) does not share: such rows stand out.
     image_shape : tuple of int
         If rows are images, for pictures; else empty.
-    participants : tuple of Member
-    analyst : Member or None
     sums : SumSettings or None
         Of secure sums.
     upload_limits : tuple of str

@@ -61,7 +61,6 @@ class Inspection:
 
     Attributes
     ----------
-    n_rows : int
     class_counts : dict of str to int, or None
         Rows of each class of the study.
     hazards : tuple of str
@@ -77,7 +76,6 @@ class Inspection:
     self_attack : AuditResult
         A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
         in. Without points where it could not be run.
-    verdict : str
     exceeded : tuple of str
         Limits of the study that these rows do not keep.
     """
@@ -134,7 +132,6 @@ def inspect(
 
     Parameters
     ----------
-    study : Study
     encoded : EncodedRows
         The participant's rows, encoded by the study: all, or a sample.
     n_rows, class_counts : optional
@@ -327,10 +324,8 @@ def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | No
 
     Parameters
     ----------
-    study : Study
     rows : array of shape (n, m)
     labels : array of shape (n,) or None
-    seed : int
     """
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None

@@ -22,8 +22,6 @@ def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
 
     Parameters
     ----------
-    name : str
-    vault : Vault
     combines : bool, default False
         Whether to draw a combining key, for one study of secure sums.
     """
@@ -87,8 +85,6 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     ----------
     vault : Vault
         The dealer's.
-    study : Study
-    path : Path
     """
     study.require_rows()
     member = find_membership(vault, study)
@@ -119,8 +115,6 @@ def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     ----------
     vault : Vault
         A participant's.
-    study : Study
-    path : Path
     """
     study.require_rows()
     key = _find_sealing_key(vault, find_membership(vault, study))

@@ -134,15 +134,12 @@ def predict_rows(
 
     Parameters
     ----------
-    vault : Vault
-    study : Study
     data : Path
         New rows, CSV or Parquet, with or without the label.
     result : Path
         The folder that the analyst delivered.
     own_rows : Path, optional
         The rows that were shared: a model is trained on them alone, for comparison.
-    scoring : Scoring
     ignore : collection of str
         Columns to leave out.
     """
@@ -261,10 +258,8 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
 
     Parameters
     ----------
-    delivered : Result
     perturbation : Perturbation
         The participant's own.
-    vault : Vault
     """
     entry = Ledger(vault.folder).entry(perturbation.study.digest)
     if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is

@@ -36,7 +36,6 @@ class Participant:
 
     Parameters
     ----------
-    study : Study
     vault : Vault
         Its keys, secrets and ledger.
 
@@ -78,12 +77,10 @@ class Participant:
 
         Parameters
         ----------
-        data : Path
         ignore : collection of str
             Columns to leave out.
         seed : int
             Of the sample and the self-attack.
-        progress : callable, optional
         """
         from mooring.protocol.participant.inspection import inspect
         from mooring.protocol.participant.sum_inspection import inspect_sums

@@ -60,8 +60,6 @@ class SumShareResult:
 
     Attributes
     ----------
-    n_rows : int
-    bundle_digest : str
     reissued : bool
         Whether this is a bundle that was made before.
     epsilon : float or None
@@ -100,7 +98,6 @@ def share_sums(
 
     Parameters
     ----------
-    vault : Vault
     study : Study
         Of secure sums.
     data : Path
@@ -266,10 +263,8 @@ def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) 
     ----------
     vault : Vault
         A combiner's.
-    study : Study
     bundles : Path
         The folder of all bundles.
-    output : Path
     """
     point, key = _require_combiner(vault, study)
     require_writable(output, what="the confirmation")
@@ -296,12 +291,10 @@ def combine_shares(
     ----------
     vault : Vault
         A combiner's.
-    study : Study
     bundles : Path
         The folder of all bundles.
     closing_list : Path
         The analyst's.
-    output : Path
     progress : callable, optional
         Called with bundles added and bundles in all.
     """

@@ -34,14 +34,10 @@ class SumInspection:
 
     Attributes
     ----------
-    n_rows : int
-    class_counts : dict of str to int, or None
-    hazards, warnings : tuple of str
     local_only : Score or None
         A model of one's own, cross-validated: what joining has to beat.
     self_attack : SumAudit or None
         Membership with the study's noise and without any; None where it could not be run.
-    verdict : str
     exceeded : tuple of str
         Limits of the study that these sums do not keep.
     """

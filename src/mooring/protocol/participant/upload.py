@@ -70,10 +70,8 @@ class ShareResult:
 
     Attributes
     ----------
-    n_rows : int
     class_counts : dict of int, or None
         Rows a class; the analyst sees them too.
-    bundle_digest : str
     reissued : bool
         Whether this is a bundle that was made before.
     """
@@ -116,8 +114,6 @@ def share_rows(
 
     Parameters
     ----------
-    vault : Vault
-    study : Study
     data : Path
         CSV or Parquet.
     anchor : Path

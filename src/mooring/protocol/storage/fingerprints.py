@@ -29,7 +29,6 @@ class Fingerprinter:
 
     Parameters
     ----------
-    key : Secret
     names : sequence of str
         One a column of the values that `add` is given.
     """
@@ -96,7 +95,6 @@ def hash_rows(
 
     Parameters
     ----------
-    key : Secret
     sorted_prints : array of uint64
     labels : array, optional
         In the order of the file.

@@ -78,7 +78,6 @@ class RowSummary:
         Keyed, whatever the order of the rows.
     prints : array of uint64
         Keyed fingerprints of the rows, sorted.
-    column_tags : tuple of str
     """
 
     digest: str
@@ -145,8 +144,6 @@ class Ledger:
 
         Parameters
         ----------
-        study_digest, name : str
-        rows : RowSummary
         owner : str
             Of the vault, in words.
         spending : Spending, optional
@@ -216,8 +213,6 @@ class Ledger:
 
         Parameters
         ----------
-        study_digest : str
-        rows : RowSummary
         spending : Spending
             In this study.
         """
@@ -336,10 +331,8 @@ def summarise_rows(
 
     Parameters
     ----------
-    key : Secret
     prints : array of uint64
         Sorted in place.
-    column_tags : sequence of str
     labels : array, optional
     """
     order = shrink_indices(np.argsort(prints), prints.size)

@@ -60,14 +60,10 @@ class Vault:
 
     Attributes
     ----------
-    folder : Path
-    signing_key : SigningKey
-    sealing_key : SealingKey
     master : Secret
         What every random number is derived from.
     ledger_key : Secret
         What fingerprints of rows are keyed with.
-    floors : Floors
     """
 
     folder: Path
@@ -83,10 +79,8 @@ class Vault:
 
         Parameters
         ----------
-        folder : Path
         passphrase : str, optional
             Encrypts the identity at rest.
-        floors : Floors, optional
         """
         if passphrase is not None and not passphrase:
             raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
@@ -136,7 +130,6 @@ class Vault:
             `Study.folder_name`.
         name : str
             Of the file.
-        data : bytes
         """
         with self.lock():
             path = self.study_folder(folder_name) / name

@@ -111,10 +111,8 @@ def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult
 
     Parameters
     ----------
-    address : str
     allow_http : bool
         Whether `what` may travel over a connection that is not protected.
-    what : str
     """
     try:
         parts = urlsplit(address)

@@ -82,7 +82,6 @@ def download_bundles(
         Where downloads go.
     copies : mapping
         Accepted before, by the name of the copy in `received`.
-    most_bytes : int
     progress : callable, optional
         Called with files looked at and files in all.
     """

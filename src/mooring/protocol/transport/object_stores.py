@@ -93,10 +93,8 @@ def explain_store_error(problem: BaseException, *, what: str, address: str, doin
 
     Parameters
     ----------
-    problem : exception
     what : str
         What cannot be done or had.
-    address : str
     doing : str
         "cannot be …"
     """
@@ -189,7 +187,6 @@ def upload(
 
     Parameters
     ----------
-    source : Path
     system, target
         The file system, and the path in it.
     address : str
@@ -243,7 +240,6 @@ def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
 
     Parameters
     ----------
-    place : Path
     files : sequence of str
         In the order in which they are sent.
     address : str
@@ -272,10 +268,8 @@ def download(
     ----------
     system, name
         The file system, and the path in it.
-    target : Path
     size : int or None
         As listed: a shorter file came only in part.
-    most_bytes : int
     what : str
         What an error of the disk calls it.
     waits : sequence of float, optional

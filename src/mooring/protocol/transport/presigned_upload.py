@@ -36,7 +36,6 @@ class Answer(NamedTuple):
 
     Attributes
     ----------
-    status : int
     code : str
         The word of an S3 store for what is wrong, if there is one.
     expired : bool

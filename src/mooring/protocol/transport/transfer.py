@@ -56,12 +56,10 @@ class Parcel:
 
     Attributes
     ----------
-    path : Path
     file : binary file
         The one that was checked, open.
     kind : str
         "bundle" or "anchor".
-    size : int
     digest : str
         SHA-256 of the file.
     checksum : str
@@ -106,11 +104,8 @@ class SendResult(Serializable):
     ----------
     to : str
         Where, without anything secret.
-    kind : str
-    bytes : int
     digest : str
         SHA-256 of the file.
-    tries : int
     confirmed : bool
         Whether the other side told what it holds, by size or checksum, and it is the file.
     there_before : bool
@@ -176,7 +171,6 @@ def send_file(
 
     Parameters
     ----------
-    path : path
     to : str or path
         A folder, or a file's path; a URL that fsspec knows; or a presigned address (http, https), which names one file. Of
         the others, one that does not end in .bundle (or .anchor, for an anchor file) is a folder, there or not yet.

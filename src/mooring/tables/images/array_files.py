@@ -62,7 +62,6 @@ def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uin
 
     Parameters
     ----------
-    path : Path
     n_dimensions : tuple of int
         How many dimensions the array may have.
 

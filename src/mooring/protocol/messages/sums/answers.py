@@ -77,8 +77,6 @@ def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], sig
 
     Parameters
     ----------
-    path : Path
-    study : Study
     digests : mapping from signing key to the bundle's SHA-256
     signer : SigningKey
         The analyst's.
@@ -122,8 +120,6 @@ def write_confirmation(
 
     Parameters
     ----------
-    path : Path
-    study : Study
     values : mapping from the bundle's SHA-256 to the value, or None where the box does not open
     combiner : int
         Its point, 1 to k.
@@ -159,8 +155,6 @@ def write_combined_share(
 
     Parameters
     ----------
-    path : Path
-    study : Study
     elements : array of elements
     combiner : int
         Its point, 1 to k.

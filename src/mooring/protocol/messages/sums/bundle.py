@@ -55,7 +55,6 @@ class SumBundle:
         Who signed it.
     digest : str
         SHA-256 of the file.
-    path : Path
     """
 
     member: Member
@@ -98,8 +97,6 @@ def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKe
 
     Parameters
     ----------
-    path : Path
-    study : Study
     sums : array of elements
         Noise and all.
     signer : SigningKey
@@ -148,8 +145,6 @@ def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) 
 
     Parameters
     ----------
-    bundle : SumBundle
-    study : Study
     combiner : int
         Its point, 1 to k.
     key : SealingKey
