@@ -3,7 +3,8 @@ import pickle
 
 import pytest
 
-from mooring import InputError, MissingExtraError, MooringError
+from mooring import InputError, MissingExtraError, MooringError, StorageError
+from mooring.errors import UnforeseenError, explain_error
 
 
 @pytest.fixture
@@ -27,3 +28,16 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert str(error) == (
         "This attack needs python-flint, which is not installed. Install it with: pip install 'mooring[lattice]'"
     )
+
+
+def test_of_a_foreign_exception_its_kind_and_place_are_told_and_never_its_message(error: InputError) -> None:
+    caught = []
+    for problem in (KeyError("patient 17"), OSError(28, "No space left", "patient-17.csv"), MemoryError("17 bytes")):
+        try:
+            raise problem
+        except Exception as raised:
+            caught.append(explain_error(raised, is_out_of_memory=isinstance(raised, MemoryError)))
+    assert [type(one) for one in caught] == [UnforeseenError, StorageError, InputError]
+    assert "KeyError in test_errors.py" in str(caught[0])
+    assert not any("17" in str(one).replace("line 17", "") for one in caught)
+    assert explain_error(error) is error

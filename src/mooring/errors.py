@@ -6,10 +6,21 @@ private records: shapes, names and counts only.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
-__all__ = ["InputError", "MissingExtraError", "MooringError", "RefusedError", "StorageError", "require_choice"]
+__all__ = [
+    "InputError",
+    "MissingExtraError",
+    "MooringError",
+    "RefusedError",
+    "StorageError",
+    "UnforeseenError",
+    "explain_error",
+    "require_choice",
+]
 
 
 class MooringError(Exception):
@@ -102,3 +113,29 @@ class StorageError(MooringError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), reason=self.reason, cure=self.cure), (self.what,)
+
+
+class UnforeseenError(MooringError):
+    """A fault of mooring's own."""
+
+
+def explain_error(problem: Exception, *, is_out_of_memory: bool = False) -> MooringError:
+    """What may be shown of an exception: kind and place alone of a foreign one, whose message may quote a record."""
+    if isinstance(problem, MooringError):
+        return problem
+    if isinstance(problem, OSError):
+        return StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
+    if is_out_of_memory:
+        return InputError(
+            "memory",
+            expected="enough for this step",
+            got="less, on this device",
+            cure="Use a device with more memory, or less data; 'mooring reproduce' has --quick. What is done is kept, and "
+            "the same step goes on from it.",
+        )
+    place = traceback.extract_tb(problem.__traceback__)[-1]
+    return UnforeseenError(
+        f"{type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, which nobody foresaw: please "
+        "report it. What it says is not shown, since it may quote a record; with MOORING_TRACEBACK=1 it is. Nothing "
+        "finished is lost."
+    )

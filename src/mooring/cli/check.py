@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,10 +80,9 @@ def check(
             participant.open_anchor(find_anchor(anchor, agreed.name))
         with count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-        record = {"command": quote_command(), **found.as_dict()}
-        participant.vault.write(agreed.folder_name, "check.json", json.dumps(record).encode())
+        participant.keep_record("check", found.as_dict(), command=quote_command())
         page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
-        write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
+        write_atomically(page, render_check(agreed, found.as_dict()).encode(), mode=0o600, what="the page")
 
         console.show(
             {**found.as_dict(), "page": str(page)},
@@ -102,17 +100,11 @@ def check(
 def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) -> None:
     """Print every reason why a table does not fit; exit as for other input that cannot be used."""
     from mooring.protocol.messages.study import Study
-    from mooring.tables import check_fit
+    from mooring.protocol.participant.role import check_table_fit
 
     agreed = Study.read(study)
     with show_progress("Reading the table") as told:
-        fit = check_fit(
-            agreed.schema, data, ignore=ignore, person=agreed.sums.person if agreed.sums else "", progress=told
-        )
-    small = [name for name, n in fit.class_counts.items() if 0 < n < agreed.smallest_class]
-    warnings = [
-        f"Class {name!r} has fewer than {agreed.smallest_class} rows: the study refuses such a table." for name in small
-    ]
+        fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
     result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
     if fit.fits:
         verdict = f"{fit.n_rows} rows fit the study {escape(repr(agreed.name))}. Nothing was kept, and nothing left."

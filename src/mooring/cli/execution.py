@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
-from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.errors import InputError, MooringError, RefusedError, StorageError, UnforeseenError, explain_error
 from mooring.typing import Progress
 
 # What commands of other distributions use, such as mooring-studies.
@@ -85,51 +84,26 @@ def run_command(format: str) -> Iterator[Output]:
     errors = Console(stderr=True)
     try:
         yield Output(format)
-    except MooringError as problem:
-        errors.print(f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(_code(problem)) from None
     except KeyboardInterrupt as problem:
         errors.print("Interrupted. What is finished is kept: run the same command again to go on.")
         raise typer.Exit(exit_code_of(problem)) from None
-    except OSError as problem:
-        trouble = StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
-        errors.print(f"[bold red]mooring:[/bold red] {escape(str(trouble))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(STORAGE) from None
     except typer.Abort:
         errors.print("No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE.")
         raise typer.Exit(INTERRUPTED) from None
     except typer.Exit:
         raise
-    except Exception as problem:  # messages of libraries quote values: of this error, only its kind and place are told
-        if os.environ.get("MOORING_TRACEBACK"):
+    except Exception as problem:
+        if not isinstance(problem, MooringError | OSError) and os.environ.get("MOORING_TRACEBACK"):
             raise
-        if _is_out_of_memory(problem):
-            errors.print(f"[bold red]mooring:[/bold red] {_OUT_OF_MEMORY}", highlight=False, soft_wrap=True)
-            raise typer.Exit(BAD_INPUT) from None
-        place = traceback.extract_tb(problem.__traceback__)[-1]
-        errors.print(
-            f"[bold red]mooring:[/bold red] {type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, "
-            "which nobody foresaw: please report it. What it says is not shown, since it may quote a record; with "
-            "MOORING_TRACEBACK=1 it is. Nothing finished is lost.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(UNFORESEEN) from None
-
-
-_OUT_OF_MEMORY = InputError(
-    "memory",
-    expected="enough for this command",
-    got="less, on this device",
-    cure="Use a device with more memory, or less data; 'mooring reproduce' has --quick. What is done is kept, and the "
-    "same command goes on from it.",
-)
+        shown = explain_error(problem, is_out_of_memory=_is_out_of_memory(problem))
+        errors.print(f"[bold red]mooring:[/bold red] {escape(str(shown))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(_code(shown)) from None
 
 
 def _is_out_of_memory(problem: Exception) -> bool:
     from mooring.geometry.backend import is_out_of_memory
 
-    return is_out_of_memory(problem)
+    return not isinstance(problem, MooringError) and is_out_of_memory(problem)
 
 
 class Terminated(KeyboardInterrupt):
@@ -164,6 +138,8 @@ def _code(problem: MooringError) -> int:
             return REFUSED
         case StorageError():
             return STORAGE
+        case UnforeseenError():
+            return UNFORESEEN
         case _:
             return BAD_INPUT
 
@@ -178,7 +154,9 @@ def print_result(format: str, console: Console, result: dict[str, Any], say: Cal
 
 def ask_passphrase(vault: Path) -> str | None:
     """The passphrase of a vault that has one: from the environment, or asked for."""
-    if not (vault / "identity.age").exists():
+    from mooring.protocol.storage.vault import is_encrypted
+
+    if not is_encrypted(vault):
         return None
     return os.environ.get("MOORING_PASSPHRASE") or str(
         typer.prompt("Passphrase of the vault", hide_input=True, err=True)

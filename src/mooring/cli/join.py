@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, open_vault, run_command
-from mooring.errors import InputError
+from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, ask_passphrase, run_command
 
 floor_option = partial(typer.Option, rich_help_panel="Floors")
 
@@ -56,35 +55,22 @@ def join(
     Example: mooring join --name st-mary --vault st-mary/vault
     """
     with run_command(format) as console:
-        from mooring.protocol.messages.card import Member, require_name, write_card
-        from mooring.protocol.participant.membership import make_member
-        from mooring.protocol.storage.vault import Floors, Vault
+        from mooring.protocol.messages.card import require_name
+        from mooring.protocol.participant.membership import issue_card
+        from mooring.protocol.storage.vault import Vault, is_encrypted
 
         require_name("name", name)
-        there = (vault / "identity.json").exists() or (vault / "identity.age").exists()
         asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
-        if there:
-            opened = open_vault(vault)
-            differ = any(given not in (None, getattr(opened.floors, name)) for name, given in asked.items())
-            plain = not (vault / "identity.age").exists()
-            if differ or (accept_no_noise and not opened.floors.without_noise) or (with_passphrase and plain):
-                raise InputError(
-                    "vault",
-                    expected="a new one for these floors or this passphrase",
-                    got="one that is there, with others",
-                    cure="Leave the options out to use it as it is; floors and passphrase are set once.",
-                )
-        else:
-            words = _new_passphrase() if with_passphrase else None
-            given = {key: value for key, value in asked.items() if value is not None}
-            opened = Vault.create(vault, passphrase=words, floors=Floors(**given, without_noise=accept_no_noise))
+        floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
+        floors |= {"without_noise": True} if accept_no_noise else {}
+        words = ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
+        opened, is_new = Vault.open_or_create(vault, passphrase=words, floors=floors)
         card = output or Path(f"{name}.card.toml")
-        member = Member(name, opened.signing_key.public) if analyst else make_member(name, opened, combines=True)
-        write_card(card, role="analyst" if analyst else "participant", member=member, signer=opened.signing_key)
+        member = issue_card(opened, card, name=name, is_analyst=analyst)
 
-        made = "The vault is there already" if there else "Made a vault"
+        made = "Made a vault" if is_new else "The vault is there already"
         console.show(
-            {"name": name, "new_vault": not there, "card": str(card), **member.as_dict()},
+            {"name": name, "new_vault": is_new, "card": str(card), **member.as_dict()},
             f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.",
             f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
         )

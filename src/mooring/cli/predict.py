@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,9 +64,8 @@ def predict(
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
     with run_command(format) as console:
-        from mooring.atomic_io import require_writable, write_atomically
+        from mooring.atomic_io import require_writable
         from mooring.protocol.participant.prediction import Scoring
-        from mooring.protocol.transport.addresses import is_url, local_path
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
         if output.exists() and not force:
@@ -80,25 +76,13 @@ def predict(
                 cure="Choose another --output, or give --force.",
             )
         participant = open_participant(study, vault)
-        file = "map.safetensors" if participant.study.sums is None else "result.safetensors"
-        if not is_url(result) and not (local_path(result) / file).is_file():
-            raise InputError(
-                "result",
-                expected=f"your own folder of what the analyst delivered, with {file} in it",
-                got="a folder without it" if local_path(result).is_dir() else "no folder",
-                cure="Give --result results/YOUR-NAME.",
-            )
         with show_progress("scoring") as moved:
             scoring = Scoring(threshold, importance)
             found = participant.predict(
                 data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
             )
-        write_atomically(output, _write_table(output, found.as_table()), mode=0o600, what="the predictions")
-        record = {"command": quote_command(), **found.as_dict()}
-        kept = participant.vault.study_folder(participant.study.folder_name) / "predict.json"
-        if found.score is None and kept.exists():  # a score is kept for the report
-            record = json.loads(kept.read_bytes()) | {name: record[name] for name in ("risk", "override")}
-        participant.vault.write(participant.study.folder_name, kept.name, json.dumps(record).encode())
+        found.write(output)
+        participant.keep_record("predict", found.as_dict(), command=quote_command())
         lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
         if found.release is not None:
             limit, override = participant.study.model_limit, escape(found.release.override)
@@ -130,19 +114,3 @@ def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
         most = ", ".join(f"{escape(one['name'])} ({one['drop']})" for one in described["importance"][:5])
         lines.append(f"What it looks at most (fall of the {described['importance_metric']} when shuffled): {most}.")
     return [*lines, "All of it is on the page of 'mooring report', with the confusion table and the calibration."]
-
-
-def _write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """A table as Parquet or CSV, by the file's name."""
-    from mooring.tables.files import is_parquet
-
-    if is_parquet(path):
-        import pyarrow as pa
-        import pyarrow.parquet
-
-        written = pa.BufferOutputStream()
-        pa.parquet.write_table(pa.table(dict(columns)), written)
-        return bytes(written.getvalue())
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
-    return text.getvalue().encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,6 +68,7 @@ def share(
     with run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
+        from mooring.protocol.participant.upload import require_label_consent
         from mooring.protocol.transport.addresses import read_address
         from mooring.protocol.transport.transfer import require_address
 
@@ -76,14 +76,7 @@ def share(
         if address is not None:
             require_address(address, allow_http=allow_http)
         agreed = Study.read(study)
-        if agreed.label.kind != "none" and not labels and agreed.sums is None:
-            raise InputError(
-                "consent for labels",
-                expected="given",
-                got="none",
-                cure=f"The analyst sees the column {agreed.label.column!r} of every row as it is. If you may share that, "
-                "add --labels.",
-            )
+        require_label_consent(agreed, labels)
         participant = Participant(agreed, open_vault(vault))
         path = output or Path(f"{participant.member.name}.bundle")
         shared: ShareResult | SumShareResult
@@ -94,8 +87,7 @@ def share(
             dealt = find_anchor(anchor, agreed.name)
             with show_progress("reading, mapping, shuffling") as moved:
                 shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
-        record = {"command": quote_command(), **shared.as_dict()}
-        participant.vault.write(agreed.folder_name, "share.json", json.dumps(record).encode())
+        participant.keep_record("share", shared.as_dict(), command=quote_command())
 
         sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 

@@ -10,7 +10,7 @@ from mooring.mechanisms.anchors import anchor_from_gaussian
 from mooring.protocol.crypto.derivation import Stream, derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
-from mooring.protocol.messages.card import Member, combining_text
+from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Floors, Vault
 
@@ -28,6 +28,24 @@ def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
     combining = vault.draw_combining_key() if combines else ""
     proof = vault.signing_key.sign(combining_text(combining)).hex() if combines else ""
     return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining, proof)
+
+
+def issue_card(vault: Vault, path: Path, *, name: str, is_analyst: bool = False) -> Member:
+    """Write the card of a vault's owner, as a participant or as the analyst; returns what it says.
+
+    Parameters
+    ----------
+    vault : Vault
+    path : Path
+        Of the card.
+    name : str
+        In the study.
+    is_analyst : bool, default False
+    """
+    require_name("name", name)
+    member = Member(name, vault.signing_key.public) if is_analyst else make_member(name, vault, combines=True)
+    write_card(path, role="analyst" if is_analyst else "participant", member=member, signer=vault.signing_key)
+    return member
 
 
 def find_membership(vault: Vault, study: Study) -> Member:

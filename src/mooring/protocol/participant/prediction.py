@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,14 +13,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import (
+    MAP_FILE,
     MODEL_FILE,
+    SUM_FILE,
     Release,
     Result,
     bound_result_files,
@@ -34,6 +41,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
+from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress
 
 _MEAN_TOLERANCE = 1e-4
@@ -84,6 +92,19 @@ class Predictions:
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
         return {**self.ids, "prediction": self.values.tolist(), **named}
+
+    def write(self, path: Path) -> None:
+        """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""
+        columns = self.as_table()
+        if is_parquet(path):
+            written = pa.BufferOutputStream()
+            pq.write_table(pa.table(dict(columns)), written)
+            data = bytes(written.getvalue())
+        else:
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
+            data = text.getvalue().encode()
+        write_atomically(path, data, mode=0o600, what="the predictions")
 
     def as_dict(self) -> dict[str, Any]:
         """The record, in plain values; no predictions."""
@@ -228,10 +249,19 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
 
     Notes
     -----
-    Nothing is checked here but sizes: `read_result` does that. The folder is readable by its owner only, and removed.
+    Nothing is checked here but names and sizes: `read_result` does that. A temporary folder is readable by its owner
+    only, and removed.
     """
     if not is_url(address):
-        yield local_path(address)
+        place, signed = local_path(address), MAP_FILE if study.sums is None else SUM_FILE
+        if not (place / signed).is_file():
+            raise InputError(
+                "result",
+                expected=f"your own folder of what the analyst delivered, with {signed} in it",
+                got="a folder without it" if place.is_dir() else "no folder",
+                cure="Give --result results/YOUR-NAME.",
+            )
+        yield place
         return
     system, root = open_folder(str(address))
     with TemporaryDirectory(prefix="mooring-result-") as name:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
@@ -21,6 +22,7 @@ from mooring.protocol.participant.secure_sums import (
 )
 from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress
 
@@ -107,6 +109,25 @@ class Participant:
             progress=progress,
         )
 
+    def keep_record(
+        self, step: Literal["check", "share", "predict"], found: Mapping[str, Any], *, command: str
+    ) -> None:
+        """Keep what a step found in the vault, for the report.
+
+        Parameters
+        ----------
+        step : {"check", "share", "predict"}
+        found : mapping
+            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before.
+        command : str
+            How the step was asked for.
+        """
+        record = {"command": command, **found}
+        path = self.vault.study_folder(self.study.folder_name) / f"{step}.json"
+        if step == "predict" and found["score"] is None and path.exists():
+            record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
+        self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
+
     def share_sums(
         self, data: Path, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
     ) -> SumShareResult:
@@ -161,3 +182,21 @@ class Participant:
                 ignore=ignore,
                 progress=progress,
             )
+
+
+def check_table_fit(
+    study: Study, data: Path, *, ignore: Sequence[str] = (), progress: Progress | None = None
+) -> tuple[TableFit, list[str]]:
+    """Everything of a table that does not fit a study, which needs no roster; and warnings about classes that are too small.
+
+    Parameters
+    ----------
+    study, data, ignore, progress
+        As for `Participant.check`.
+    """
+    person = study.sums.person if study.sums else ""
+    fit = check_fit(study.schema, data, ignore=ignore, person=person, progress=progress)
+    small = [name for name, n in fit.class_counts.items() if 0 < n < study.smallest_class]
+    return fit, [
+        f"Class {name!r} has fewer than {study.smallest_class} rows: the study refuses such a table." for name in small
+    ]

@@ -32,7 +32,7 @@ from mooring.atomic_io import (
     require_writable,
     write_atomically,
 )
-from mooring.errors import RefusedError
+from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.messages.anchor import most_anchor_bytes
@@ -325,6 +325,18 @@ def _require_current_format(study: Study) -> None:
             "the study",
             reason="it is of format 1, whose noise has too few bits and a scale that depends on the projection",
             cure="Ask its designer to draft it again with this version.",
+        )
+
+
+def require_label_consent(study: Study, is_given: bool) -> None:
+    """Refuse to share labels, which the analyst sees as they are, unless the participant said that it may."""
+    if study.label.kind != "none" and study.sums is None and not is_given:
+        raise InputError(
+            "consent for labels",
+            expected="given",
+            got="none",
+            cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so "
+            "(--labels).",
         )
 
 

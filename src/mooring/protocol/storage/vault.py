@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +114,34 @@ class Vault:
             data = unlock_with_passphrase(data, passphrase)
         return cls._from_contents(folder, data)
 
+    @classmethod
+    def open_or_create(
+        cls, folder: Path, *, passphrase: str | None = None, floors: Mapping[str, float | bool] | None = None
+    ) -> tuple[Vault, bool]:
+        """Open the vault that is there, or make one; returns it, and whether it is new.
+
+        Parameters
+        ----------
+        folder : Path
+        passphrase : str, optional
+        floors : mapping, optional
+            Floors that were asked for, by the names of `Floors`. A vault that is there must have them, and be encrypted
+            where a passphrase is given: both are set once.
+        """
+        asked = floors or {}
+        if not has_vault(folder):
+            return cls.create(folder, passphrase=passphrase, floors=Floors(**asked)), True  # type: ignore[arg-type]
+        opened = cls.open(folder, passphrase=passphrase)
+        is_other = any(getattr(opened.floors, name) != value for name, value in asked.items())
+        if is_other or (passphrase is not None and not is_encrypted(folder)):
+            raise InputError(
+                "vault",
+                expected="a new one for these floors or this passphrase",
+                got="one that is there, with others",
+                cure="Leave the options out to use it as it is; floors and passphrase are set once.",
+            )
+        return opened, False
+
     def study_folder(self, folder_name: str) -> Path:
         """Where this vault keeps what belongs to the study with this folder name; made if missing."""
         folder = self.folder / "studies" / folder_name
@@ -207,8 +235,18 @@ def _check_of(contents: dict[str, Any]) -> str:
     return hashlib.sha256(b"mooring identity\n" + plain.encode()).hexdigest()
 
 
+def has_vault(folder: Path) -> bool:
+    """Whether there is a vault in a folder."""
+    return (folder / _PLAIN).exists() or is_encrypted(folder)
+
+
+def is_encrypted(folder: Path) -> bool:
+    """Whether the vault in a folder has a passphrase."""
+    return (folder / _LOCKED).exists()
+
+
 def _require_no_vault(folder: Path) -> None:
-    if (folder / _PLAIN).exists() or (folder / _LOCKED).exists():
+    if has_vault(folder):
         raise InputError(
             "vault", expected="a folder without a vault", got="one that has one", cure="It is kept; choose another."
         )
