@@ -86,7 +86,7 @@ def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Seq
         Rows of the comparison with the paper, as `claims_page.as_dicts` gives them.
     """
     values = describe_study(finished, figures, comparisons)
-    return render_page("study.html.jinja", values, package=__package__, charts=False)
+    return render_page("study.html.jinja", values, package=__package__)
 
 
 def describe_study(

@@ -19,6 +19,7 @@ from mooring.audit.result import AttackOutcome
 from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
+from mooring.report.charts import tabulate_errors
 from mooring.tables import Partition
 from tests.auditing import planned, scores_of_audit
 from tests.record import check_record
@@ -156,9 +157,9 @@ def test_a_plan_becomes_json(plan: Found) -> None:
 
 def test_the_recommended_point_and_the_target_are_drawn_and_every_point_has_a_line_of_its_own(plan: Found) -> None:
     drawn = draw_audit(plan[0])
-    assert "recommended" in [trace.name for trace in drawn["frontier"].data]
-    assert "limit" in [note.text for note in drawn["frontier"].layout.annotations]
-    assert len(set(drawn["leakage"].data[0].y)) == len(plan[0].audit.points)
+    assert "recommended" in dict(drawn["frontier"].legend)
+    assert "limit" in [shape.get("words") for shape in drawn["frontier"].shapes]
+    assert len(tabulate_errors(plan[0].audit)["points"]) == len(plan[0].audit.points)
 
 
 def test_progress_never_goes_back_and_ends_at_the_total(plan: Found) -> None:
@@ -209,7 +210,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     assert lost.sentence() in found.verdict
     assert any(found.limit.met_at(one) for one in found.audit.points)
     assert found.limit.met_at(found.audit.headline_point)
-    assert "recommended" not in [trace.name for trace in draw_audit(found)["frontier"].data]
+    assert "recommended" not in dict(draw_audit(found)["frontier"].legend)
     assert json.loads(found.to_json())["recommended"] is None
 
 

@@ -1,4 +1,4 @@
-"""The report in headless Chromium: charts are drawn, nothing is fetched, nothing planted runs, phone and paper work."""
+"""Pages in headless Chromium: charts are drawn, nothing is fetched, nothing planted runs, phone and paper work."""
 
 import html
 import json
@@ -26,23 +26,24 @@ PLANTED += "</script></style></title>{braces}%{x}<a href='https://example.org/'>
 # Looser than the page's own policy, so that what is planted would run if it were not escaped; whatever would be fetched
 # is blocked, reported as a violation and counted.
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
- style-src 'unsafe-inline'; img-src data: blob:">"""
+ style-src 'unsafe-inline'; img-src data:">"""
 PROBE = """<script>
 window.violations = [];
 document.addEventListener("securitypolicyviolation", function (e) { window.violations.push(e.blockedURI); });
-window.addEventListener("load", function () { setTimeout(function () {
+window.addEventListener("load", function () {
   var small = [];
   document.querySelectorAll("body *").forEach(function (e) {
     var own = Array.from(e.childNodes).some(function (c) { return c.nodeType === 3 && c.textContent.trim(); });
     if (own && !["SCRIPT", "STYLE", "NOSCRIPT"].includes(e.tagName) && parseFloat(getComputedStyle(e).fontSize) < 14) {
       small.push(e.tagName + ":" + e.textContent.slice(0, 20)); } });
-  var inner = Array.from(document.querySelectorAll(".js-plotly-plot")).map(function (e) {
-    return e.querySelectorAll(".main-svg .trace, .main-svg .point, .main-svg .hm, .main-svg .im").length; });
+  var drawn = Array.from(document.querySelectorAll("figure.chart > svg, figure img")).map(function (e) {
+    var box = e.getBoundingClientRect();
+    return box.height > 20 && (e.naturalWidth || e.querySelectorAll("path, rect[fill^='#']").length); });
   document.documentElement.setAttribute("data-probe", JSON.stringify({
-    violations: window.violations, small: small, drawn: inner,
+    violations: window.violations, small: small, drawn: drawn,
     fetched: performance.getEntriesByType("resource").map(function (e) { return e.name; })
-      .filter(function (name) { return !name.startsWith("data:") && !name.startsWith("blob:"); }),
-    width: document.documentElement.scrollWidth, inner: window.innerWidth })); }, 3000); });
+      .filter(function (name) { return !name.startsWith("data:"); }),
+    width: document.documentElement.scrollWidth, inner: window.innerWidth })); });
 </script>"""
 
 
@@ -121,14 +122,14 @@ def opened(browse: Browse, page: str, folder: Path) -> tuple[str, dict[str, Any]
     """The page's document once drawn, and what the probe found."""
     path = folder / "page.html"
     path.write_text(probed(page), encoding="utf-8")
-    dom = browse(path, "--virtual-time-budget=8000", "--dump-dom").stdout
+    dom = browse(path, "--dump-dom").stdout
     return dom, found_by_probe(dom)
 
 
 def check_probe(probe: dict[str, Any], page: str, *, least: int) -> None:
     assert probe["violations"] == []
     assert probe["fetched"] == []
-    expected = page.count('<figure class="chart"')
+    expected = page.count('<figure class="chart"') + page.count("<img src")
     assert len(probe["drawn"]) == expected >= least
     assert all(drawn > 0 for drawn in probe["drawn"])
 
@@ -141,17 +142,6 @@ def test_charts_are_drawn_nothing_is_fetched_and_nothing_planted_runs(
     check_probe(probe, pages[name], least=least)
     assert "data-planted" not in dom.split("<body", 1)[0].split("<script", 1)[0]  # on the root element
     assert not re.search(r"<(img|a)[^>]*(onerror|example\.org)", dom)
-    assert "could not be drawn" not in dom.split("<footer")[0]
-
-
-def test_under_the_pages_own_policy_the_charts_are_drawn_as_well(
-    pages: dict[str, str], browse: Browse, tmp_path: Path
-) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(pages["planted"], encoding="utf-8")
-    dom = browse(path, "--virtual-time-budget=8000", "--dump-dom").stdout
-    assert dom.count('class="main-svg"') >= 2 * pages["planted"].count('<figure class="chart"')
-    assert "scatterlayer" in dom
     assert "{braces}" in dom
 
 
@@ -166,7 +156,7 @@ def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(
       if (found) { document.documentElement.setAttribute("data-probe", found); } }, 500);</script>"""
     path = tmp_path / "phone.html"
     path.write_text(f"<!doctype html><html><meta charset=utf-8><body>{frame}{copy}</body></html>", encoding="utf-8")
-    probe = found_by_probe(browse(path, "--virtual-time-budget=12000", "--dump-dom").stdout)
+    probe = found_by_probe(browse(path, "--virtual-time-budget=2000", "--dump-dom").stdout)
     assert probe["inner"] == 390
     assert probe["width"] <= probe["inner"]
     assert probe["small"] == []
@@ -176,7 +166,7 @@ def test_a_phone_needs_no_sideways_scrolling_and_no_glasses(
 def test_it_prints_to_several_pages(pages: dict[str, str], browse: Browse, tmp_path: Path) -> None:
     path, pdf = tmp_path / "page.html", tmp_path / "page.pdf"
     path.write_text(pages["full"], encoding="utf-8")
-    done = browse(path, "--virtual-time-budget=8000", f"--print-to-pdf={pdf}", "--no-pdf-header-footer")
+    done = browse(path, f"--print-to-pdf={pdf}", "--no-pdf-header-footer")
     assert pdf.exists(), done.stderr[-2000:]
     data = pdf.read_bytes()
     assert len(data) > 10_000
@@ -184,10 +174,14 @@ def test_it_prints_to_several_pages(pages: dict[str, str], browse: Browse, tmp_p
 
 
 @pytest.mark.parametrize("name", ["full", "planted", "audit", "least"])
-def test_no_address_outside_is_named_where_a_browser_would_follow_it(name: str, pages: dict[str, str]) -> None:
+def test_a_page_is_small_has_no_script_and_names_no_address_that_a_browser_would_follow(
+    name: str, pages: dict[str, str]
+) -> None:
     head, body = pages[name].split("</head><body>")
     style = "".join(re.findall(r"<style>(.*?)</style>", head, flags=re.S))
-    tags = "".join(re.findall(r"<[a-z][^>]*>", head.split("<script>")[0] + body))
+    tags = "".join(re.findall(r"<[a-z][^>]*>", head + body))
+    assert len(pages[name].encode()) < 2**20
+    assert "<script" not in tags
     assert not re.search(r"""(src|href|srcset|action|poster)\s*=\s*["']?\s*(https?:)?//""", tags)
     assert "@import" not in style
     assert "url(" not in style

@@ -14,8 +14,8 @@ from mooring.audit import PointResult, SumAudit, SumResult
 from mooring.audit.hazards import state_membership, state_own_sums, warn_of_linked_rows
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.report.charts import draw_audit, order_points
-from mooring.report.frame import embed_chart, render_page, render_sentence
+from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
+from mooring.report.frame import render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
 
 _MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
@@ -97,14 +97,7 @@ def describe_audit(
     """
     chosen = None if result.chosen is None else result.headline_point
     detailed = best or chosen or _least_protected_that_hides_something(result)
-    labels = {
-        "frontier": "Score of the joint model against the strongest attack's error",
-        "envelope": "Error of every attack at every operating point, the strongest joined by a line",
-        "leakage": "Errors by attack",
-        "membership": "Members told against false alarms, on a logarithmic scale",
-        "examples": "Original and rebuilt images",
-    }
-    figures = draw_audit(result if drawn is None else drawn)
+    drawn = result if drawn is None else drawn
     return {
         "setting": state_setting(result),
         "membership": None if result.headline_point is None else state_membership(result.headline_point),
@@ -112,9 +105,9 @@ def describe_audit(
         "joining": result.joining(),
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
-        "charts": {
-            name: embed_chart(figures[name], text) if name in figures else None for name, text in labels.items()
-        },
+        "charts": draw_audit(drawn),
+        "errors": tabulate_errors(result),
+        "images": describe_images(result),
         "points": [describe_point(one) for one in order_points(result)],
         "percent": not any(one.gain is not None and one.gain.metric == "R²" for one in result.points),
         "references": {

@@ -13,7 +13,7 @@ from mooring.audit import SumAudit
 from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
 from mooring.report.audit_page import describe_rows, describe_sums, state_setting
-from mooring.report.charts import draw_audit
+from mooring.report.charts import describe_images, draw_audit
 from mooring.report.numbers import describe_evaluation
 
 _MOST_BYTES = 64 * 2**20
@@ -228,7 +228,7 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
     """Refuse plain values that are no audit which can be drawn."""
     try:
         result = AuditResult.from_json(json.dumps(plain))
-        result.headline(), result.joining(), state_setting(result), draw_audit(result)
+        result.headline(), result.joining(), state_setting(result), draw_audit(result), describe_images(result)
         for one in result.points:
             describe_rows(one), state_exposure(one)
         if result.sums is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mooring.report import study_charts
 from mooring.report.audit_page import describe_audit, list_attacks
-from mooring.report.frame import embed_chart, render_page
+from mooring.report.charts import draw_fits, draw_scores, draw_scores_by_participant
+from mooring.report.frame import render_page
 from mooring.report.numbers import describe_score, score_from, significant
 from mooring.report.sum_page import describe_sum_report
 from mooring.report.summary import summarise
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 _BY_PARTICIPANT = ("joint by participant", "alone")
-_DRAWN = {
-    "fits": "Fit of each participant's anchor with the others'",
-    "scores": "Scores of the joint model, of participants alone and of pooled raw rows",
-    "by_participant": "Scores by participant, joint and alone",
-}
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
     """The page, as HTML; everything in the summary is taken for text that anybody may have written."""
     if summary["study"] is not None and summary["study"]["method"] == "secure-sum":
-        described = describe_sum_report(summary)
-        return render_page("sum_report.html.jinja", described, charts=any(one["rows"] for one in described["attacked"]))
+        return render_page("sum_report.html.jinja", describe_sum_report(summary))
     return render_page("report.html.jinja", describe_report(summary))
 
 
@@ -40,10 +34,10 @@ def render_check(study: Study, record: Mapping[str, Any]) -> str:
 
 def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page shows: the summary, its numbers as people write them, and its charts."""
-    drawn = {
-        "fits": study_charts.draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
-        "scores": study_charts.draw_scores(summary["utility"]),
-        "by_participant": study_charts.draw_scores_by_participant(summary["utility"]),
+    charts = {
+        "fits": draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
+        "scores": draw_scores(summary["utility"]),
+        "by_participant": draw_scores_by_participant(summary["utility"]),
     }
     scores = [_describe_entry(entry) for entry in summary["utility"]]
     return {
@@ -52,7 +46,7 @@ def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
         "scores": [one for one in scores if one["group"] not in _BY_PARTICIPANT],
         "scores_by_participant": [one for one in scores if one["group"] in _BY_PARTICIPANT],
         "own_rows": _describe_own_rows(summary["own_rows"]),
-        "charts": {name: embed_chart(drawn[name], label) if drawn[name] else None for name, label in _DRAWN.items()},
+        "charts": charts,
         "audits": [_describe_audit(audit) for audit in summary["audits"]],
         "attacks": list_attacks(),
     }

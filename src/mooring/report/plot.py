@@ -1,0 +1,181 @@
+"""Drawings as data, which parts.html.jinja writes as SVG: they need no script, and text stays text.
+
+Places are in percent of the area, while letters and marks keep their size in pixels: on a phone a drawing is narrower, and
+as easy to read. Names and titles may come from files that others wrote; the template escapes them.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+INK, QUIET, PALE = "#1f2933", "#5f6c7b", "#b8c2cc"
+ALARM, CALM, BLUE, SAND = "#b03a2e", "#2f7d4f", "#4878a8", "#e49444"
+DASHED, DOTTED = "7 5", "2 4"
+_LETTER = 7.6  # pixels, of what stands along the side
+_OUTLINES = {
+    "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0",
+    "dot": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",
+    "square": "M-5-5h10v10h-10z",
+    "diamond": "M0-7l7 7l-7 7l-7-7z",
+    "ring": "M-11 0a11 11 0 1 0 22 0a11 11 0 1 0-22 0",
+}
+Shape = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction: what it shows, from where to where, and its ticks.
+
+    Attributes
+    ----------
+    title : str
+    low, high : float
+        Low may be above high: then it runs the other way.
+    ticks : tuple of (float, str)
+    log : bool
+    """
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    @classmethod
+    def even(cls, title: str, low: float, high: float, digits: str = ".3g") -> Axis:
+        """An axis with some five steps at round numbers, written by a format.
+
+        Examples
+        --------
+        >>> [words for _, words in Axis.even("", 0.0, 1.1, ".1f").ticks]
+        ['0.0', '0.5', '1.0']
+        """
+        rough = (high - low) / 5
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next(k * unit for k in (1, 2, 5, 10) if k * unit >= 0.999 * rough)
+        whole = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        return cls(title, low, high, tuple((k * step, f"{k * step:{digits}}") for k in whole))
+
+    @classmethod
+    def shares(cls, title: str, low: float) -> Axis:
+        """A logarithmic axis of shares, from `low` to 1."""
+        return cls(title, low, 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
+
+    @classmethod
+    def names(cls, words: Sequence[str]) -> Axis:
+        """A line for each of these, the first on top."""
+        return cls("", len(words) - 0.4, -0.6, tuple(enumerate(words)))
+
+    def place(self, value: float) -> float:
+        """Where a value is, in percent of the way from low to high; what lies outside, at the nearer end."""
+        value, low, high = (math.log(max(x, 1e-9)) if self.log else x for x in (value, self.low, self.high))
+        return round(100 * min(max((value - low) / (high - low), 0.0), 1.0), 2)
+
+    def is_inside(self, value: float) -> bool:
+        """Whether a value lies between the ends."""
+        return min(self.low, self.high) <= value <= max(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Area:
+    """Two axes, and shapes placed by them."""
+
+    x: Axis
+    y: Axis
+
+    def line(
+        self,
+        points: Iterable[tuple[float, float]],
+        colour: str,
+        *,
+        dash: str = "",
+        width: float = 2.0,
+        title: str = "",
+    ) -> Shape:
+        """A line through points; `title` is shown where a mouse rests on it."""
+        way = "L".join(f"{self.x.place(x):g} {100 - self.y.place(y):g}" for x, y in points)
+        return {"kind": "line", "way": "M" + way, "colour": colour, "dash": dash, "width": width, "title": title}
+
+    def mark(self, x: float, y: float, colour: str, outline: str = "circle", title: str = "") -> Shape:
+        """A circle, dot, square or diamond at a point, or a ring around one."""
+        found = {"kind": "mark", "colour": colour, "outline": _OUTLINES[outline], "is_ring": outline == "ring"}
+        return found | {"x": self.x.place(x), "y": 100 - self.y.place(y), "title": title}
+
+    def bar(self, k: int, value: float, colour: str, title: str = "") -> Shape:
+        """A bar from zero, along a line of names."""
+        low, high = sorted((self.x.place(0.0), self.x.place(value)))
+        found = {"kind": "bar", "x": low, "width": high - low, "y": 100 - self.y.place(k - 0.36), "title": title}
+        return found | {"height": self.y.place(k - 0.36) - self.y.place(k + 0.36), "colour": colour}
+
+    def text(self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False) -> Shape:
+        """Words beside a point; `before`: above and before it, as of a line that ends there."""
+        found = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
+        return found | ({"anchor": "end", "down": -6} if before else {"anchor": "start", "down": 5})
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing.
+
+    Attributes
+    ----------
+    label : str
+        What it shows, for who cannot see it.
+    area : Area
+    shapes : tuple of dict
+        The last on top.
+    legend : tuple of (str, dict)
+        Names, each with the line, bar or mark that it stands for.
+    height : int
+        Of the area, in pixels.
+    """
+
+    label: str
+    area: Area
+    shapes: tuple[Shape, ...]
+    legend: tuple[tuple[str, Shape], ...] = ()
+    height: int = 360
+
+    @property
+    def left(self) -> int:
+        """Pixels that ticks and title along the side need."""
+        widest = max((len(words) for _, words in self.area.y.ticks), default=0)
+        return round(_LETTER * widest) + (32 if self.area.y.title else 12)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from mooring.report.frame import load_template
+
+        return str(load_template("parts.html.jinja").module.chart(self))  # type: ignore[attr-defined]
+
+
+def shorten(text: str, most: int) -> str:
+    """At most so many characters of a text."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def encode_png(pixels: npt.NDArray[np.floating[Any]]) -> str:
+    """Grey levels or colours between 0 and 1, of shape (height, width[, 3]), as the address of a PNG inside the page."""
+    levels = (255 * np.clip(pixels, 0, 1)).round().astype(np.uint8)
+    height, width = levels.shape[:2]
+    colour = 2 if levels.ndim == 3 else 0
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), levels.reshape(height, -1)], axis=1)  # 0: no filter
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0),
+        b"IDAT": zlib.compress(lines.tobytes()),
+        b"IEND": b"",
+    }
+    sums = {name: zlib.crc32(name + data) for name, data in parts.items()}
+    chunks = (
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", sums[name]) for name, data in parts.items()
+    )
+    return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode()
